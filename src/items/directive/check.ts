@@ -6,8 +6,6 @@ import type { Directive, DirectiveWorld, ParsedDirective } from './directive.ts'
 import { checkExtends } from './extends.ts';
 import { type Findings, suggestion } from './findings.ts';
 
-export type { DirectiveWorld } from './directive.ts';
-
 function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findings): void {
   directive.hooks.forEach(({ directive: name }, index) => {
     if (name === '') return;

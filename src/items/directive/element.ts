@@ -2,7 +2,7 @@
 import { isObject, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import { offsetIn, type TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted, suggestion } from './findings.ts';
-import type { Shape } from './shape.ts';
+import { type Shape, takesAttribute } from './shape.ts';
 
 // One element of a directive: what both forms are read into before their meaning is looked at.
 
@@ -43,9 +43,8 @@ export const attributeOf = (element: Element | undefined, name: string): Attribu
 
 /** Something in it has an unknown name, which explains why another name is missing. */
 export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
-  attributes.some(
-    ({ name }) => !shape?.attributes.includes(name) && !shape?.retired.includes(name),
-  ) || children.some((child) => child.kind === 'element' && child.shape === undefined);
+  attributes.some(({ name }) => !shape || !takesAttribute(shape, name)) ||
+  children.some((child) => child.kind === 'element' && child.shape === undefined);
 
 const piecesOf = (element: Element): TextPiece[] =>
   element.children.filter((child): child is TextPiece => child.kind === 'text');

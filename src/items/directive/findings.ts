@@ -21,16 +21,7 @@ export const offsetOf = (place: Place): number => (typeof place === 'number' ? p
 /** Answers with nothing, for whoever has nothing to give after a mistake. */
 type Add = (code: string, place: Place | Position, message: string, hint?: string) => undefined;
 
-export interface Findings {
-  readonly file: string;
-  readonly text: string;
-  readonly words: DirectiveWords;
-  readonly error: Add;
-  readonly warning: Add;
-  readonly note: Add;
-  position(place: Place): Position;
-  list(): Diagnostic[];
-}
+export type Findings = ReturnType<typeof createFindings>;
 
 /** What a message repeats from the file: one line, not too long, no control characters. */
 export function quoted(text: string): string {
@@ -48,7 +39,7 @@ export function createFindings(
   file: string,
   form: Form = 'xml',
   most = MAX_FINDINGS,
-): Findings {
+) {
   const lines = createLines(text);
   const found: Diagnostic[] = [];
   let more = 0;
@@ -75,7 +66,8 @@ export function createFindings(
     warning: add('warning'),
     note: add('note'),
     position,
-    list() {
+    /** In file order. */
+    list(): Diagnostic[] {
       const sorted = found.toSorted((a, b) => a.line - b.line || a.column - b.column);
       const last = sorted.at(-1);
       if (more === 0 || !last) return sorted;

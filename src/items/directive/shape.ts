@@ -4,45 +4,32 @@
 export interface Shape {
   readonly attributes: readonly string[];
   /** Attributes that are only in the table because a later rule explains what became of them. */
-  readonly retired: readonly string[];
+  readonly retired?: readonly string[];
   readonly children: Readonly<Record<string, Shape>>;
   /** The shape of children with other names; absent: other names are unknown. */
   readonly any?: Shape;
-  readonly text: boolean;
+  readonly text?: boolean;
   /** `decoded`: text up to the closing tag, entities decoded. `verbatim`: not even those. */
   readonly raw?: 'decoded' | 'verbatim';
   /** May stand several times; in YAML a list. */
-  readonly repeat: boolean;
+  readonly repeat?: boolean;
   /** In YAML a list directly under the name holds elements of this name. */
   readonly list?: string;
   /** In YAML a list directly under the name holds mappings from tag to content. */
-  readonly mixed: boolean;
+  readonly mixed?: boolean;
   /** Keys that mean the text in YAML, besides `text`. */
-  readonly textKeys: readonly string[];
+  readonly textKeys?: readonly string[];
   /** Keys that YAML accepts for a child, e.g. the plural. */
-  readonly aliases: Readonly<Record<string, string>>;
+  readonly aliases?: Readonly<Record<string, string>>;
   /** Keys that YAML accepts for an attribute of a child, named like the field it becomes. */
-  readonly flat: Readonly<Record<string, readonly [child: string, attribute: string]>>;
+  readonly flat?: Readonly<Record<string, readonly [child: string, attribute: string]>>;
   /** Any content, read as data: hook inputs, context. */
-  readonly free: boolean;
+  readonly free?: boolean;
   /** Not looked into: one rule reports about all of it. */
-  readonly gone: boolean;
+  readonly gone?: boolean;
 }
 
-const EMPTY: Shape = {
-  attributes: [],
-  retired: [],
-  children: {},
-  text: false,
-  repeat: false,
-  textKeys: [],
-  aliases: {},
-  flat: {},
-  mixed: false,
-  free: false,
-  gone: false,
-};
-const shape = (parts: Partial<Shape>): Shape => ({ ...EMPTY, ...parts });
+const shape = (parts: Partial<Shape>): Shape => ({ attributes: [], children: {}, ...parts });
 
 const TEXT = shape({ text: true });
 const TEXTS = shape({ text: true, repeat: true });
@@ -174,6 +161,10 @@ export const DIRECTIVE: Shape = shape({
     ...OPAQUE,
   },
 });
+
+/** Is it an attribute that some rule reads? */
+export const takesAttribute = ({ attributes, retired }: Shape, name: string): boolean =>
+  attributes.includes(name) || retired?.includes(name) === true;
 
 const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;

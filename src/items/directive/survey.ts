@@ -4,7 +4,7 @@ import { nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
 import { type Findings, quoted, suggestion } from './findings.ts';
-import { homeOf, type Shape } from './shape.ts';
+import { homeOf, type Shape, takesAttribute } from './shape.ts';
 
 function attributeHint(name: string, shape: Shape): string | undefined {
   const near = suggestion(name, shape.attributes);
@@ -44,8 +44,7 @@ export function survey(root: Element, findings: Findings): void {
   function attributes({ name, attributes: given, shape }: Element): void {
     if (!shape || shape.free || shape.gone) return;
     for (const attribute of given) {
-      if (shape.attributes.includes(attribute.name) || shape.retired.includes(attribute.name))
-        continue;
+      if (takesAttribute(shape, attribute.name)) continue;
       const message = `unknown attribute ${quoted(attribute.name)} on ${words.tag(name)}`;
       const hint = attributeHint(attribute.name, shape);
       findings.error('attribute_unknown', attribute.at, message, hint);

@@ -11,7 +11,7 @@ import {
 import { type Attribute, childOf, type Element } from './element.ts';
 import type { TextPiece } from './entities.ts';
 import { type Findings, offsetOf, type Place, quoted } from './findings.ts';
-import { childShape, DIRECTIVE, METADATA, type Shape } from './shape.ts';
+import { childShape, DIRECTIVE, METADATA, type Shape, takesAttribute } from './shape.ts';
 
 /** More than any honest directive has; looking up the places of more would take too long. */
 const MAX_ITEMS = 1000;
@@ -19,18 +19,20 @@ const MAX_ITEMS = 1000;
 /** Honest front matter is a hundred times shorter; a stranger's should not keep anybody waiting. */
 const MAX_LENGTH = 512 * 1024;
 
-type Path = readonly (string | number)[];
 type Scalar = string | number | boolean | null;
 
-/** The front matter while it is read. */
-interface Front {
+/** One place of the front matter while it is read. */
+interface Spot {
   readonly findings: Findings;
-  readonly place: (path: Path, part: 'key' | 'value') => Place;
+  /** The key or index that leads here. */
+  readonly step: string | number;
+  place(part: 'key' | 'value'): Place;
+  below(step: string | number): Spot;
 }
 
 const isScalar = (value: Json): value is Scalar => typeof value !== 'object' || value === null;
 const scalarText = (value: Scalar): string => (value === null ? '' : String(value));
-const nameOf = (path: Path): string => quoted(String(path.at(-1) ?? 'directive'));
+const nameOf = ({ step }: Spot): string => quoted(String(step));
 
 /** Free content keeps its lists and objects; scalars are text, as they are between tags. */
 function freeData(value: Json): Json {
@@ -51,26 +53,27 @@ function contentStart(text: string, at: number, value: string): number {
   return newline === -1 || found === -1 ? at : found;
 }
 
-function textPiece(front: Front, value: Scalar, path: Path): TextPiece {
+function textPiece({ findings, place }: Spot, value: Scalar): TextPiece {
   const content = scalarText(value);
-  const place = front.place(path, 'value');
+  const at = place('value');
   return {
     kind: 'text',
     text: content,
     get at() {
-      return contentStart(front.findings.text, offsetOf(place), content);
+      return contentStart(findings.text, offsetOf(at), content);
     },
   };
 }
 
-function wrong({ findings, place }: Front, path: Path, expected: string): void {
-  findings.error('value_invalid', place(path, 'value'), `${nameOf(path)} must be ${expected}`);
+function wrong(spot: Spot, expected: string): void {
+  const message = `${nameOf(spot)} must be ${expected}`;
+  spot.findings.error('value_invalid', spot.place('value'), message);
 }
 
-function bounded<T>({ findings, place }: Front, items: T[], path: Path): T[] {
+function bounded<T>(spot: Spot, items: T[]): T[] {
   if (items.length <= MAX_ITEMS) return items;
-  const message = `${nameOf(path)} may hold at most ${MAX_ITEMS} items, not ${items.length}`;
-  findings.error('too_large', place(path, 'key'), message);
+  const message = `${nameOf(spot)} may hold at most ${MAX_ITEMS} items, not ${items.length}`;
+  spot.findings.error('too_large', spot.place('key'), message);
   return items.slice(0, MAX_ITEMS);
 }
 
@@ -82,28 +85,21 @@ function attributeText(name: string, value: Json): string | undefined {
   return undefined;
 }
 
-function addAttribute(front: Front, to: Attribute[], name: string, value: Json, path: Path): void {
+function addAttribute(spot: Spot, to: Attribute[], name: string, value: Json): void {
   if (value === null) return;
   const text = attributeText(name, value);
-  if (text === undefined) wrong(front, path, 'one value, not a list or mapping');
-  else to.push({ name, value: text, at: front.place(path, 'key') });
+  if (text === undefined) wrong(spot, 'one value, not a list or mapping');
+  else to.push({ name, value: text, at: spot.place('key') });
 }
 
 /** The children that a key stands for: one, or one for each item of a list. */
-function childrenOf(
-  front: Front,
-  name: string,
-  value: Json,
-  path: Path,
-  shape: Shape | undefined,
-): Element[] {
-  if (!Array.isArray(value) || !shape?.repeat) return [build(front, name, value, path, shape)];
-  const items = bounded(front, value, path);
-  return items.map((item, index) => build(front, name, item, [...path, index], shape));
+function childrenOf(spot: Spot, name: string, value: Json, shape: Shape | undefined): Element[] {
+  if (!Array.isArray(value) || !shape?.repeat) return [build(spot, name, value, shape)];
+  return bounded(spot, value).map((item, index) => build(spot.below(index), name, item, shape));
 }
 
 /** An item of a list under a container: `- read: {…}`, or the fields of the usual child. */
-function listItem(front: Front, item: Json, path: Path, shape: Shape): Element[] {
+function listItem(spot: Spot, item: Json, shape: Shape): Element[] {
   const keys = isObject(item) ? Object.keys(item) : [];
   const only = keys.length === 1 ? (keys[0] ?? '') : undefined;
   const isWrapped =
@@ -111,57 +107,43 @@ function listItem(front: Front, item: Json, path: Path, shape: Shape): Element[]
     (Object.hasOwn(shape.children, only) || (shape.any && isObject((item as JsonObject)[only])));
   if (isObject(item) && (shape.list === undefined || isWrapped)) {
     return keys.flatMap((key) =>
-      childrenOf(front, key, item[key] as Json, [...path, key], childShape(shape, key)),
+      childrenOf(spot.below(key), key, item[key] as Json, childShape(shape, key)),
     );
   }
   if (shape.list !== undefined) {
-    return [build(front, shape.list, item, path, childShape(shape, shape.list))];
+    return [build(spot, shape.list, item, childShape(shape, shape.list))];
   }
-  wrong(front, path, 'a mapping such as `read: { resource: filesystem, path: "src/**" }`');
+  wrong(spot, 'a mapping such as `read: { resource: filesystem, path: "src/**" }`');
   return [];
 }
 
-function fillFrom(
-  front: Front,
-  element: Element,
-  value: JsonObject,
-  path: Path,
-  shape: Shape,
-): void {
-  const flat: [string, Json][] = [];
-  for (const [given, item] of bounded(front, Object.entries(value), path)) {
-    const below = [...path, given];
-    const name = Object.hasOwn(shape.aliases, given) ? (shape.aliases[given] ?? '') : given;
-    if (Object.hasOwn(shape.flat, name)) flat.push([name, item]);
-    else if (shape.attributes.includes(name) || shape.retired.includes(name)) {
-      addAttribute(front, element.attributes, name, item, below);
-    } else if (shape.text && isScalar(item) && ['text', ...shape.textKeys].includes(name)) {
-      element.children.push(textPiece(front, item, below));
-    } else {
-      element.children.push(...childrenOf(front, name, item, below, childShape(shape, name)));
-    }
+function fillFrom(spot: Spot, element: Element, value: JsonObject, shape: Shape): void {
+  const { aliases = {}, flat = {}, textKeys = [] } = shape;
+  const later: [string, Json][] = [];
+  for (const [given, item] of bounded(spot, Object.entries(value))) {
+    const below = spot.below(given);
+    const name = Object.hasOwn(aliases, given) ? (aliases[given] ?? '') : given;
+    if (Object.hasOwn(flat, name)) later.push([name, item]);
+    else if (takesAttribute(shape, name)) addAttribute(below, element.attributes, name, item);
+    else if (shape.text && isScalar(item) && ['text', ...textKeys].includes(name)) {
+      element.children.push(textPiece(below, item));
+    } else element.children.push(...childrenOf(below, name, item, childShape(shape, name)));
   }
-  for (const [name, item] of flat) {
-    const [tag, key] = shape.flat[name] as readonly [string, string];
-    const below = [...path, name];
-    const child = childOf(element, tag) ?? build(front, tag, null, below, childShape(shape, tag));
+  for (const [name, item] of later) {
+    const [tag, key] = flat[name] as readonly [string, string];
+    const below = spot.below(name);
+    const child = childOf(element, tag) ?? build(below, tag, null, childShape(shape, tag));
     if (!element.children.includes(child)) element.children.push(child);
-    addAttribute(front, child.attributes, key, item, below);
+    addAttribute(below, child.attributes, key, item);
   }
 }
 
-function build(
-  front: Front,
-  name: string,
-  value: Json,
-  path: Path,
-  shape: Shape | undefined,
-): Element {
+function build(spot: Spot, name: string, value: Json, shape: Shape | undefined): Element {
   const isData = shape === undefined || shape.free || shape.gone;
   const element: Element = {
     kind: 'element',
     name,
-    at: front.place(path, 'key'),
+    at: spot.place('key'),
     attributes: [],
     children: [],
     shape,
@@ -170,29 +152,29 @@ function build(
   };
   if (isData) return element;
   if (isScalar(value)) {
-    if (shape.text) element.children.push(textPiece(front, value, path));
-    else if (value !== null) wrong(front, path, shape.list ? 'a list' : 'a mapping');
-  } else if (isObject(value)) fillFrom(front, element, value, path, shape);
+    if (shape.text) element.children.push(textPiece(spot, value));
+    else if (value !== null) wrong(spot, shape.list ? 'a list' : 'a mapping');
+  } else if (isObject(value)) fillFrom(spot, element, value, shape);
   else if (shape.list !== undefined || shape.mixed) {
-    bounded(front, value, path).forEach((item, index) => {
-      element.children.push(...listItem(front, item, [...path, index], shape));
+    bounded(spot, value).forEach((item, index) => {
+      element.children.push(...listItem(spot.below(index), item, shape));
     });
-  } else wrong(front, path, shape.text ? 'text' : 'a mapping');
+  } else wrong(spot, shape.text ? 'text' : 'a mapping');
   return element;
 }
 
 /** Metadata may stand at the top: front matter has no use for the extra level. */
-function buildRoot(front: Front, value: JsonObject, path: Path): Element {
+function buildRoot(spot: Spot, value: JsonObject): Element {
   const [own, hoisted]: [JsonObject, JsonObject] = [{}, {}];
   for (const [key, item] of Object.entries(value)) {
     const isHoisted = !childShape(DIRECTIVE, key) && Object.hasOwn(METADATA.children, key);
     setOwn(isHoisted ? hoisted : own, key, item);
   }
-  const root = build(front, 'directive', own, path, DIRECTIVE);
+  const root = build(spot, 'directive', own, DIRECTIVE);
   if (Object.keys(hoisted).length === 0) return root;
-  const metadata = childOf(root, 'metadata') ?? build(front, 'metadata', {}, path, METADATA);
+  const metadata = childOf(root, 'metadata') ?? build(spot, 'metadata', {}, METADATA);
   if (!root.children.includes(metadata)) root.children.unshift(metadata);
-  fillFrom(front, metadata, hoisted, path, METADATA);
+  fillFrom(spot, metadata, hoisted, METADATA);
   return root;
 }
 
@@ -215,17 +197,21 @@ export function readYaml(start: number, end: number, findings: Findings): Elemen
   }
   const document = parseYaml(isTooLong ? 'name: x' : text.slice(start, end));
   const offset = createOffsets(text, start, end);
-  const place: Front['place'] = (path, part) => () => offset(document.locate(path, part));
-  const front: Front = { findings, place };
+  const spotAt = (path: readonly (string | number)[]): Spot => ({
+    findings,
+    step: path.at(-1) ?? 'directive',
+    place: (part) => () => offset(document.locate(path, part)),
+    below: (step) => spotAt([...path, step]),
+  });
   for (const problem of document.problems) {
     const message = `the front matter is not valid YAML: ${problem.message}`;
     findings.error('yaml_syntax', offset(problem), message);
   }
   const outer = document.value;
   const inner = isObject(outer) ? outer.directive : undefined;
-  if (isObject(inner)) return buildRoot(front, inner, ['directive']);
+  if (isObject(inner)) return buildRoot(spotAt(['directive']), inner);
   if (!isObject(outer) && document.problems.length === 0) {
     findings.error('value_invalid', start, 'the front matter must be a mapping of keys to values');
   }
-  return buildRoot(front, isObject(outer) ? outer : {}, []);
+  return buildRoot(spotAt([]), isObject(outer) ? outer : {});
 }

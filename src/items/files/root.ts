@@ -75,17 +75,7 @@ export interface Root {
   name?: string;
 }
 
-export interface RootFiles {
-  readonly root: Root;
-  /** The real path of the root; undefined when there is none or it may not be followed. */
-  real(): string | undefined;
-  /** Surely nothing under the root has changed since the last refresh, its data files included. */
-  readonly isCurrent: () => boolean;
-  /** Looks at what may have changed; true when it was current. */
-  refresh(): Promise<boolean>;
-  diagnostics(): Diagnostic[];
-  close(): void;
-}
+export type RootFiles = ReturnType<typeof createRootFiles>;
 
 /** Above this many files a look at each costs more than a search may. */
 const WATCH_ABOVE = 1000;
@@ -113,7 +103,7 @@ interface Opened {
 
 interface Watching {
   /** Roots with more files than this are watched. */
-  watchAbove: number;
+  watchAbove?: number | undefined;
   clock?: Pick<Clock, 'now'> | undefined;
 }
 
@@ -132,7 +122,7 @@ function emptyRoot(root: Root): string | undefined {
 }
 
 /** Starts watching a large root; folders that are new since then are followed too. */
-function follow(at: Opened, { watchAbove }: Watching): void {
+function follow(at: Opened, watchAbove: number): void {
   if (!at.watch) {
     const isLarge = at.tree.files.size > watchAbove;
     if (!isLarge || at.attempts === 0 || !canWatch(at.real)) return;
@@ -148,14 +138,14 @@ function follow(at: Opened, { watchAbove }: Watching): void {
   at.watch = undefined;
 }
 
-function look(at: Opened, watching: Watching): void {
+function look(at: Opened, watchAbove: number): void {
   const events = at.watch?.isOn() ? at.watch.take() : undefined;
   if (!events || events.all) at.tree.sweep();
   else {
     for (const folder of events.folders) at.tree.list(folder);
     at.tree.restat();
   }
-  follow(at, watching);
+  follow(at, watchAbove);
 }
 
 /** Every name whose change would matter; undefined when one look at each would not be enough. */
@@ -176,12 +166,11 @@ function namesOf(root: Root, { real, tree }: Opened, watchAbove: number): string
 }
 
 /** Taken before a look; it counts when that look then finds nothing new. */
-function imprintOf(root: Root, at: Opened, watching: Watching): Imprint | undefined {
-  const { clock, watchAbove } = watching;
-  if (!clock || !canWatch(realOf(at.real) ?? dirname(at.real))) return undefined;
+function imprintOf(root: Root, at: Opened, now: number, watchAbove: number): Imprint | undefined {
+  if (!canWatch(realOf(at.real) ?? dirname(at.real))) return undefined;
   try {
     const names = namesOf(root, at, watchAbove);
-    return names && takeImprint(names, clock.now());
+    return names && takeImprint(names, now);
   } catch {
     return undefined;
   }
@@ -190,9 +179,8 @@ function imprintOf(root: Root, at: Opened, watching: Watching): Imprint | undefi
 export function createRootFiles(
   root: Root,
   tell: (path: string, stamp: FileStamp | undefined) => void,
-  options: Partial<Watching> = {},
-): RootFiles {
-  const watching: Watching = { watchAbove: WATCH_ABOVE, ...options };
+  { clock, watchAbove = WATCH_ABOVE }: Watching = {},
+) {
   let changes = 0;
   const onChange: typeof tell = (path, stamp) => {
     changes += 1;
@@ -233,9 +221,9 @@ export function createRootFiles(
 
   function lookAgain(at: Opened): void {
     at.imprint = undefined;
-    const before = imprintOf(root, at, watching);
+    const before = clock && imprintOf(root, at, clock.now(), watchAbove);
     const count = changes;
-    look(at, watching);
+    look(at, watchAbove);
     const isKnown = [...at.tree.folders.keys()].every((path) => before?.has(`${at.real}/${path}`));
     if (changes === count && isKnown) at.imprint = before;
   }
@@ -248,9 +236,12 @@ export function createRootFiles(
 
   return {
     root,
+    /** The real path of the root; undefined when there is none or it may not be followed. */
     real: () => opened?.real,
+    /** Surely nothing under the root has changed since the last refresh, its data files included. */
     isCurrent,
-    async refresh() {
+    /** Looks at what may have changed; true when it was current. */
+    async refresh(): Promise<boolean> {
       if (isCurrent()) return true;
       const now = open();
       if (now === undefined) close();
@@ -260,7 +251,10 @@ export function createRootFiles(
       if (now && opened === now) lookAgain(now);
       return false;
     },
-    diagnostics: () => [...(outside ? [outside] : []), ...(opened?.tree.diagnostics() ?? [])],
+    diagnostics: (): Diagnostic[] => [
+      ...(outside ? [outside] : []),
+      ...(opened?.tree.diagnostics() ?? []),
+    ],
     close,
   };
 }

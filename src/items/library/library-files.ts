@@ -54,11 +54,7 @@ export function createLibraryFiles(options: {
     const records = new Map<string, FileRecord>();
     const onChange = (path: string, stamp: FileStamp | undefined) =>
       take(records, path, stamp && createRecord(root, path, stamp, ports));
-    const files = createRootFiles(root, onChange, {
-      clock,
-      ...(watchAbove === undefined ? {} : { watchAbove }),
-    });
-    return { files, records };
+    return { files: createRootFiles(root, onChange, { clock, watchAbove }), records };
   }
 
   /** Opens roots that are new and closes those that are gone; the others keep what they know. */

@@ -94,17 +94,13 @@ export function createLibrary(options: LibraryOptions): Library {
 
   // Answers are kept until something changes: one call asks for the same items and files many times.
   let generation = 0;
-  const found: Readonly<Record<ItemKind, Map<string, Outcome<Item>>>> = {
-    directive: new Map(),
-    tool: new Map(),
-    knowledge: new Map(),
-  };
+  const found = new Map<string, Outcome<Item>>();
   const chains = new Map<string, Outcome<Chain>>();
   const config = new Map<DataName, DataFile>();
   let capabilities: CatalogData | undefined;
   function changed(): void {
     generation += 1;
-    for (const kept of [found.directive, found.tool, found.knowledge, chains, config]) kept.clear();
+    for (const kept of [found, chains, config]) kept.clear();
     capabilities = undefined;
   }
 
@@ -136,12 +132,13 @@ export function createLibrary(options: LibraryOptions): Library {
     generation: () => generation,
     noteChange: () => looks.forget(),
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
-      const known = source === undefined ? found[kind].get(id) : undefined;
+      const key = `${kind} ${id} ${source ?? ''}`;
+      const known = found.get(key);
       if (known) return known as Outcome<ItemOf<K>>;
       const record = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       if (!record.ok) return record;
       const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
-      if (source === undefined) found[kind].set(id, answer);
+      found.set(key, answer);
       return answer;
     },
     all<K extends ItemKind>(kind?: K) {
