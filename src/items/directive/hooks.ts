@@ -3,7 +3,6 @@
 
 import { compact } from '../../base/index.ts';
 import {
-  type CompiledExpression,
   type ContextSchema,
   compileExpression,
   templatePaths,
@@ -52,20 +51,17 @@ export const HOOK_CONTEXT: ContextSchema = {
 // `<hooks>` and `<guards>`: conditions are compiled here, so that a slip shows when the directive is
 // read and not when the hook was needed.
 
-/** Compiles a condition; a syntax error points into the file, behind entities and all. */
-function compileWhen(when: Element, findings: Findings): CompiledExpression | undefined {
+/** Compiles a condition; what is wrong points into the file, behind entities and all. */
+function checkWhen(when: Element, findings: Findings): void {
   const { text, offset } = sourceOf(when);
   const compiled = compileExpression(text);
-  if (compiled.ok) return compiled.output;
-  const { message, column, hint } = compiled.error.detail;
-  const place = offset(typeof column === 'number' ? column - 1 : 0);
-  const known = typeof hint === 'string' ? hint : undefined;
-  return findings.error('expression_error', place, message, known);
-}
-
-function checkPaths(when: Element, expression: CompiledExpression, findings: Findings): void {
-  const { offset } = sourceOf(when);
-  for (const { path, column, suggestion } of unknownPaths(expression, HOOK_CONTEXT)) {
+  if (!compiled.ok) {
+    const { message, column, hint } = compiled.error.detail;
+    const place = offset(typeof column === 'number' ? column - 1 : 0);
+    const known = typeof hint === 'string' ? hint : undefined;
+    return findings.error('expression_error', place, message, known);
+  }
+  for (const { path, column, suggestion } of unknownPaths(compiled.output, HOOK_CONTEXT)) {
     const message = `a hook's condition knows nothing called ${quoted(path)}`;
     const known = `it can read ${Object.keys(HOOK_CONTEXT).join(', ')}`;
     const hint = suggestion === undefined ? known : `did you mean \`${suggestion}\``;
@@ -112,8 +108,7 @@ export function readHooks(element: Element, findings: Findings): Hook[] {
   return elementsOf(element, 'hook').map((hook) => {
     const condition = requiredText(hook, 'when', findings);
     const when = childOf(hook, 'when');
-    const expression = when && condition !== '' ? compileWhen(when, findings) : undefined;
-    if (when && expression) checkPaths(when, expression, findings);
+    if (when && condition !== '') checkWhen(when, findings);
     const inputs = childOf(hook, 'inputs');
     if (inputs) checkTemplates(inputs, findings);
     return {
