@@ -92,13 +92,18 @@ async function askModel(
     return { ending: { status: 'limit', reason, code: 'turns_exceeded' } };
   }
   state.turns += 1;
+  const definitions: ToolDefinition[] = tools.map(({ name, description, input_schema }) => ({
+    name,
+    description,
+    input_schema,
+  }));
   const line = await model(resolved, caller);
   const answer = line.ok
     ? await line.output.ask(
         {
           system,
           messages: conversation.messages(),
-          tools: tools.map(({ run: _, ...definition }): ToolDefinition => definition),
+          tools: definitions,
           maxTokens: max_tokens,
           written: conversation.written,
           reading: { requestBytes: conversation.bytes() + system.length },

@@ -28,7 +28,7 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'flow/guards/decision.ts decisionOf',
   'harness/hooks/improve-directive.ts applyDiff',
   'harness/limits/effective-limits.ts effectiveLimits',
-  'harness/limits/raise-limits.ts ceilingOf',
+  'harness/limits/effective-limits.ts ceilingOf',
   'harness/observe/raw-stream.ts createEventRedactor',
   'harness/run/finish.ts finalOutputs',
   'harness/run/finish.ts missingOutputs',

@@ -1,8 +1,8 @@
 // What becomes of a run after a hook has answered, or when no hook matched. One table, one cell per
 // action and checkpoint; how often a hook may say the same is bounded here and not in the hook.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
+import { type RaiseRoom, raisedLimits } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
-import { type RaiseRoom, raisedLimits } from '../limits/raise-limits.ts';
 import type { Bounds } from '../thread/journal-event.ts';
 import { stepDone } from '../thread/restore.ts';
 import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './checkpoint.ts';
@@ -16,38 +16,24 @@ export const MAX_HOOK_NESTING = 2;
 export const NO_BOUNDS: Bounds = { retries: 0, skips: {} };
 
 export type Deed =
-  /** Go on as if nothing was. */
-  | { readonly do: 'proceed' }
-  /** The error goes to the model, which may repair it. */
-  | { readonly do: 'tell_error' }
-  | { readonly do: 'tell_warning' }
-  /** At the start: run with the rights there are. */
-  | { readonly do: 'run_with_granted' }
+  /** Go on as if nothing was, or with a word to the model: it may repair an error. */
+  | { readonly do: 'proceed' | 'tell_error' | 'tell_warning' }
+  /** At the start: with the rights there are, or again, with what was approved in the meantime. */
+  | { readonly do: 'run_with_granted' | 'restart' }
   | {
       readonly do: 'raise';
       readonly limits: EffectiveLimits;
       readonly raised: readonly LimitName[];
     }
-  | { readonly do: 'repeat_step' }
-  /** At the start: the directive again, with what was approved in the meantime. */
-  | { readonly do: 'restart' }
-  /** Fresh conversation, `thread.attempt` + 1. */
-  | { readonly do: 'new_attempt' }
-  /** Not done; the model gets a "skipped" result. */
-  | { readonly do: 'skip_step' }
-  /** Done, but the model does not see the result. */
-  | { readonly do: 'withhold_result' }
-  /** Failed, but counts as done. */
-  | { readonly do: 'count_as_done' }
-  /** A question to a person; without a channel the thread ends `needs_input`. */
-  | { readonly do: 'ask_person'; readonly fault: Fault }
-  /** A change was proposed: the thread waits until somebody has looked at it. */
-  | { readonly do: 'wait'; readonly fault: Fault }
-  /** Ends with status `limit`. */
-  | { readonly do: 'stop'; readonly fault: Fault }
-  | { readonly do: 'fail'; readonly fault: Fault }
-  /** Ends the whole tree, children first. */
-  | { readonly do: 'abort'; readonly fault: Fault };
+  /** The step again, or all of it: a fresh conversation, `thread.attempt` + 1. */
+  | { readonly do: 'repeat_step' | 'new_attempt' }
+  /** Not done, done but not shown, failed but done for all that: the model gets a result that says so. */
+  | { readonly do: 'skip_step' | 'withhold_result' | 'count_as_done' }
+  /**
+   * The run is over: a person is asked (without a channel it ends `needs_input`), a proposed change waits
+   * to be looked at, a limit stopped it, it failed. `abort` ends the whole tree, children first.
+   */
+  | { readonly do: 'ask_person' | 'wait' | 'stop' | 'fail' | 'abort'; readonly fault: Fault };
 
 export interface Decision {
   readonly deed: Deed;

@@ -270,20 +270,15 @@ export async function raiseError(
   return undefined;
 }
 
-/** Once per crossing: again when a shorter request came in between. */
-function windowWarning({ budget, talk }: Thread, now: number): WarningEvent | undefined {
-  const { limits, windowSeen } = budget;
-  budget.windowSeen = now;
-  const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
-  return contextWarning(windowSeen, now, max, limits.context_warn);
-}
-
 /** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
 export function raiseWarnings(thread: Thread): Promise<void> | undefined {
-  const { meter, limits, warned } = thread.budget;
+  const { budget, talk } = thread;
+  const { meter, limits, warned, windowSeen } = budget;
   const cost = meter.read();
   const warnings = crossedMarks(usedAmounts(cost), limits, warned);
-  const window = windowWarning(thread, cost.context_tokens);
+  budget.windowSeen = cost.context_tokens;
+  const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
+  const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
   if (window) warnings.push(window);
   return warnings.length > 0 ? warn(thread, warnings) : undefined;
 }

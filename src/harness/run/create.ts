@@ -40,13 +40,14 @@ function openJournal(
   const write = ports.watch.transcript(id, held.row);
   // What others put into the journal while nobody ran it belongs to no turn.
   const turn = history.findLast((event) => event.turn > 0)?.turn ?? 0;
+  const writeAndTell: typeof write = (events, firstSeq) => {
+    write(events, firstSeq);
+    for (const event of events) ports.watch.onEvent?.(id, event);
+  };
   return new JournalWriter(held, turn, since, {
     store: ports.store,
     now: ports.threads.live.leases.now,
-    transcribe(events, firstSeq) {
-      write(events, firstSeq);
-      if (ports.watch.onEvent) for (const event of events) ports.watch.onEvent(id, event);
-    },
+    transcribe: ports.watch.onEvent ? writeAndTell : write,
     alarmed() {
       for (const interruption of control.interruptions) interruption.check();
     },

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import { finalOutputs, owedOutputs, resultText } from './finish.ts';
+import { finalOutputs, missingOutputs, resultText } from './finish.ts';
 
 function directiveWith(outputs: string): Directive {
   const text = `<directive name="d" version="1.0.0"><metadata><description>d</description><category>c</category><author>a</author></metadata><process><step name="s">go</step></process>${outputs}</directive>`;
@@ -80,8 +80,8 @@ test('no message makes it throw, and none takes long', () => {
 });
 
 test('what is missing is named', () => {
-  expect(owedOutputs(directive)).toEqual(['action']);
-  expect(owedOutputs(directiveWith('<outputs><count type="number"/></outputs>'))).toEqual([]);
+  expect(missingOutputs(directive)).toEqual(['action']);
+  expect(missingOutputs(directiveWith('<outputs><count type="number"/></outputs>'))).toEqual([]);
 });
 
 test('the directive’s own words stand in for a run that gave none', () => {

@@ -63,7 +63,7 @@ export function finalOutputs(directive: Directive, text: string): Outcome<JsonOb
 }
 
 /** Declared outputs that a run must give. */
-export const owedOutputs = (directive: Directive): string[] =>
+export const missingOutputs = (directive: Directive): string[] =>
   directive.outputs.filter(({ required }) => required).map(({ name }) => name);
 
 /** The result's text: what the run said, or what the directive says for it. */
@@ -89,7 +89,7 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   const { directive } = thread.place;
   const outputs = finalOutputs(directive, text);
   if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
-  const owed = owedOutputs(directive);
+  const owed = missingOutputs(directive);
   if (owed.length === 0) return { status: 'completed', reason: '', text };
   const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
   if (thread.talk.reminders >= MAX_REMINDERS)

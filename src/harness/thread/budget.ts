@@ -2,8 +2,8 @@
 import { getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
+import type { RaiseRoom } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
-import type { RaiseRoom } from '../limits/raise-limits.ts';
 import type { HarnessPorts, Thread } from './thread.ts';
 
 /** Charged along the chain, so the registry keeps their limits too. */

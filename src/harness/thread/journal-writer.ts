@@ -261,14 +261,16 @@ export class JournalWriter {
   #drained(): Promise<void> {
     clearImmediate(this.#soon);
     this.#soon = undefined;
-    this.#draining ??= this.#drain().finally(() => {
-      this.#draining = undefined;
-    });
-    return this.#draining;
+    if (this.#queue.length > 0) this.#draining ??= this.#drain();
+    return this.#draining ?? Promise.resolve();
   }
 
   async #drain(): Promise<void> {
-    for (let next = this.#queue.shift(); next; next = this.#queue.shift()) await this.#send(next);
+    try {
+      for (let next = this.#queue.shift(); next; next = this.#queue.shift()) await this.#send(next);
+    } finally {
+      this.#draining = undefined;
+    }
   }
 
   async #send({ noted, asked }: Batch): Promise<void> {

@@ -111,7 +111,7 @@ export interface TakenUse {
   readonly uses_left: number;
 }
 
-export interface Budget {
+interface Budget {
   readonly meter: CostMeter;
   limits: EffectiveLimits;
   /** As they were when it began. */
