@@ -75,7 +75,9 @@ function afterScript(r: Reader, at: number): number {
   const char = r.text[at];
   if (char === '`') return afterTemplate(r, at);
   const isPattern = char === '/' && !/[/*]/.test(r.text[at + 1] ?? '') && !isValueBefore(r, at);
-  return passed(r, isPattern ? PATTERN : PASSED.js, at);
+  const behind = passed(r, isPattern ? PATTERN : PASSED.js, at);
+  // One that is closed further on than can be seen is none.
+  return isPattern && behind > r.end ? at + 1 : behind;
 }
 
 /** Holes are walked by a stack of their own braces, never by calling oneself. */
