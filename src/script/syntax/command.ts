@@ -147,7 +147,7 @@ function readText(
   const isClosed = (): boolean =>
     stop !== '' && quote === outer && around.length === 0 && r.starts(stop);
   const take = (text: string): void => {
-    parts.text(text);
+    parts.add(text);
     r.pos += text.length;
   };
   while (!r.isAtEnd && !isClosed()) {
@@ -156,7 +156,7 @@ function readText(
     if (quote === '' && char === '\n') {
       if (around.length > 0)
         r.fail('`$( … )` in a command is one line', { hint: 'use `sh { … }`' });
-      if (joinsLines(r)) parts.text(' ');
+      if (joinsLines(r)) parts.add(' ');
       else finish();
       r.match(/\n[ \t]*/y);
     } else if ((char === '"' || char === "'") && (quote === '' || quote === char)) {
@@ -178,7 +178,7 @@ function readText(
       const at = r.pos;
       const piece = quote === "'" ? undefined : parsePiece(r, quote);
       if (piece === undefined) take(char);
-      else if (isLiteral) parts.text(r.slice(at));
+      else if (isLiteral) parts.add(r.slice(at));
       else if (typeof piece !== 'string' && isInTicks)
         r.fail('a value cannot stand in backticks', { at, hint: 'write `$( … )`' });
       else parts.add(piece);

@@ -127,7 +127,7 @@ function withPlaceholders(
     }
     let from = 0;
     for (const { index, 0: raw } of part.matchAll(/<>(?:\.[A-Za-z_]\w*)*/g)) {
-      made.text(part.slice(from, index));
+      made.add(part.slice(from, index));
       const steps = raw
         .split('.')
         .slice(1)
@@ -136,7 +136,7 @@ function withPlaceholders(
       made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
       from = index + raw.length;
     }
-    made.text(part.slice(from));
+    made.add(part.slice(from));
   }
   return made.done();
 }

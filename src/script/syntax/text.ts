@@ -27,29 +27,18 @@ function withoutLastBreak(parts: readonly TemplatePart[]): TemplatePart[] {
   return [...parts];
 }
 
-/** Gathers runs of characters into parts. */
+/** Gathers parts; texts that follow one another become one. */
 export function createParts() {
   const parts: TemplatePart[] = [];
-  let pieces: string[] = [];
-  const flush = (): void => {
-    if (pieces.length > 0) parts.push(pieces.join(''));
-    pieces = [];
-  };
-  const text = (piece: string): void => {
-    if (piece !== '') pieces.push(piece);
-  };
   return {
-    text,
     add(part: TemplatePart): void {
-      if (typeof part === 'string') return text(part);
-      flush();
-      parts.push(part);
+      const last = parts.at(-1);
+      if (typeof part !== 'string' || typeof last !== 'string') {
+        if (part !== '') parts.push(part);
+      } else parts[parts.length - 1] = last + part;
     },
     /** All of them; it is empty afterwards. */
-    done(): TemplatePart[] {
-      flush();
-      return parts.splice(0);
-    },
+    done: (): TemplatePart[] => parts.splice(0),
   };
 }
 
@@ -190,7 +179,7 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
       if (isRepeat && r.sees(REPEAT_END)) break;
       const repeat = parseRepeat(r, form);
       if (repeat !== undefined) {
-        parts.text(r.slice(from, repeat.at));
+        parts.add(r.slice(from, repeat.at));
         parts.add(repeat);
         from = r.pos;
         continue;
@@ -203,16 +192,16 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
       if (r.text[at] !== '\n') r.skip(PLAIN);
       continue;
     }
-    parts.text(r.slice(from, at));
+    parts.add(r.slice(from, at));
     parts.add(special);
     const isEnded = typeof special !== 'string' && form.style !== 'mustache';
     if (isEnded && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
-      parts.text(r.peek(1));
+      parts.add(r.peek(1));
       r.pos += 2;
     }
     from = r.pos;
   }
-  parts.text(r.slice(from));
+  parts.add(r.slice(from));
   return parts.done();
 }
 

@@ -129,18 +129,10 @@ function structure(text: string): Json | undefined {
 }
 
 /** The contents of fenced blocks. */
-function fencedIn(text: string): string[] {
-  const blocks: string[][] = [];
-  let open: string[] | undefined;
-  for (const line of text.split('\n')) {
-    if (!line.trimStart().startsWith('```')) open?.push(line);
-    else if (open) {
-      blocks.push(open);
-      open = undefined;
-    } else open = [];
-  }
-  return blocks.map((lines) => lines.join('\n'));
-}
+const fencedIn = (text: string): string[] =>
+  [...text.matchAll(/^[^\S\n]*```[^\n]*\n([\s\S]*?)^[^\S\n]*```/gm)].map(
+    ([, inside = '']) => inside,
+  );
 
 /** The first list or object in chatty text, fenced ones before others; undefined when there is none. */
 export function findJson(text: string): Json | undefined {

@@ -125,12 +125,7 @@ function matchesOf(text: string, pattern: string): string[] {
 // The methods of strings, as functions of a text and its arguments. They answer with plain data; the
 // marks are merged by the caller.
 
-interface Arguments {
-  text(position: number): string;
-  optionalText(position: number): string | undefined;
-  number(position: number): number;
-  optionalNumber(position: number): number | undefined;
-}
+type Arguments = ReturnType<typeof argumentsOf>;
 
 type TextMethod = (text: string, args: Arguments) => Json;
 
@@ -210,7 +205,7 @@ export function hasMethod(value: Value, name: string): boolean {
 
 export const isListMethod = (name: string): boolean => LIST_METHODS.has(name);
 
-function argumentsOf(method: string, values: readonly Value[]): Arguments {
+function argumentsOf(method: string, values: readonly Value[]) {
   const given = (position: number): Value | undefined => {
     const value = values[position];
     return value === undefined || value.data === null ? undefined : value;
@@ -231,8 +226,8 @@ function argumentsOf(method: string, values: readonly Value[]): Arguments {
   return {
     optionalText,
     optionalNumber,
-    text: (position) => optionalText(position) ?? missing(position),
-    number: (position) => optionalNumber(position) ?? missing(position),
+    text: (position: number): string => optionalText(position) ?? missing(position),
+    number: (position: number): number => optionalNumber(position) ?? missing(position),
   };
 }
 
