@@ -1,4 +1,6 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
+
+import { isObject } from '../../base/index.ts';
 import {
   childFrame,
   contextMember,
@@ -10,10 +12,21 @@ import {
   type Value,
   withLabels,
 } from '../../flow/index.ts';
+import { raise } from '../fault.ts';
+import { placeOf } from '../syntax/problem.ts';
 import { plainCopy } from '../values/data.ts';
-import { marksOf, withOrigin } from '../values/kinds.ts';
-import { ambientName } from './builtin-names.ts';
-import type { Environment, Pipe } from './environment.ts';
+import { entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
+import { textOf } from '../values/text.ts';
+import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
+import {
+  type Environment,
+  Executable,
+  evaluateAll,
+  type Pipe,
+  resolvePath,
+  type ScriptCall,
+} from './environment.ts';
+import { operate, passedAt, unwrap } from './operate.ts';
 
 interface Found {
   readonly value: Value;
@@ -41,8 +54,19 @@ function ambient(env: Environment, name: string): Value | undefined {
       return env.pipe ? env.pipe.input : inputOf(env);
     case 'fm':
       return env.unit.frontMatter;
+    case 'root':
+    case 'base':
+      return makeValue(env.run.world.root);
+    case 'now':
+      return makeValue(env.run.world.now().toISOString());
+    case 'payload':
+      return env.run.payload;
+    case 'tool':
+      return TOOL;
+    case 'help':
+      return HELP;
     default:
-      return ambientName(name, env);
+      return findTransformer(name);
   }
 }
 
@@ -101,3 +125,76 @@ export const withFacts = (
   env: Environment,
   ctx: NonNullable<Parameters<typeof childFrame>[1]['ctx']>,
 ): Environment => ({ ...env, frame: childFrame(env.frame, { ctx }) });
+
+// What the language provides as functions: transformers, tools, help.
+
+function builtIn(
+  name: string,
+  parameters: readonly string[],
+  bodyKind: string,
+  call: ScriptCall,
+  members: ReadonlyMap<string, Executable> = new Map(),
+): Executable {
+  const signature = { name, parameters, labels: [], bodyKind, source: undefined, members };
+  return new Executable(signature, { call, refused: undefined });
+}
+
+/** Transformers are no operations: marks pass through, guards do not see them. */
+function transformerOf(transformer: Transformer): Executable {
+  const variants = [...transformer.variants];
+  const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
+  const call: ScriptCall = async (values, { env }) =>
+    await transformer.call(await evaluateAll(values, env), {
+      exists: (path) => env.run.world.exists(resolvePath(env, path)),
+    });
+  const { name, parameters } = transformer;
+  return builtIn(name, parameters, 'transformer', call, members);
+}
+
+const transformers = new Map<string, Value>();
+
+function findTransformer(name: string): Value | undefined {
+  const transformer = TRANSFORMERS.get(name);
+  const known = transformers.get(name);
+  if (known || !transformer) return known;
+  const made = makeFunction(transformerOf(transformer));
+  transformers.set(name, made);
+  return made;
+}
+
+/** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */
+const callTool: ScriptCall = async (values, { env, at }) => {
+  const [id, parameters] = values;
+  if (!id)
+    return raise('invalid_input', '`@tool` needs the id of a tool', {
+      hint: '@tool("fs/read_file", { path: @p })',
+    });
+  const tool = textOf(await id(env));
+  const given = await parameters?.(env);
+  if (given && !isObject(given.data))
+    return raise('invalid_input', 'the parameters of `@tool` are an object');
+  const entries = given ? entriesOf(given) : [];
+  const op = {
+    type: 'tool',
+    name: tool,
+    opLabels: [`op:tool:${tool}`],
+    sources: [`tool:${tool}`],
+    retryOwner: true,
+    location: placeOf(env.unit, at),
+  };
+  const inputs = entries.map(([key, value]) => ({ name: key, value }));
+  return await operate(env, op, inputs, async (passed, inner) => {
+    const named = new Map(entries.map(([key], index) => [key, passedAt(passed, index)]));
+    return unwrap(await env.run.world.tool(tool, named, inner.frame));
+  });
+};
+
+const callHelp: ScriptCall = async (values, { env }) => {
+  const [action, message] = await evaluateAll(values, env);
+  if (!action)
+    return raise('invalid_input', '`@help` needs an action', { hint: '@help("escalate", "…")' });
+  return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
+};
+
+const TOOL = makeFunction(builtIn('tool', ['id', 'parameters'], 'tool', callTool));
+const HELP = makeFunction(builtIn('help', ['action', 'message'], 'help', callHelp));
