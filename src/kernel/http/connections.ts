@@ -55,8 +55,7 @@ class Incoming implements Body {
   #isOver = false;
   #ended: 'end' | Error | undefined;
   #take: Take | undefined;
-  #settle: ((end: BodyEnd) => void) | undefined;
-  #reject: ((error: unknown) => void) | undefined;
+  readonly #over = Promise.withResolvers<BodyEnd>();
 
   constructor(controller: Dispatcher.DispatchController, watch: TimeWatch, drop: () => void) {
     this.#controller = controller;
@@ -66,12 +65,9 @@ class Incoming implements Body {
 
   read(take: Take): Promise<BodyEnd> {
     this.#take = take;
-    return new Promise((resolve, reject) => {
-      this.#settle = resolve;
-      this.#reject = reject;
-      if (this.#watch.failure !== undefined) return this.destroy();
-      if (this.#isPaused) this.#goOn(true);
-    });
+    if (this.#watch.failure !== undefined) this.destroy();
+    else if (this.#isPaused) this.#goOn(true);
+    return this.#over.promise;
   }
 
   destroy(): void {
@@ -136,7 +132,7 @@ class Incoming implements Body {
   };
 
   readonly #fail = (error: unknown): void => {
-    this.#reject?.(error);
+    this.#over.reject(error);
     this.destroy();
   };
 
@@ -144,7 +140,7 @@ class Incoming implements Body {
     if (this.#isOver) return;
     this.#isOver = true;
     if (end === 'stopped' && this.#ended === undefined) this.#drop();
-    this.#settle?.(end);
+    this.#over.resolve(end);
   }
 }
 

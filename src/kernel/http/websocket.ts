@@ -40,7 +40,7 @@ class Reading implements WebSocketUser {
   #isPaused = false;
   #size = 0;
   #end: WebSocketEnd | undefined;
-  #over: (end: WebSocketEnd) => void = () => {};
+  readonly #over = Promise.withResolvers<WebSocketEnd>();
   failure: Failure | undefined;
   count = 0;
   bytes = 0;
@@ -83,13 +83,11 @@ class Reading implements WebSocketUser {
   /** Begins to hand over. Settles when it is over, with everything handed over. */
   read(line: WebSocketLine): Promise<WebSocketEnd> {
     this.#line = line;
-    return new Promise((resolve) => {
-      this.#over = resolve;
-      this.#sending.watch.onStop(() =>
-        resolve(this.#end ?? { code: 1006, reason: '', isAnswered: false }),
-      );
-      this.#handOver();
-    });
+    this.#sending.watch.onStop(() =>
+      this.#over.resolve(this.#end ?? { code: 1006, reason: '', isAnswered: false }),
+    );
+    this.#handOver();
+    return this.#over.promise;
   }
 
   #grow(by: number): void {
@@ -121,7 +119,7 @@ class Reading implements WebSocketUser {
       });
       return;
     }
-    if (this.#end !== undefined) return this.#over(this.#end);
+    if (this.#end !== undefined) return this.#over.resolve(this.#end);
     if (!this.#isPaused) return;
     this.#isPaused = false;
     watch.enter('idle');

@@ -28,10 +28,10 @@ export function policyAuthority(
   const effects = policy.effects(surface);
   const authority: Authority = {
     subject: `policy:${surface}`,
-    check: (need) => verifier(need),
-    holds: (capability) => verifier.holds(capability),
+    check: verifier,
+    holds: verifier.holds,
     sees: () => true,
-    globs: () => verifier.globs(),
+    globs: verifier.globs,
     allowsDirective(signed) {
       const access = policy.directives(surface);
       if (access === 'all' || (access === 'signed' && signed)) return ok(null);

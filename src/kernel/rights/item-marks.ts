@@ -18,24 +18,18 @@ const sha256 = (text: string): string => createHash('sha256').update(text).diges
 export const isSigned = ({ state }: SignatureState): boolean =>
   state === 'signed' || state === 'bundle';
 
+const REFUSED: { [State in SignatureState['state']]?: readonly [what: string, hint: string] } = {
+  changed: ['was changed after it was signed', 'review it and sign it again'],
+  untrusted: ['is signed by a key that is not trusted', 'see `km trust --help`'],
+};
+
 /** Refuses an item whose signature is broken or by a key nobody trusts. */
-export function checkSignature(item: Item): Outcome<null> {
-  const { state, reason = '' } = item.signature;
-  if (state === 'changed') {
-    return fail(
-      'signature_invalid',
-      `${item.kind} \`${item.id}\` was changed after it was signed${reason && `: ${reason}`}; review it and sign it again`,
-      { [item.kind]: item.id },
-    );
-  }
-  if (state === 'untrusted') {
-    return fail(
-      'signature_invalid',
-      `${item.kind} \`${item.id}\` is signed by a key that is not trusted${reason && `: ${reason}`}; see \`km trust --help\``,
-      { [item.kind]: item.id },
-    );
-  }
-  return ok(null);
+export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
+  const { state, reason = '' } = signature;
+  const words = REFUSED[state];
+  if (!words) return ok(null);
+  const what = `${words[0]}${reason && `: ${reason}`}`;
+  return fail('signature_invalid', `${kind} \`${id}\` ${what}; ${words[1]}`, { [kind]: id });
 }
 
 /** Called with every item whose text goes into an answer. */

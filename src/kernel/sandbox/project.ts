@@ -5,7 +5,12 @@ import { join } from 'node:path';
 import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { realOf } from '../rights/project-path.ts';
 import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
-import { type MountPlace, type WritablePlaces, writablePlaces } from './writable.ts';
+import {
+  type AccessQuestion,
+  type MountPlace,
+  type WritablePlaces,
+  writablePlaces,
+} from './writable.ts';
 
 export interface ProjectView {
   root: 'read' | 'write';
@@ -20,13 +25,9 @@ export interface OpenView extends ProjectView {
   close(): string[];
 }
 
-interface ProjectRights {
+interface ProjectRights extends AccessQuestion {
   mode: 'strict' | 'workspace';
-  mayWrite(path: string): boolean;
   mayWriteGit(): boolean;
-  unguessable: string;
-  /** Every glob over paths that could decide; absent: nobody knows them. */
-  globs?: readonly string[] | undefined;
 }
 
 const HIDDEN = ['threads', 'keys', 'trust', 'state', 'audit.jsonl', 'labels.jsonl'].map((name) =>

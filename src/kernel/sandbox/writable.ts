@@ -19,7 +19,7 @@ export interface WritablePlaces {
   places: MountPlace[];
 }
 
-interface AccessQuestion {
+export interface AccessQuestion {
   /** Answers for one path. */
   mayWrite(path: string): boolean;
   /** A fresh random name. */

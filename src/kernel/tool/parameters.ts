@@ -89,15 +89,6 @@ function readErrors(
 /** Resolving the references of a schema costs more than most checks; schemas are never changed. */
 const validators = new WeakMap<JsonObject, Validator>();
 
-function validatorOf(schema: JsonObject): Validator {
-  const known = validators.get(schema);
-  if (known) return known;
-  // A copy: the validator writes into its schema, and ours may be frozen, being part of an answer.
-  const made = new Validator(structuredClone(schema), '2020-12', false);
-  validators.set(schema, made);
-  return made;
-}
-
 type Test = (value: Json) => boolean;
 
 const TYPES: ReadonlyMap<Json | undefined, Test> = new Map<Json | undefined, Test>([
@@ -147,7 +138,11 @@ export function validate(value: Json, schema: JsonObject): ValidationError[] {
   }
   if (surelyFits(value, schema)) return [];
   try {
-    const result = validatorOf(schema).validate(value);
+    // A copy: the validator writes into its schema, and ours may be frozen, being part of an answer.
+    const validator =
+      validators.get(schema) ?? new Validator(structuredClone(schema), '2020-12', false);
+    validators.set(schema, validator);
+    const result = validator.validate(value);
     return result.valid ? [] : readErrors(result.errors);
   } catch (error) {
     return [{ field: '(schema)', error: `the schema cannot be used: ${messageOf(error)}` }];

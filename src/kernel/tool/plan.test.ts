@@ -6,7 +6,14 @@ import { type PlannedTool, resolvePlan } from './plan.ts';
 function toolItem(id: string, yaml: string): PlannedTool {
   const { tool } = parseTool(`tool_id: ${id}\nversion: 1.0.0\n${yaml}`, `${id}.yaml`);
   const signature = { state: 'signed' };
-  return { kind: 'tool', id, tool, signature, diagnostics: [] } as unknown as PlannedTool;
+  return {
+    kind: 'tool',
+    id,
+    file: `${id}.yaml`,
+    tool,
+    signature,
+    diagnostics: [],
+  } as unknown as PlannedTool;
 }
 
 function libraryOf(links: readonly PlannedTool[], primitive = 'function'): Library {

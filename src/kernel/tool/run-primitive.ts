@@ -33,12 +33,6 @@ import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedLink } from './
 const AUTHORITY = /^[^/?#]*(?:\/\/[^/?#]*)?/;
 const PLACEHOLDER = /(?<!\$)\{\s*([A-Za-z_]\w*)\s*\}/g;
 
-/** Parameters that can decide about the host of a URL. */
-function namesInHost(url: string): string[] {
-  const deciding = AUTHORITY.exec(url)?.[0] ?? '';
-  return [...deciding.matchAll(PLACEHOLDER)].map(([, name = '']) => name);
-}
-
 /** Out of a list the author wrote, or declared as a destination: then rules over origins hold. */
 function isDeclaredChoice(plan: Plan, name: string): boolean {
   const parameter = plan.parameters.find((each) => each.name === name);
@@ -61,7 +55,9 @@ function chosenByCaller(
   }
   const url = getOwn(plan.config, 'url');
   if (filled.secrets.length === 0 || typeof url !== 'string') return undefined;
-  const name = namesInHost(url).find((each) => !isDeclaredChoice(plan, each));
+  const host = AUTHORITY.exec(url)?.[0] ?? '';
+  const deciding = [...host.matchAll(PLACEHOLDER)].map(([, name = '']) => name);
+  const name = deciding.find((each) => !isDeclaredChoice(plan, each));
   if (name === undefined) return undefined;
   return fail(
     'config_invalid',

@@ -70,8 +70,8 @@ export function inChain(failure: Failure, plan: Plan): Failure {
 async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<Value>> {
   const { plan, parameters, authority } = allowed;
   const masked = Object.fromEntries([...plan.env].map((name) => [name, `<${name}>`]));
-  const { verbatim } = ports.primitives.get(plan.primitive) ?? {};
-  const filled = completeConfig(plan, parameters, masked, verbatim);
+  const primitive = ports.primitives.get(plan.primitive);
+  const filled = completeConfig(plan, parameters, masked, primitive?.verbatim);
   if (!filled.ok) return inChain(filled, plan);
   const decision = gateTool(plan, authority);
   const { signal } = new AbortController();
@@ -89,9 +89,7 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
       sandbox: call.tool.sandbox,
       allowed: decision.ok,
       ...(decision.ok ? {} : { reason: decision.error.detail.message }),
-      would_run: (await ports.primitives.get(plan.primitive)?.plan?.(call)) ?? {
-        primitive: plan.primitive,
-      },
+      would_run: (await primitive?.plan?.(call)) ?? { primitive: plan.primitive },
     }),
   );
 }

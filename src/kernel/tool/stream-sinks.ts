@@ -54,17 +54,6 @@ function factoryOf(plan: Plan, ports: SinkPorts): Outcome<SinkFactory> {
   return builtin ? ok(builtin) : fail('config_invalid', `tool \`${leaf.id}\` is not a sink`);
 }
 
-/** An unsigned sink has less than the tool that streams into it: no right to change or to send. */
-function narrowed(context: SinkContext, plan: Plan, policy: SignaturePolicy): SinkContext {
-  const refuse = unsignedRefusal(plan, policy);
-  if (!refuse) return context;
-  return {
-    ...context,
-    threadId: undefined,
-    verify: (need) => refuse(need.capability) ?? context.verify(need),
-  };
-}
-
 async function makeSink(
   destination: Json,
   ports: SinkPorts,
@@ -84,10 +73,11 @@ async function makeSink(
   if (!plan.ok) return plan;
   const factory = factoryOf(plan.output, ports);
   if (!factory.ok) return factory;
-  return await factory.output(
-    mergeDeep(plan.output.config, destination),
-    narrowed(context, plan.output, ports.signatures()),
-  );
+  const refuse = unsignedRefusal(plan.output, ports.signatures());
+  const verify: SinkContext['verify'] = (need) => refuse?.(need.capability) ?? context.verify(need);
+  // An unsigned sink has less than the tool that streams into it: no right to change or to send.
+  const its = refuse ? { ...context, threadId: undefined, verify } : context;
+  return await factory.output(mergeDeep(plan.output.config, destination), its);
 }
 
 export interface SinkSet {

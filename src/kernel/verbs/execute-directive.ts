@@ -170,13 +170,6 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
     const found = library.find('directive', id);
     if (!found.ok) return found;
     const item = found.output;
-    if (!item.directive) {
-      const signature = checkSignature(item);
-      if (!signature.ok) return signature;
-      return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
-        diagnostics: asJson(item.diagnostics),
-      });
-    }
     const items = [item];
     const below = (name: string): Directive | undefined => {
       const other = library.find('directive', name);
@@ -184,12 +177,15 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       items.push(other.output);
       return other.output.directive;
     };
-    const directive = resolveExtends(item.directive, below);
+    const directive = item.directive && resolveExtends(item.directive, below);
     for (const each of items) {
       const signature = checkSignature(each);
       if (!signature.ok) return signature;
     }
-    return ok({ item, directive, items });
+    if (directive) return ok({ item, directive, items });
+    return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
+      diagnostics: asJson(item.diagnostics),
+    });
   }
 
   function gate({ item, items }: Loaded, authority: Authority): Outcome<null> {

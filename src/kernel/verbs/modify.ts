@@ -32,13 +32,12 @@ export function mayModify(kind: ItemKind, id: string, authority: Authority): Out
   return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
 }
 
-const unchanged = (request: ExecuteRequest, file?: string, diagnostics?: Json): JsonObject => ({
+const unchanged = (request: ExecuteRequest, more?: JsonObject): JsonObject => ({
   dry_run: true,
   would: request.action ?? '',
   item_type: request.item_type,
   item_id: request.item_id,
-  ...(file === undefined ? {} : { file }),
-  ...(diagnostics === undefined ? {} : { diagnostics }),
+  ...more,
 });
 
 export function createModifier(library: Library, marks: ItemMarks): Modifier {
@@ -68,7 +67,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     if (!checked.ok) return checked;
     const { file } = checked.output;
     const diagnostics = asJson(checked.output.diagnostics);
-    if (request.dry_run) return ok(unchanged(request, file, diagnostics));
+    if (request.dry_run) return ok(unchanged(request, { file, diagnostics }));
     const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
     if (!kept.ok) return kept;
     const written = library.write(kind, id, content.text, mode);
