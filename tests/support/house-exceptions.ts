@@ -67,5 +67,4 @@ export const KNOWN_IDLE: readonly string[] = [
   'Tool.free_text',
   'Tool.output_schema',
   'Tool.result',
-  'ToolAction.parameters',
 ];
