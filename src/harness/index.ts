@@ -11,8 +11,12 @@ export { runDirective } from './run/start.ts';
 export { finishEnded } from './run/unfinished-work.ts';
 export { askModel } from './script/script-actions.ts';
 export { endUnattended } from './spawn/steer.ts';
-export { artifactKind, threadKind } from './spawn/thread-kind.ts';
-export { createThreadPrimitive, type ThreadAction } from './spawn/thread-primitive.ts';
+export {
+  artifactKind,
+  createThreadPrimitive,
+  type ThreadAction,
+  threadKind,
+} from './spawn/thread-primitive.ts';
 export { modelFor } from './thread/choose-model.ts';
 export type { DataOf, EventType, Noted, Recorded, RecordedOf } from './thread/journal-event.ts';
 export { decode, readJournal, readStored } from './thread/journal-event.ts';

@@ -7,7 +7,7 @@ import { HOOK_CONTEXT } from '../../items/directive/hooks.ts';
 import type { Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
-import type { CompiledHook } from '../thread/thread.ts';
+import type { CompiledHook, Thread } from '../thread/thread.ts';
 import {
   afterStep,
   beforeStep,
@@ -27,24 +27,23 @@ const { error } = fail('permission_denied', 'no', {
 });
 const write = { kind: 'tool', tool: 'fs/write_file', turn: 3, arguments: { path: 'a' } } as const;
 
-const facts = (
-  view = () => createCostMeter(() => 0).view(),
-): Parameters<typeof buildContext>[0] => ({
-  place: {
-    id: 't1',
-    parent: undefined,
-    depth: 0,
-    directive: { name: 'deploy_staging', version: '1.0.0' },
-    inputs: { target: 'staging' },
-  },
-  control: { attempt: 1 },
-  budget: {
-    meter: { view },
-    limits: limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 }),
-  },
-  rights: { own: { granted: ['fs.read', 'tool.bash'] } },
-  talk: { conversation: { marks: () => ({ labels: ['untrusted'] }) } },
-});
+const facts = (view = () => createCostMeter(() => 0).view()): Thread =>
+  ({
+    place: {
+      id: 't1',
+      parent: undefined,
+      depth: 0,
+      directive: { name: 'deploy_staging', version: '1.0.0' },
+      inputs: { target: 'staging' },
+    },
+    control: { attempt: 1 },
+    budget: {
+      meter: { view },
+      limits: limitsOf({ turns: 10, input_tokens: 5, output_tokens: 5, context: 5 }),
+    },
+    rights: { own: { granted: ['fs.read', 'tool.bash'] } },
+    talk: { conversation: { marks: () => ({ labels: ['untrusted'] }) } },
+  }) as unknown as Thread;
 
 const contextOf = (event: CheckpointEvent): JsonObject => buildContext(facts(), event);
 

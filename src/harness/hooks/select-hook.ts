@@ -3,23 +3,10 @@
 // at the event and at nothing else, at every checkpoint, so each part is made when it is read.
 import { fail, type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { type CompiledExpression, compileExpression, fillTemplate } from '../../expr/index.ts';
-import type { Descriptor } from '../../flow/index.ts';
-import { type Directive, HOOK_CONTEXT, type Hook } from '../../items/index.ts';
-import type { CostMeter } from '../limits/cost.ts';
-import { type EffectiveLimits, limitsView } from '../limits/limit.ts';
-import type { CompiledHook, Control, OwnRights, Place } from '../thread/thread.ts';
+import { HOOK_CONTEXT, type Hook } from '../../items/index.ts';
+import { limitsView } from '../limits/limit.ts';
+import type { CompiledHook, Thread } from '../thread/thread.ts';
 import { type CheckpointEvent, EVENT_FIELDS, EVENT_NAMES } from './checkpoint.ts';
-
-/** What is read of a thread. */
-interface HookFacts {
-  readonly place: Pick<Place, 'id' | 'parent' | 'depth' | 'inputs'> & {
-    readonly directive: Pick<Directive, 'name' | 'version'>;
-  };
-  readonly control: Pick<Control, 'attempt'>;
-  readonly budget: { readonly meter: Pick<CostMeter, 'view'>; readonly limits: EffectiveLimits };
-  readonly rights: { readonly own: Pick<OwnRights, 'granted'> };
-  readonly talk: { readonly conversation: { marks(): Pick<Descriptor, 'labels'> } };
-}
 
 /** Each part is made once, when it is first read: what a hook saw does not change while it is asked. */
 function withParts(context: JsonObject, parts: Readonly<Record<string, () => Json>>): JsonObject {
@@ -42,7 +29,7 @@ function requiredBy(event: CheckpointEvent): string[] {
 }
 
 export function buildContext(
-  { place, control, budget, rights, talk }: HookFacts,
+  { place, control, budget, rights, talk }: Thread,
   event: CheckpointEvent,
 ): JsonObject {
   const { id, parent = null, depth, inputs } = place;

@@ -29,12 +29,6 @@ import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
-export interface ReplayStage {
-  ports: HarnessPorts;
-  /** Nothing is written after so many events; for ever when it is the last one. */
-  until(count: number): void;
-}
-
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
 const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
   'spawn',
@@ -61,17 +55,11 @@ export async function readRepeated(store: Store, id: string): Answer<Recorded[]>
  * The registry of a replay: it counts the events that are repeated, and gives each the number it had in
  * the journal, so that whoever speaks of a number means the same one.
  */
-interface Counted {
-  store: Store;
-  /** How many events of this thread happened again. */
-  count(thread: string): number;
-}
-
 function countEvents(
   empty: Store,
   recordOf: (thread: string) => ReplayRecord,
   endOf: (thread: string) => number,
-): Counted {
+) {
   const counts = new Map<string, number>();
   /** As the registry itself numbers them. */
   const real = new Map<string, number>();
@@ -107,41 +95,40 @@ function countEvents(
     return first && room > 0 ? { expect: commit.expect, events: [first, ...rest] } : undefined;
   }
 
-  return {
-    count,
-    store: {
-      ...empty,
-      async commit(thread, commit) {
-        const [room, news] = [endOf(thread) - count(thread), repeated(commit.events)];
-        if (news === 0 || news <= room) return await write(thread, commit);
-        const part = upTo(commit, room);
-        if (part) await write(thread, part);
-        return LOST;
-      },
-      async createThread(thread) {
-        const made = await empty.createThread(thread);
-        return made.ok ? ok(held(made.output, repeated(thread.events))) : made;
-      },
-      async claim(...given) {
-        const made = await empty.claim(...given);
-        return made.ok ? ok(held(made.output, 0)) : made;
-      },
-      renew: (leases, ttlMs) =>
-        empty.renew(
-          leases.filter(({ thread }) => !isLost(thread)),
-          ttlMs,
-        ),
-      async read(thread, range = {}) {
-        const all = await empty.read(thread);
-        if (!all.ok) return all;
-        const events = all.output
-          .filter(isRepeated)
-          .map((event, at): StoredEvent => ({ ...event, seq: shown(thread, at + 1) }));
-        if ('last' in range) return ok(events.slice(-range.last));
-        return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
-      },
+  const store: Store = {
+    ...empty,
+    async commit(thread, commit) {
+      const [room, news] = [endOf(thread) - count(thread), repeated(commit.events)];
+      if (news === 0 || news <= room) return await write(thread, commit);
+      const part = upTo(commit, room);
+      if (part) await write(thread, part);
+      return LOST;
+    },
+    async createThread(thread) {
+      const made = await empty.createThread(thread);
+      return made.ok ? ok(held(made.output, repeated(thread.events))) : made;
+    },
+    async claim(...given) {
+      const made = await empty.claim(...given);
+      return made.ok ? ok(held(made.output, 0)) : made;
+    },
+    renew: (leases, ttlMs) =>
+      empty.renew(
+        leases.filter(({ thread }) => !isLost(thread)),
+        ttlMs,
+      ),
+    async read(thread, range = {}) {
+      const all = await empty.read(thread);
+      if (!all.ok) return all;
+      const events = all.output
+        .filter(isRepeated)
+        .map((event, at): StoredEvent => ({ ...event, seq: shown(thread, at + 1) }));
+      if ('last' in range) return ok(events.slice(-range.last));
+      return ok(events.filter(({ seq }) => seq > (range.after ?? 0)));
     },
   };
+  /** `count`: how many events of a thread happened again. */
+  return { store, count, isLost };
 }
 
 /** Puts the next events of others into the journal, if they are next. */
@@ -216,21 +203,21 @@ interface Known {
 
 const NOTHING = createReplayRecord([]);
 
-interface Scene extends Counted {
+interface Scene extends ReturnType<typeof countEvents> {
   real: Store;
   empty: Store;
   /** What happens again. */
   id: string;
   known: Map<string, Known>;
-  isLost(): boolean;
+  recordOf(thread: string): ReplayRecord;
   /** Puts the next events of others into the journal. */
   play(thread: string): Promise<void>;
 }
 
 /** The registry of the thread that happens again: what it asks about others is told as it was then. */
 function storeOf(scene: Scene): Store {
-  const { real, empty, store: counted, count, id, known, isLost, play } = scene;
-  const { events } = known.get(id)?.record ?? NOTHING;
+  const { real, empty, store: counted, count, isLost, id, known, recordOf, play } = scene;
+  const { events } = recordOf(id);
 
   async function learn(thread: string, parent: string): Promise<void> {
     const above = known.get(parent);
@@ -251,13 +238,13 @@ function storeOf(scene: Scene): Store {
     async commit(thread, commit) {
       // A hook is born: which one it was is known by where its thread stands.
       for (const child of commit.children ?? []) await learn(child.id, thread);
-      return (commit.children ?? []).length > 0 && isLost()
+      return (commit.children ?? []).length > 0 && isLost(id)
         ? LOST
         : await counted.commit(thread, commit);
     },
     async signals(thread) {
       await play(thread);
-      return ok((known.get(thread)?.record ?? NOTHING).signalsAt(thread, count(thread)));
+      return ok(recordOf(thread).signalsAt(thread, count(thread)));
     },
     async query(filter = {}) {
       if (filter.parent === id && filter.kind === 'hook') return await hooksBefore(filter);
@@ -276,13 +263,15 @@ function storeOf(scene: Scene): Store {
   };
 }
 
+export type ReplayStage = ReturnType<typeof createReplayStage>;
+
 export function createReplayStage(
   ports: HarnessPorts,
   real: Store,
   empty: Store,
   id: string,
   record: ReplayRecord,
-): ReplayStage {
+) {
   const live = createLiveThreads();
   let end = Number.POSITIVE_INFINITY;
   const known = new Map<string, Known>([[id, { was: id, record }]]);
@@ -290,13 +279,12 @@ export function createReplayStage(
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);
   const { count } = counted;
-  const isLost = (): boolean => count(id) >= end;
   const play = async (thread: string): Promise<void> => {
     const running = live.get(thread)?.thread;
     if (!running) return;
     await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
   };
-  const store = storeOf({ ...counted, real, empty, id, known, isLost, play });
+  const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
   const answer = (_: object, caller: Caller): Promise<Outcome<Value>> =>
@@ -365,8 +353,9 @@ export function createReplayStage(
   };
   return {
     ports: again,
-    until(at) {
-      end = at;
+    /** Nothing is written after so many events; for ever when it is the last one. */
+    until(count: number): void {
+      end = count;
     },
   };
 }

@@ -69,23 +69,15 @@ export function eventSecrets(type: string, data: JsonObject): string[] {
   return [...textsIn(shown)].filter((text) => text.length >= MIN_INPUT);
 }
 
-export interface KnownSecrets {
-  redactor(thread: string): Redactor;
-  /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
-  isClean(thread: string, value: Json, text?: string): boolean;
-  learn(thread: string, secrets: Iterable<string>): void;
-  /** What is secret to a parent is secret to its child. */
-  inherit(thread: string, parent: string): void;
-  /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
-  forget(thread: string): void;
+export type KnownSecrets = ReturnType<typeof createKnownSecrets>;
+
+interface Known {
+  secrets: ReadonlySet<string>;
+  redactor: Redactor;
 }
 
 /** `environment` is asked anew for every thread: tools come and go. */
-export function createKnownSecrets(environment: () => readonly string[]): KnownSecrets {
-  interface Known {
-    secrets: ReadonlySet<string>;
-    redactor: Redactor;
-  }
+export function createKnownSecrets(environment: () => readonly string[]) {
   const own = new Map<string, Known>();
   /** What most threads know and no more; the same for all of them. */
   let common: Known | undefined;
@@ -112,8 +104,9 @@ export function createKnownSecrets(environment: () => readonly string[]): KnownS
     own.set(thread, { secrets, redactor: createRedactor(secrets) });
   }
   return {
-    redactor: (thread) => of(thread).redactor,
-    isClean(thread, value, text = '\\') {
+    redactor: (thread: string): Redactor => of(thread).redactor,
+    /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
+    isClean(thread: string, value: Json, text = '\\'): boolean {
       const { redactor } = of(thread);
       if (redactor.isIdle) return true;
       if (!isObject(value)) return redactor.isClean(value);
@@ -124,8 +117,11 @@ export function createKnownSecrets(environment: () => readonly string[]): KnownS
       return isClean;
     },
     learn,
-    inherit: (thread, parent) => learn(thread, own.get(parent)?.secrets ?? []),
-    forget(thread) {
+    /** What is secret to a parent is secret to its child. */
+    inherit: (thread: string, parent: string): void =>
+      learn(thread, own.get(parent)?.secrets ?? []),
+    /** The thread is no longer run here. Its end may still be told, so the last few are kept. */
+    forget(thread: string): void {
       ended.delete(thread);
       ended.add(thread);
       const [oldest] = ended;

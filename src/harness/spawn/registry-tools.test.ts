@@ -3,6 +3,7 @@ import { createWorld, openMemoryStore } from '../../../tests/support/memory-stor
 import { makeClock, must } from '../../../tests/support/registry.ts';
 import { ok } from '../../base/index.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
+import type { Asker } from './read-threads.ts';
 import { logEvent } from './registry-tools.ts';
 
 async function registry() {
@@ -26,7 +27,7 @@ async function registry() {
     by: 'cli',
     verify: () => ok(null),
     ports: { store, threads: { live: createLiveThreads(), owner: 'test' } },
-  };
+  } as unknown as Asker;
   /** Without its birth. */
   const events = async () => must(await store.read('one')).slice(1);
   return { asker, events };

@@ -65,15 +65,9 @@ export async function register(asker: Asker, parameters: JsonObject): Promise<Ou
 /** What somebody else wants to have noted, under a name of his own. */
 const EVENT_NAME = /^[a-z][a-z0-9_]{0,59}$/;
 
-type LogAsker = Pick<Asker, 'by' | 'verify'> & {
-  readonly ports: Pick<Asker['ports'], 'store'> & {
-    readonly threads: Pick<Asker['ports']['threads'], 'live' | 'owner'>;
-  };
-};
-
 // INVARIANT: whatever is given, one `logged` event is written. Nothing is restored from those, so a
 // hand-made event cannot pass for something that happened.
-export async function logEvent(asker: LogAsker, parameters: JsonObject): Promise<Outcome<Answer>> {
+export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Outcome<Answer>> {
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const { ports, by } = asker;

@@ -13,8 +13,9 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { EMPTY, mergeAll } from '../../flow/index.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import { EMPTY, makeValue, mergeAll } from '../../flow/index.ts';
+import type { Kind, Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import { type HarnessPorts, type LiveThreads } from '../thread/thread.ts';
 import {
   type Answer,
@@ -28,7 +29,7 @@ import { logEvent, register, updateStatus } from './registry-tools.ts';
 import { type SpawnRequest, spawnAnswer, spawnThread } from './spawn.ts';
 import { resume, steer, type Wish } from './steer.ts';
 
-export interface ThreadPorts {
+interface ThreadPorts {
   live: LiveThreads;
   /** For callers outside of threads; opens the registry when first asked. */
   harness(): Promise<Outcome<HarnessPorts>>;
@@ -192,7 +193,7 @@ const because = (reason: Json | undefined): JsonObject =>
   reason ? { reason: wordIn(reason) } : {};
 
 /** The same by the handle that a spawn gave back: what `execute item_type:"thread"` calls them. */
-export const THREAD_ACTIONS = {
+const THREAD_ACTIONS = {
   status: (asker, id) => threadStatus(asker, id),
   wait: (asker, id, { timeout_ms: ms }) =>
     waitThread(asker, id, typeof ms === 'number' ? ms : DEFAULT_WAIT_MS),
@@ -210,7 +211,7 @@ export const THREAD_ACTIONS = {
 export type ThreadAction = keyof typeof THREAD_ACTIONS;
 
 /** Who stands behind a call; a thread's token counts only while the thread runs here. */
-export async function askerOf(
+async function askerOf(
   reach: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
@@ -253,5 +254,109 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       return await act(asker.output, call.parameters, call.config);
     },
     plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+  };
+}
+
+// `execute item_type:"artifact"`: what was too large to be said in full, piece by piece. A thread reads
+// its own; that takes no right, because it has been given all of it already.
+
+/** Refuses the first parameter that nobody knows. */
+function checkNames(what: string, parameters: JsonObject, known: readonly string[]): Outcome<null> {
+  const unknown = Object.keys(parameters).find((name) => !known.includes(name));
+  if (unknown === undefined) return ok(null);
+  const message = `${what} takes no \`${unknown}\`; it takes: ${known.join(', ')}`;
+  return fail('invalid_input', message);
+}
+
+const wholeIn = (parameters: JsonObject, name: string, fallback: number): Outcome<number> => {
+  const value = getOwn(parameters, name) ?? fallback;
+  return typeof value === 'number' && Number.isSafeInteger(value) && value >= 0
+    ? ok(value)
+    : fail('invalid_input', `\`${name}\` must be a whole number, 0 or more`);
+};
+
+function pieceOf(parameters: JsonObject): Outcome<Piece> {
+  const named = checkNames('an artifact', parameters, ['field', 'offset', 'length']);
+  if (!named.ok) return named;
+  const offset = wholeIn(parameters, 'offset', 0);
+  if (!offset.ok) return offset;
+  const length = wholeIn(parameters, 'length', MAX_PIECE);
+  if (!length.ok) return length;
+  const field = plainText(getOwn(parameters, 'field') ?? '');
+  return ok({ field, offset: offset.output, length: length.output });
+}
+
+export function artifactKind(ports: { live: LiveThreads }): Kind {
+  return {
+    name: 'artifact',
+    actions: ['read'],
+    prepare({ item_id: id, parameters = {} }) {
+      const piece = pieceOf(parameters);
+      if (!piece.ok) return piece;
+      return ok({
+        op: { type: 'artifact', name: 'read', target: id, opLabels: ['op:artifact'] },
+        async body(_values, { caller: { __auth, __thread_id: thread = '' } }) {
+          // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+          const running = __auth === undefined ? undefined : ports.live.get(thread);
+          if (!running) {
+            return fail(
+              'permission_denied',
+              'an artifact is read by the thread that it belongs to',
+            );
+          }
+          const found = await readPiece(running.thread.ports, thread, id, piece.output);
+          if (!found.ok) return found;
+          return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
+        },
+      });
+    },
+  };
+}
+
+const ACTION_PARAMETERS = ['timeout_ms', 'reason', 'message', 'content', 'role'];
+
+export function threadKind(ports: ThreadPorts): Kind {
+  return {
+    name: 'thread',
+    actions: Object.keys(THREAD_ACTIONS),
+    prepare(request) {
+      const { item_id: id, parameters = {} } = request;
+      const action = request.action as ThreadAction;
+      const named = checkNames(`\`${action}\` of a thread`, parameters, ACTION_PARAMETERS);
+      if (!named.ok) return named;
+      const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
+      const inputs = Object.entries(parameters).map(([name, data]) => ({
+        name,
+        value: request.values?.[name] ?? makeValue(data),
+      }));
+      return ok({
+        op: {
+          type: 'thread',
+          name: action,
+          target: id,
+          opLabels: ['op:thread', `op:thread:${action}`],
+          sources: [`thread:${id}`],
+        },
+        inputs,
+        gate: (authority) => authority.allowsEffect(effect),
+        async body(values, { caller, authority }) {
+          const asker = await askerOf(ports, {
+            from: caller,
+            verify: (need) => authority.check(need),
+            signal: caller.signal ?? new AbortController().signal,
+            given: mergeAll(values.map(({ meta }) => meta.descriptor)),
+          });
+          if (!asker.ok) return asker;
+          // As the guards left them.
+          const passed: JsonObject = Object.fromEntries(
+            inputs.map(({ name }, at) => [name, values[at]?.data ?? null]),
+          );
+          const done = await THREAD_ACTIONS[action](asker.output, id, passed);
+          return done.ok
+            ? ok(makeValue(done.output.output, { descriptor: done.output.marks }))
+            : done;
+        },
+      });
+    },
   };
 }
