@@ -65,7 +65,6 @@ test.each(PROTOCOLS)('a recorded %s stream becomes its reply', (protocol) => {
   const heard: string[] = [];
   const reader = createReader(protocol, { onText: (piece) => heard.push(piece) });
   for (const event of RECORDED[protocol]) expect(reader.push(event).ok).toBe(true);
-  expect(reader.text()).toBe(TEXT);
   expect(heard.join('')).toBe(TEXT);
   const reply = must(reader.end(true));
   const signature = protocol === 'anthropic' ? { signature: 'c2lnbmVk' } : {};

@@ -74,8 +74,6 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
       }
       return reply.fault ?? TAKEN;
     },
-    /** What the model said so far; thoughts and calls are not in it. */
-    text: () => reply.said,
     /** Did the end marker arrive? What comes after it is ignored. */
     isDone: () => reply.isDone,
     /**

@@ -36,8 +36,6 @@ export class ReplyDraft {
   readonly blocks: Draft[] = [];
   /** Blocks that may still grow, by the index that the provider gave them. */
   readonly open = new Map<number, Draft>();
-  /** What the model said; thoughts and calls are not in it. */
-  said = '';
   model = '';
   stop: Stop | undefined;
   reported: Reported = {};
@@ -87,9 +85,7 @@ export class ReplyDraft {
       return;
     }
     draft[field] += piece;
-    if (draft.kind !== 'text') return;
-    this.said += piece;
-    this.#onText?.(piece);
+    if (draft.kind === 'text') this.#onText?.(piece);
   }
 
   /** Bytes of everything the model wrote, for estimates. */

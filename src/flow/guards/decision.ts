@@ -7,6 +7,7 @@ import {
   fail,
   type Json,
   type Outcome,
+  plainText,
 } from '../../base/index.ts';
 import type {
   AskedAnswer,
@@ -62,8 +63,6 @@ export const operationName = (op: Operation): string =>
 const textsOf = (findings: readonly Finding[], kind: Objection): string[] =>
   findings.filter((finding) => finding.kind === kind).map(({ text }) => text);
 
-const textOf = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
-
 const traceJson = (trace: readonly TraceEntry[]): Json => trace.map((entry) => ({ ...entry }));
 
 const MAX_PARTS = 1000;
@@ -111,7 +110,7 @@ function denial(
       judgement.trace.map((entry) => ({
         ...entry,
         reason: entry.reason === null ? null : redact(entry.reason),
-        replacement: entry.replacement === null ? null : redact(textOf(entry.replacement)),
+        replacement: entry.replacement === null ? null : redact(plainText(entry.replacement)),
       })),
     ),
     ...(why?.answer ? { answer: why.answer } : {}),

@@ -7,11 +7,11 @@ import {
   errnoOf,
   fail,
   isObject,
-  type Json,
   messageOf,
   type Outcome,
   ok,
   parseJson,
+  textsAt,
 } from '../../base/index.ts';
 import { carries, type Descriptor, describe, mergeAll } from './labels.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
@@ -22,9 +22,6 @@ interface History {
   readonly byHash: Map<string, Descriptor>;
   latest: Descriptor;
 }
-
-const texts = (value: Json | undefined): string[] =>
-  Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : [];
 
 function toLine(path: string, hash: string, descriptor: Descriptor): string {
   const { labels, taint, sources, capability, policyContext } = descriptor;
@@ -43,14 +40,15 @@ interface Line {
 function readLine(text: string): Line | undefined {
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) {
-    const { path, hash, labels, taint, sources, capability, policyContext } = parsed.output;
+    const line = parsed.output;
+    const { path, hash, capability } = line;
     if (typeof path === 'string' && typeof hash === 'string') {
       const descriptor = describe({
-        labels: texts(labels),
-        taint: texts(taint),
-        sources: texts(sources),
+        labels: textsAt(line, 'labels'),
+        taint: textsAt(line, 'taint'),
+        sources: textsAt(line, 'sources'),
         capability: typeof capability === 'string' ? capability : null,
-        policyContext: texts(policyContext),
+        policyContext: textsAt(line, 'policyContext'),
       });
       return { path, hash, descriptor };
     }
