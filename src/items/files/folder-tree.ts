@@ -9,23 +9,21 @@ export interface FileStamp {
   /** Where the content is read from: the path itself, or what a link inside the root points to. */
   real: string;
   place: ItemPlace;
-  stats: Stats;
+  /** Another one whenever the file may have another content. */
+  mark: string;
+  /** When it last changed. */
+  changed: number;
   /** Not reported by a watch on its folder: a link, or a file with a second name elsewhere. */
   isElsewhere: boolean;
 }
 
-/** Does a name look as it did before? */
-export function isSameStats(before: Stats | undefined, now: Stats | undefined): boolean {
-  if (before === undefined || now === undefined) return before === now;
-  return (
-    before.mtimeMs === now.mtimeMs &&
-    before.ctimeMs === now.ctimeMs &&
-    before.size === now.size &&
-    before.ino === now.ino &&
-    before.dev === now.dev &&
-    before.mode === now.mode
-  );
-}
+const stampOf = (stats: Stats, real: string, place: ItemPlace, isLinked: boolean): FileStamp => ({
+  real,
+  place,
+  mark: [real, stats.mtimeMs, stats.ctimeMs, stats.size, stats.ino].join(' '),
+  changed: stats.ctimeMs,
+  isElsewhere: isLinked || stats.nlink > 1,
+});
 
 const statsOf = (path: string): Stats | undefined => {
   try {
@@ -64,8 +62,7 @@ function createFolderLook(root: string) {
       try {
         const stats = lstatSync(at.path, { throwIfNoEntry: false });
         if (!stats?.isSymbolicLink()) {
-          const isElsewhere = stats !== undefined && stats.nlink > 1;
-          return stats?.isFile() ? { real: at.path, place, stats, isElsewhere } : undefined;
+          return stats?.isFile() ? stampOf(stats, at.path, place, false) : undefined;
         }
         const real = realpathSync(at.path);
         if (!isInside(real, at.within)) {
@@ -73,7 +70,7 @@ function createFolderLook(root: string) {
           return undefined;
         }
         const target = lstatSync(real);
-        return target.isFile() ? { real, place, stats: target, isElsewhere: true } : undefined;
+        return target.isFile() ? stampOf(target, real, place, true) : undefined;
       } catch (error) {
         note(list, path, 'unreadable', `this cannot be looked at (${errnoOf(error)})`);
         return undefined;
@@ -147,6 +144,18 @@ function judge(
   return look.file(path, list);
 }
 
+/** Files by path relative to the root, with `/`; says so when one is new, gone or has another mark. */
+function createFileMap(onChange: (path: string, stamp: FileStamp | undefined) => void) {
+  const files = new Map<string, FileStamp>();
+  function set(path: string, stamp: FileStamp | undefined): void {
+    const before = files.get(path);
+    if (stamp === undefined) files.delete(path);
+    else files.set(path, stamp);
+    if (before?.mark !== stamp?.mark) onChange(path, stamp);
+  }
+  return { files, set };
+}
+
 /**
  * `root` is a real path. `onChange` hears of every file that is new, gone or has another stamp.
  * `extra` are single files outside the item folders: path under the root's name -> absolute path.
@@ -157,20 +166,11 @@ export function createFolderTree(
   onChange: (path: string, stamp: FileStamp | undefined) => void,
 ) {
   const look = createFolderLook(root);
-  /** By path relative to the root, with `/`. */
-  const files = new Map<string, FileStamp>();
+  const { files, set } = createFileMap(onChange);
   /** Relative to the root; each was listed. */
   const folders = new Map<string, Folder>();
   let topDiagnostics: Diagnostic[] = [];
   const identityOf = (folder: string) => folderIdentity(`${root}/${folder}`);
-
-  function set(path: string, stamp: FileStamp | undefined): void {
-    const before = files.get(path);
-    if (stamp === undefined) files.delete(path);
-    else files.set(path, stamp);
-    const isSame = before?.real === stamp?.real && isSameStats(before?.stats, stamp?.stats);
-    if (!isSame) onChange(path, stamp);
-  }
 
   function forget(folder: string): void {
     const known = folders.get(folder);

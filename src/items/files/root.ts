@@ -4,7 +4,7 @@ import { lstatSync, readdirSync, type Stats } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { type Clock, type Diagnostic, isInside } from '../../base/index.ts';
 import type { Source } from '../item-kinds.ts';
-import { createFolderTree, type FileStamp, type FolderTree, isSameStats } from './folder-tree.ts';
+import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree.ts';
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
 import { aboutFile, realOf } from './item-file.ts';
 
@@ -18,6 +18,18 @@ export interface Imprint {
 export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
 
 const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
+
+function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
+  if (before === undefined || now === undefined) return before === now;
+  return (
+    before.mtimeMs === now.mtimeMs &&
+    before.ctimeMs === now.ctimeMs &&
+    before.size === now.size &&
+    before.ino === now.ino &&
+    before.dev === now.dev &&
+    before.mode === now.mode
+  );
+}
 
 // INVARIANT: a stamp is trusted only when it was old at the time it was taken; something that changes
 // a second time within the same tick would keep it. A link says nothing about what it leads to.
@@ -52,7 +64,7 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
     isCurrent() {
       try {
         for (const [path, before] of watched) {
-          if (!isSameStats(before, lookAt(path))) return false;
+          if (!isSame(before, lstatSync(path, { throwIfNoEntry: false }))) return false;
         }
         return true;
       } catch {

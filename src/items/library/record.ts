@@ -88,8 +88,7 @@ export function createRecord(
 ): FileRecord {
   const { kind, id } = stamp.place;
   const file = path === 'AGENTS.md' ? stamp.real : `${root.dir}/${path}`;
-  const { ctimeMs } = stamp.stats;
-  const isHasty = (): boolean => ports.clock.now() - ctimeMs < tick(ctimeMs);
+  const isHasty = (): boolean => ports.clock.now() - stamp.changed < tick(stamp.changed);
 
   const content = once((): FileText => {
     if (isHasty()) ports.onHastyRead(record);

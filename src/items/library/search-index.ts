@@ -65,6 +65,12 @@ interface Posting {
   weights: number[];
 }
 
+/** A posting without the documents that are gone. */
+function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): Posting {
+  const isKept = (_: number, at: number) => alive[documents[at] ?? 0];
+  return { documents: documents.filter(isKept), weights: weights.filter(isKept) };
+}
+
 export function createSearchIndex() {
   const postings = new Map<string, Posting>();
   /** In order, so that words beginning with a prefix stand together; new ones are sorted in late. */
@@ -89,15 +95,10 @@ export function createSearchIndex() {
   /** Gaps in the lists are closed when there are many, and their numbers used again. */
   function tidy(): void {
     if (gaps.length < 100 || gaps.length < count / 2) return;
-    for (const [word, { documents, weights }] of postings) {
-      const kept = documents.flatMap((document, at) => (alive[document] ? [at] : []));
-      if (kept.length === 0) postings.delete(word);
-      else {
-        postings.set(word, {
-          documents: kept.map((at) => documents[at] ?? 0),
-          weights: kept.map((at) => weights[at] ?? 0),
-        });
-      }
+    for (const [word, posting] of postings) {
+      const rest = alivePart(posting, alive);
+      if (rest.documents.length === 0) postings.delete(word);
+      else postings.set(word, rest);
     }
     [vocabulary, fresh] = [[...postings.keys()].sort(), []];
     for (const gap of gaps) free.push(gap);
