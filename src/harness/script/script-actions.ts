@@ -16,7 +16,7 @@ import {
 import type { ItemKind } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
-import { callKernel, runInTime, type StepFacts, stepAct } from '../step/step.ts';
+import { callKernel, runStep, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
@@ -191,7 +191,7 @@ export function createScriptActions(
         ownWork(thread, stop, call, work, signal);
       const done =
         effect === 'read'
-          ? await look({ ...about, body: (call) => runInTime(thread, facts, own(call)) })
+          ? await look({ ...about, body: (call) => runStep(thread, facts, own(call)) })
           : await step({ ...about, body: (call) => performOwn(thread, call, facts, own(call)) });
       return done.ok ? ok(done.output.data) : done;
     },

@@ -32,7 +32,7 @@ import { firstExceeded, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { deadlineFault, STOPS_TOOL, watchForInterruption } from '../thread/interruption.ts';
+import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
@@ -142,29 +142,14 @@ export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Va
   outcome.ok ? ok(addMarks(outcome.output, marks)) : markFailure(outcome, marks);
 
 /** The effect itself. It is stopped at the deadline, and when the thread is killed. */
-export async function runInTime(
+export const runStep = (
   thread: Thread,
   { tool }: StepFacts,
   body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
-): Promise<Outcome<Value>> {
-  const interruption = await watchForInterruption(thread, STOPS_TOOL);
-  try {
-    // INVARIANT: just before an effect; the lease was looked at a moment ago.
-    if (interruption.cause() === 'lost') {
-      return fail('stale_epoch', 'this process no longer holds the thread');
-    }
-    const done = await body(interruption.signal);
-    if (done.ok) return done;
-    const cause = interruption.cause();
-    if (cause === undefined) return done;
-    return cause === 'duration' ? deadlineFault(thread, done) : calledOff(tool, done);
-  } finally {
-    interruption.release();
-  }
-}
-
-const calledOff = (tool: string, { error }: Failure): Failure =>
-  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
+): Promise<Outcome<Value>> =>
+  runInTime(thread, STOPS_TOOL, body, ({ error }) =>
+    fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail }),
+  );
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
 // whatever a hook says; the model is told and may look.
@@ -224,7 +209,7 @@ export function stepAct(thread: Thread, call: ToolCallBlock, known: StepFacts): 
       };
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
-    run: (body) => runInTime(thread, known, body),
+    run: (body) => runStep(thread, known, body),
     checkpoint(event) {
       const verdict = raise(thread, asLimit(event), step);
       if (mayRepeat(known, event)) return verdict;

@@ -2,8 +2,16 @@
 // `kill`) is obeyed between steps; every signal is an event with who sent it, and the last one that was
 // obeyed is remembered in the journal. What is under way can be called off: by some of these words, by
 // the deadline, and when the lease is lost. It sees one signal; afterwards the cause is known.
-import { type Failure, fail, getOwn, isObject, type Json, plainText } from '../../base/index.ts';
-import type { MaybePromise } from '../../flow/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type Outcome,
+  plainText,
+} from '../../base/index.ts';
+import type { MaybePromise, Value } from '../../flow/index.ts';
 import type { Signal } from '../../store/index.ts';
 import { limitEvent } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
@@ -72,6 +80,32 @@ export function watchForInterruption(
   };
   const confirmed = journal.confirm();
   return typeof confirmed === 'boolean' ? checked() : confirmed.then(checked);
+}
+
+/**
+ * Does an act while it may be called off, at the deadline or by those whom `stops` names; `ended` says
+ * what came of one that was.
+ */
+export async function runInTime(
+  thread: Thread,
+  stops: ReadonlySet<string>,
+  body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
+  ended: (failure: Failure, cause: CalledOff) => Failure,
+): Promise<Outcome<Value>> {
+  const interruption = await watchForInterruption(thread, stops);
+  try {
+    // INVARIANT: just before an effect; the lease was looked at a moment ago.
+    if (interruption.cause() === 'lost') {
+      return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
+    }
+    const done = await body(interruption.signal);
+    const cause = done.ok ? undefined : interruption.cause();
+    if (done.ok || cause === undefined) return done;
+    const told = ended(done, cause);
+    return cause === 'duration' ? deadlineFault(thread, done) : told;
+  } finally {
+    interruption.release();
+  }
 }
 
 /** As the limit it is: hooks may raise it, and without one the run stops. */

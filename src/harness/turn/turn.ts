@@ -2,18 +2,11 @@
 // to try.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import {
-  type ActPorts,
-  type MaybePromise,
-  makeValue,
-  type Operation,
-  perform,
-  type Value,
-} from '../../flow/index.ts';
+import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
-import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import { runInTime, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
@@ -37,27 +30,6 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
     },
     ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
   };
-}
-
-/** Around the request: the deadline and those who steer the thread can call it off. */
-async function runInTime(
-  thread: Thread,
-  account: TurnAccount,
-  body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
-): Promise<Outcome<Value>> {
-  const interruption = await watchForInterruption(thread, STOPS_STREAM);
-  try {
-    // INVARIANT: just before an effect; whoever takes off has looked at the lease.
-    if (interruption.cause() === 'lost') {
-      return fail('stale_epoch', 'this process no longer holds the thread', { sent: false });
-    }
-    const done = await body(interruption.signal);
-    if (done.ok) return done;
-    account.calledOff = interruption.cause();
-    return account.calledOff === 'duration' ? deadlineFault(thread, done) : done;
-  } finally {
-    interruption.release();
-  }
 }
 
 /** A model that will not answer: another one may. */
@@ -117,7 +89,11 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
       return opened.ok ? ok(null) : opened;
     },
     limits: { reserve: () => account.reserve() },
-    run: (body) => runInTime(thread, account, body),
+    run: (body) =>
+      runInTime(thread, STOPS_STREAM, body, (failure, cause) => {
+        account.calledOff = cause;
+        return failure;
+      }),
     record: (entry) => account.record(entry),
     checkpoint: (event) =>
       event.name === 'error' && account.next ? undefined : raise(thread, event, step),
