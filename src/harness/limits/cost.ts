@@ -23,7 +23,7 @@ export interface Cost {
 }
 
 /** What hooks used: it comes out of the reserve and counts for nothing else. */
-type HookCost = Pick<Cost, 'turns' | 'tool_calls' | 'tokens' | 'duration_ms' | 'spend'>;
+type HookCost = Pick<Cost, (typeof HOOK_COUNTS)[number] | 'duration_ms' | 'spend'>;
 
 export const NO_COST: Cost = {
   turns: 0,
@@ -44,6 +44,8 @@ export const NO_COST: Cost = {
 const TOKENS = [
   ...(['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const),
 ];
+
+const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens'] as const;
 
 type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 
@@ -110,14 +112,11 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       if (child.spend > 0n) cost.spend += child.spend;
     },
     countHook(hook: HookCost) {
-      const { hooks } = cost;
-      cost.hooks = {
-        turns: hooks.turns + count(hook.turns),
-        tool_calls: hooks.tool_calls + count(hook.tool_calls),
-        tokens: hooks.tokens + count(hook.tokens),
-        duration_ms: hooks.duration_ms + count(hook.duration_ms),
-        spend: hooks.spend + (hook.spend > 0n ? hook.spend : 0n),
-      };
+      const hooks = { ...cost.hooks };
+      for (const name of HOOK_COUNTS) hooks[name] += count(hook[name]);
+      hooks.duration_ms += count(hook.duration_ms);
+      if (hook.spend > 0n) hooks.spend += hook.spend;
+      cost.hooks = hooks;
     },
     /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
     newAttempt() {
@@ -185,7 +184,6 @@ export function packCost(cost: Cost): JsonObject {
 const COUNTS = [
   ...(['turns', 'tokens', ...TOKENS, 'tool_calls', 'spawns', 'context_tokens'] as const),
 ];
-const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens'] as const;
 
 type Parts<Name extends string> = Record<Name, number> & { duration_ms: number; spend: bigint };
 

@@ -70,13 +70,8 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     if (given === undefined) continue;
     const value = readLimit(name, given);
     if (value === undefined) {
-      return fail(
-        'invalid_input',
-        `limit \`${name}\` is \`${String(given)}\`, which is no amount`,
-        {
-          hint: 'give a number, 0 or more; 0 means none',
-        },
-      );
+      const message = `limit \`${name}\` is \`${String(given)}\`, which is no amount`;
+      return fail('invalid_input', message, { hint: 'give a number, 0 or more; 0 means none' });
     }
     found.push({ value, from, declared: true, currency: limits?.spend_currency });
   }
@@ -173,11 +168,8 @@ export function packLimits(limits: EffectiveLimits): JsonObject {
     const shown = name === 'spend' ? formatMoney(value) : limitNumber(name, value);
     packed[name] = { value: shown, from, declared };
   }
-  return {
-    ...packed,
-    spend_currency: limits.spend_currency,
-    context_warn: limits.context_warn,
-  };
+  const { spend_currency, context_warn } = limits;
+  return { ...packed, spend_currency, context_warn };
 }
 
 /** What `packLimits` wrote. An entry that cannot be read allows nothing. */

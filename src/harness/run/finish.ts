@@ -4,6 +4,7 @@ import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
+import { RESTS } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { packMarks } from '../thread/conversation.ts';
@@ -141,8 +142,6 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
   return done.ok ? result : { ...result, status: 'interrupted', reason: done.error.detail.message };
 }
-
-const RESTS: ReadonlySet<Ending['status']> = new Set(['paused', 'waiting', 'needs_input']);
 
 /** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
 const quietly = (place: Place, status: Ending['status']): { quiet?: true } =>

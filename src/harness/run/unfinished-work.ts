@@ -1,7 +1,7 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
 import { isEnded, type OpenReservation } from '../../store/index.ts';
-import { childrenOf } from '../children/wait.ts';
+import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import { endCall, unfinishedCalls } from '../step/call-intent.ts';

@@ -19,7 +19,7 @@ import {
   type ThreadStatus,
   type ThreadSummary,
 } from '../../store/index.ts';
-import { awaitEnd, shownResult } from '../children/wait.ts';
+import { awaitEnd, RESTS, shownResult } from '../children/children.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { readJournal } from '../thread/journal-event.ts';
 import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
@@ -158,7 +158,6 @@ export async function threadEvents(
   return ok({ output, marks: marks.output });
 }
 
-const RESTS: ReadonlySet<ThreadStatus> = new Set(['paused', 'waiting', 'needs_input']);
 const MAX_WAIT_MS = 24 * 3600 * 1000;
 
 /** The result, or how far it is when the time is up. */

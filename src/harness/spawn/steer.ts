@@ -3,8 +3,7 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
 import type { Store, ThreadStatus } from '../../store/index.ts';
-import { countChild } from '../children/children.ts';
-import { resultOf, unfinished } from '../children/wait.ts';
+import { countChild, resultOf, unfinished } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
