@@ -44,28 +44,35 @@ function writeBlock(block: Block): JsonObject | undefined {
 
 /** Results come first: the API wants them right behind the calls they answer. */
 export function writeAnthropicMessage({ role, content }: Message): readonly JsonObject[] {
-  const results = content.filter(({ type }) => type === 'tool_result');
-  const others = content.filter(({ type }) => type !== 'tool_result');
-  const blocks = [...results, ...others].flatMap((block) => writeBlock(block) ?? []);
+  const [results, others]: [JsonObject[], JsonObject[]] = [[], []];
+  for (const block of content) {
+    const written = writeBlock(block);
+    if (written) (block.type === 'tool_result' ? results : others).push(written);
+  }
+  const blocks = [...results, ...others];
   return blocks.length === 0 ? [] : [{ role, content: blocks }];
 }
 
 const MARK: JsonObject = { cache_control: { type: 'ephemeral' } };
 
-const markLast = (blocks: readonly JsonObject[]): JsonObject[] =>
-  blocks.map((block, at) => (at === blocks.length - 1 ? { ...block, ...MARK } : block));
+function markLast(blocks: readonly JsonObject[]): JsonObject[] {
+  const last = blocks.at(-1);
+  return last ? [...blocks.slice(0, -1), { ...last, ...MARK }] : [];
+}
 
 /**
  * Of at most four marks, two are on system text and tools, which never change, and two on the last
  * two messages of the user: one that this request writes, one that the request before it wrote.
  */
 export function markUsers(messages: readonly JsonObject[]): JsonObject[] {
-  const users = messages.filter(({ role }) => role === 'user').slice(-2);
-  return messages.map((message) =>
-    users.includes(message)
-      ? { ...message, content: markLast(message.content as JsonObject[]) }
-      : message,
-  );
+  const marked = [...messages];
+  for (let [at, left] = [marked.length - 1, 2]; at >= 0 && left > 0; at--) {
+    const message = marked[at];
+    if (message?.role !== 'user') continue;
+    marked[at] = { ...message, content: markLast(message.content as JsonObject[]) };
+    left--;
+  }
+  return marked;
 }
 
 export function writeAnthropicTool(tool: ToolDefinition): JsonObject {
