@@ -195,11 +195,8 @@ export class Reader {
 
   /** Blanks, and line breaks where something is open. */
   space(): void {
-    this.blanks();
-    while (this.isOpen && this.peek() === '\n') {
-      this.pos += 1;
-      this.blanks();
-    }
+    if (this.isOpen) this.breakAfter();
+    else this.blanks();
   }
 
   /** Blanks, line breaks and comments: between the lines of a block or the arms of a list. */
