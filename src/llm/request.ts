@@ -36,7 +36,10 @@ interface Pages {
   isDeep: boolean;
 }
 
-export type WrittenMessages = Partial<Record<Protocol, Pages>>;
+export interface WrittenMessages {
+  anthropic?: Pages;
+  openai?: Pages;
+}
 
 export const createWrittenMessages = (): WrittenMessages => ({});
 
