@@ -8,11 +8,7 @@ import { createFolderTree, type FileStamp, type FolderTree } from './folder-tree
 import { canWatch, createFolderWatch, drainEvents, type FolderWatch } from './folder-watch.ts';
 import { aboutFile, realOf } from './item-file.ts';
 
-export interface Imprint {
-  /** Does every name still look as it did? False in doubt. */
-  isCurrent(): boolean;
-  has(path: string): boolean;
-}
+export type Imprint = NonNullable<ReturnType<typeof takeImprint>>;
 
 /** How long a second change can keep the stamp of the first: file systems count seconds or ticks. */
 export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 50);
@@ -48,7 +44,7 @@ function isTold(path: string, looks: ReadonlyMap<string, Stats | undefined>): bo
 }
 
 /** Undefined when one of them cannot be relied on. A name that is not there may be among them. */
-export function takeImprint(paths: Iterable<string>, now: number): Imprint | undefined {
+export function takeImprint(paths: Iterable<string>, now: number) {
   const looks = new Map<string, Stats | undefined>();
   try {
     for (const path of paths) {
@@ -61,7 +57,8 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
   }
   const watched = [...looks].filter(([path, stats]) => stats !== undefined || !isTold(path, looks));
   return {
-    isCurrent() {
+    /** Does every name still look as it did? False in doubt. */
+    isCurrent(): boolean {
       try {
         for (const [path, before] of watched) {
           if (!isSame(before, lstatSync(path, { throwIfNoEntry: false }))) return false;
@@ -71,7 +68,7 @@ export function takeImprint(paths: Iterable<string>, now: number): Imprint | und
         return false;
       }
     },
-    has: (path) => looks.has(path),
+    has: (path: string): boolean => looks.has(path),
   };
 }
 

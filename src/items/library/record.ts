@@ -1,5 +1,5 @@
 // What is shown and searched of a tool without parsing its whole file.
-import type { Clock, Diagnostic } from '../../base/index.ts';
+import type { Clock } from '../../base/index.ts';
 import type { ParsedDirective } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import type { FileStamp } from '../files/folder-tree.ts';
@@ -94,17 +94,8 @@ export function createRecord(
     if (isHasty()) ports.onHastyRead(record);
     return readItemFile(stamp.real);
   });
-  const text = (): string => {
-    const read = content();
-    return 'text' in read ? read.text : '';
-  };
+  const { text, facts, parsed, rights } = readItem(kind, id, file, content);
   const signed = once(() => readSignatureLine(text(), file));
-  const problems = (): Diagnostic[] => {
-    const read = content();
-    if ('text' in read) return [];
-    return [aboutFile(file, read.problem.code, read.problem.message)];
-  };
-  const { facts, parsed, rights } = readItem(kind, id, file, text, problems);
   const own = {
     directive: { directive: () => parsed().directive },
     tool: { tool: () => parsed().tool },
@@ -160,19 +151,19 @@ const PARSERS: Readonly<
   knowledge: (text, file) => ({ diagnostics: checkKnowledge(text, file) }),
 };
 
-/** What a text says as an item of this kind. Never throws; without a text there are `problems`. */
-export function readItem(
-  kind: ItemKind,
-  id: string,
-  file: string,
-  text: () => string,
-  problems: () => Diagnostic[] = () => [],
-) {
+/** What a file says as an item of this kind, worked out when it is asked for. Never throws. */
+export function readItem(kind: ItemKind, id: string, file: string, content: () => FileText) {
+  const text = (): string => {
+    const read = content();
+    return 'text' in read ? read.text : '';
+  };
   const parsed = once((): ParsedDirective & ParsedTool => {
-    const unreadable = problems();
-    return unreadable.length > 0 ? { diagnostics: unreadable } : PARSERS[kind](text(), file);
+    const read = content();
+    if ('text' in read) return PARSERS[kind](read.text, file);
+    return { diagnostics: [aboutFile(file, read.problem.code, read.problem.message)] };
   });
   return {
+    text,
     parsed,
     facts: once((): ItemFacts => {
       if (kind === 'directive') return directiveFacts(parsed(), id);

@@ -69,7 +69,7 @@ export function placeOfFile(
 
 /** What is signed; a file with errors has no meaning that could be signed. */
 function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome<Subject> {
-  const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => text);
+  const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => ({ text }));
   const { diagnostics } = item?.parsed() ?? parsePolicy(blankSignatureLine(text), file, 'project');
   if (hasErrors(diagnostics)) {
     const message = `\`${file}\` has errors; see \`km check\``;

@@ -20,7 +20,7 @@ import { readItem } from './record.ts';
 
 /** Never throws; a text that cannot be read has the category that an item without one has. */
 export const contentCategory = (kind: ItemKind, id: string, text: string): string =>
-  readItem(kind, id, id, () => text).facts().category;
+  readItem(kind, id, id, () => ({ text })).facts().category;
 
 // Items change only through here: checked first, then put in place whole, and only inside the
 // project's folder. What is written this way is unsigned; a signature needs a person.
