@@ -150,13 +150,6 @@ function readAuth(config: JsonObject): Outcome<Credential> {
 
 const FORM = 'application/x-www-form-urlencoded';
 
-function formText(body: Json): Outcome<string> {
-  if (!isObject(body)) return fail('invalid_input', 'a form body must be an object');
-  const form = new URL('http://form/');
-  const added = addQuery(form, { query: body });
-  return added.ok ? ok(form.search.slice(1)) : added;
-}
-
 /** The body's text and the content type to use when the config names none. */
 function readBody(config: JsonObject, contentType: string): Outcome<[string, string] | undefined> {
   const body = getOwn(config, 'body');
@@ -170,8 +163,10 @@ function readBody(config: JsonObject, contentType: string): Outcome<[string, str
   if (kind === 'json') return ok([JSON.stringify(body), 'application/json']);
   if (kind === 'form') {
     if (typeof body === 'string') return ok([body, FORM]);
-    const text = formText(body);
-    return text.ok ? ok([text.output, FORM]) : text;
+    if (!isObject(body)) return fail('invalid_input', 'a form body must be an object');
+    const form = new URL('http://form/');
+    const added = addQuery(form, { query: body });
+    return added.ok ? ok([form.search.slice(1), FORM]) : added;
   }
   if (kind !== 'text') return fail('config_invalid', '`body_type` must be json, text or form');
   const text = scalar(body);

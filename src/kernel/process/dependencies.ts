@@ -90,7 +90,6 @@ const REGISTRY = [
   'SSL_CERT_FILE',
 ];
 const INSTALL_MS = 10 * 60_000;
-const MAX_LOG = 64 * 1024;
 
 type InstallPorts = Pick<ProcessPorts, 'clock' | 'env' | 'install'>;
 
@@ -102,22 +101,12 @@ async function step(
   signal: AbortSignal,
 ): Promise<Outcome<null>> {
   const [file = '', ...args] = argv;
-  const cap = { maxBytes: MAX_LOG, secrets: [] };
   const path = searchPath(env, root);
   const home = { home: work, temp: work };
   const its = childEnvironment({ env, declared: REGISTRY, config: {}, path, ...home });
   const ended = await runProcess(
     { file, args, cwd: work, env: its, fds: [], isSandboxed: false },
-    {
-      stdin: undefined,
-      timeoutMs: INSTALL_MS,
-      graceMs: 2000,
-      signal,
-      clock,
-      stdout: cap,
-      stderr: cap,
-      channel: cap,
-    },
+    { timeoutMs: INSTALL_MS, signal, clock },
   );
   if (ended.reason === 'exit' && ended.exitCode === 0) return ok(null);
   const said = ended.stderr.text.trim() || ended.stdout.text.trim() || ended.errno || ended.reason;

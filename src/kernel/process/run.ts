@@ -74,16 +74,20 @@ export interface Launch {
 }
 
 interface RunOptions {
-  stdin: string | undefined;
+  stdin?: string | undefined;
   timeoutMs: number;
-  graceMs: number;
+  graceMs?: number;
   signal: AbortSignal;
   clock: Clock;
-  stdout: CaptureOptions;
-  stderr: CaptureOptions;
+  stdout?: CaptureOptions;
+  stderr?: CaptureOptions;
   /** What comes back on descriptor 4. */
-  channel: CaptureOptions;
+  channel?: CaptureOptions;
 }
+
+/** How much is kept of what nobody asked about in particular. */
+const SHORT: CaptureOptions = { maxBytes: 64 * 1024, secrets: [] };
+const GRACE_MS = 2000;
 
 export interface Ended {
   reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'not_started';
@@ -166,7 +170,7 @@ function supervise(child: ChildProcess, launch: Launch, options: RunOptions) {
   const end = (why: 'timeout' | 'cancelled') => {
     if (reason) return;
     reason = why;
-    callOff = stop(child, launch.isSandboxed, options.graceMs);
+    callOff = stop(child, launch.isSandboxed, options.graceMs ?? GRACE_MS);
   };
   const onAbort = () => end('cancelled');
   const timer = setTimeout(() => end('timeout'), Math.min(options.timeoutMs, MAX_TIMER));
@@ -217,9 +221,9 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   const { child, channel, exit } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
-    capture(child.stdout as Readable, options.stdout),
-    capture(child.stderr as Readable, options.stderr),
-    capture(channel, options.channel),
+    capture(child.stdout as Readable, options.stdout ?? SHORT),
+    capture(child.stderr as Readable, options.stderr ?? SHORT),
+    capture(channel, options.channel ?? SHORT),
   ]);
   child.stdin?.end(options.stdin ?? '');
   const ended = await exit;

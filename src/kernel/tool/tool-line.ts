@@ -200,17 +200,15 @@ export type OpenLine = (item: PlannedTool) => MaybePromise<Outcome<ToolLine>>;
 /** The same line as long as the chain, what it reads of the environment and who is trusted stay. */
 export function createToolLines(ports: ToolPorts): OpenLine {
   const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
-  async function open(plan: Plan, env: readonly (string | undefined)[]) {
-    const line = await openLine(ports, plan);
-    lines.set(plan, { line, env });
-    return ok(line);
-  }
   return (item) => {
     const plan = resolvePlan(ports.library, item, {});
     if (!plan.ok) return plan;
     const env = [...plan.output.env].map((name) => ports.env[name]);
     const known = lines.get(plan.output);
     if (known?.env.every((value, at) => value === env[at])) return ok(known.line);
-    return open(plan.output, env);
+    return openLine(ports, plan.output).then((line) => {
+      lines.set(plan.output, { line, env });
+      return ok(line);
+    });
   };
 }
