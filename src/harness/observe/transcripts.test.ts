@@ -85,8 +85,8 @@ test('lines that a killed process had not written are written by whoever goes on
     data: { text: `old ${seq}` },
   }));
   transcripts.open('t1')([event('new')], 3);
-  await transcripts.settled();
-  await nextRound();
+  // Whoever lets a thread go waits for this first: nobody would write them afterwards.
+  await transcripts.written('t1');
   expect(texts()).toEqual(['old 1', 'old 2', 'new']);
 });
 

@@ -144,6 +144,12 @@ export class Transcripts {
     this.#threads.delete(thread);
   }
 
+  /** Until the file holds what was told of this thread, and what was lost before. */
+  async written(thread: string): Promise<void> {
+    await this.#threads.get(thread)?.restoring;
+    this.#flush(thread);
+  }
+
   /** Until everything is written that was lost before and is written again. */
   async settled(): Promise<void> {
     for (const { restoring } of this.#threads.values()) await restoring;

@@ -129,6 +129,7 @@ export function watchThreads(ports: WatchPorts) {
   const streams = maskText(ports, known);
   const port: WatchPort = {
     rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
+    written: (id) => transcripts.written(id),
     done(id) {
       transcripts.done(id);
       sealed.letGo(id);

@@ -135,6 +135,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   if (!done.ok && done.error.code === 'signalled') return undefined;
   // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
   // ended and held by nobody, and whoever finds it writes the transcript for it.
+  await ports.watch.written?.(place.id);
   ports.watch.done?.(place.id);
   if (!done.ok || isEnded(status)) {
     await ports.store.release({ thread: place.id, epoch: journal.epoch });

@@ -111,6 +111,7 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
 async function endHook({ ports }: Thread, id: string): Promise<void> {
   const reason = 'the thread it served was resumed';
   const { owner } = ports.threads;
+  const transcribe = ports.watch.transcript(id);
   await withLease(
     ports.store,
     id,
@@ -120,7 +121,10 @@ async function endHook({ ports }: Thread, id: string): Promise<void> {
       const end: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
       return { events: [end], status: 'terminated', cost: packCost(cost), settle };
     },
-    ports.watch.transcript(id),
+    (events, firstSeq) => {
+      transcribe(events, firstSeq);
+      return ports.watch.written?.(id);
+    },
   );
   ports.watch.done?.(id);
 }
@@ -130,6 +134,7 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
   const swept = await store.sweep();
   for (const { seq, ...lease } of swept.ok ? swept.output.unreleased : []) {
     watch.transcript(lease.thread)([], seq + 1);
+    await watch.written?.(lease.thread);
     await store.release(lease);
     watch.done?.(lease.thread);
   }

@@ -98,6 +98,8 @@ export interface WatchPort {
   onText?(thread: string, piece: string): void;
   /** Where a thread that was asked to keeps what a provider sends. */
   rawStream?(thread: string, turn: number): RawStream;
+  /** Until its transcript holds everything that was told of it, and what was lost before. */
+  written?(thread: string): Promise<void>;
   /** This process is done with the thread. */
   done?(thread: string): void;
   /** Where model requests leave a row; calls leave theirs through the kernel. */

@@ -1,6 +1,7 @@
-// Writing into a thread that nobody runs: taken, written and let go in one commit more than the claim.
+// Writing into a thread that nobody runs: taken, written and let go again.
 import { type Outcome, ok } from '../../base/index.ts';
-import type { Commit, Held, Store } from '../../store/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
+import { type Commit, type Held, isEnded, type Store } from '../../store/index.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
 import { type Encoded, encode, LEASE_MS } from './journal-writer.ts';
 
@@ -17,7 +18,7 @@ export async function withLease(
   thread: string,
   { owner, force }: { owner: string; force?: true },
   work: (held: Held) => HolderWork,
-  transcribe: (events: readonly Noted[], firstSeq: number) => void = () => {},
+  transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
 ): Promise<Outcome<null>> {
   const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
   if (!held.ok) return held;
@@ -31,11 +32,12 @@ export async function withLease(
     ...more.map((event) => encode(event, 0)),
   ];
   const expect = { seq: row.seq, epoch };
-  const done = await store.commit(thread, { ...change, expect, events: written, release: true });
-  if (!done.ok) {
-    await store.release({ thread, epoch });
-    return done;
-  }
-  transcribe(written, row.seq + 1);
-  return ok(null);
+  // INVARIANT: what has ended is let go when its transcript is written, as in finish.ts: before that it
+  // shows up as ended and held by nobody, and whoever finds it writes the transcript for it.
+  const isKept = transcribe !== undefined && status !== undefined && isEnded(status);
+  const release = isKept ? {} : ({ release: true } as const);
+  const done = await store.commit(thread, { ...change, expect, events: written, ...release });
+  if (done.ok) await transcribe?.(written, row.seq + 1);
+  if (!done.ok || isKept) await store.release({ thread, epoch });
+  return done.ok ? ok(null) : done;
 }
