@@ -1,7 +1,9 @@
 // A thread steers the threads below it, by the tools of `threads/*` and by `execute item_type:"thread"`.
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ScriptedRequest } from '../../src/llm/index.ts';
+import { readTranscript } from '../../src/store/index.ts';
 import { budgetOf, untilEvent } from '../support/registry-reads.ts';
 import {
   call,
@@ -327,4 +329,7 @@ test('a paused child is ended by its parent, which answers for what it used', as
   const budget = await budgetOf(made.threads.store, thread_id);
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(cost.tokens)));
   expect(budget.ok && budget.output.reserved.tokens).toBe(0n);
+  // Its end was written for it, and people read that too.
+  const told = readTranscript(join(made.runtime.project, '.ai', 'threads'), child);
+  expect(told.ok && told.output.lines.at(-1)?.type).toBe('thread_end');
 });

@@ -10,7 +10,7 @@ import { packMarks } from '../thread/conversation.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
-import { withLease } from '../thread/with-lease.ts';
+import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
 
 /** What a turn begins and ends with. */
@@ -111,7 +111,6 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
 async function endHook({ ports }: Thread, id: string): Promise<void> {
   const reason = 'the thread it served was resumed';
   const { owner } = ports.threads;
-  const transcribe = ports.watch.transcript(id);
   await withLease(
     ports.store,
     id,
@@ -121,10 +120,7 @@ async function endHook({ ports }: Thread, id: string): Promise<void> {
       const end: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
       return { events: [end], status: 'terminated', cost: packCost(cost), settle };
     },
-    (events, firstSeq) => {
-      transcribe(events, firstSeq);
-      return ports.watch.written?.(id);
-    },
+    transcriberOf(ports.watch, id),
   );
   ports.watch.done?.(id);
 }

@@ -2,12 +2,13 @@
 // its end is written for it, and its books are closed with it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import type { Store, ThreadStatus } from '../../store/index.ts';
+import type { Held, Store, ThreadStatus } from '../../store/index.ts';
 import { countChild, resultOf, unfinished } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
-import { withLease } from '../thread/with-lease.ts';
+import type { WatchPort } from '../thread/ports.ts';
+import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
 import { type Answer, type Asker, reach } from './read-threads.ts';
 
@@ -20,9 +21,11 @@ export async function endUnattended(
   id: string,
   status: 'terminated' | 'killed',
   by: string,
-  { force = false }: { force?: boolean } = {},
+  { force = false, watch }: { force?: boolean; watch?: WatchPort } = {},
 ): Promise<Outcome<null>> {
-  return await withLease(store, id, { owner: by, ...(force && { force }) }, (held) => {
+  const lease = { owner: by, ...(force && { force }) };
+  const transcribe = watch && transcriberOf(watch, id);
+  const work = (held: Held) => {
     const { settle, cost: used } = finalAccount(held);
     const cost = packCost(used);
     const reason = `${status} by ${by}`;
@@ -38,8 +41,9 @@ export async function endUnattended(
       cost,
       settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],
       result: { thread_id: id, status, outputs: {}, text: '', reason, cost },
-    };
-  });
+    } satisfies ReturnType<Parameters<typeof withLease>[3]>;
+  };
+  return await withLease(store, id, lease, work, transcribe);
 }
 
 // Wanting something of a thread: a signal in the registry, which whoever runs it obeys. A thread that
@@ -66,7 +70,7 @@ async function endIdle(
   status: EndedFromOutside,
 ): Promise<Outcome<null>> {
   const { ports, by } = asker;
-  const ended = await endUnattended(ports.store, id, status, by);
+  const ended = await endUnattended(ports.store, id, status, by, { watch: ports.watch });
   if (!ended.ok) return ended;
   ports.watch.done?.(id);
   for (const child of await unfinished(ports, id)) await endThread(asker, child.id, status);

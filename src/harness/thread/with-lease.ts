@@ -4,6 +4,7 @@ import type { MaybePromise } from '../../flow/index.ts';
 import { type Commit, type Held, isEnded, type Store } from '../../store/index.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
 import { type Encoded, encode, LEASE_MS } from './journal-writer.ts';
+import type { WatchPort } from './ports.ts';
 
 interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
   readonly events: readonly [JournalEvent, ...JournalEvent[]];
@@ -40,4 +41,13 @@ export async function withLease(
   if (done.ok) await transcribe?.(written, row.seq + 1);
   if (!done.ok || isKept) await store.release({ thread, epoch });
   return done.ok ? ok(null) : done;
+}
+
+/** For a thread whose transcript this process may write. */
+export function transcriberOf(watch: WatchPort, id: string): Parameters<typeof withLease>[4] {
+  const write = watch.transcript(id);
+  return (events, firstSeq) => {
+    write(events, firstSeq);
+    return watch.written?.(id);
+  };
 }
