@@ -70,10 +70,15 @@ async function runTool(
 
 const stopped: Ending = { status: 'interrupted', reason: 'its caller stopped it' };
 
-function createState({ message }: PlainRequest) {
+function createState({ message, tools: given = [] }: PlainRequest) {
   const conversation = new Conversation();
   conversation.user(message, EMPTY);
-  return { conversation, turns: 0, usage: { input_tokens: 0, output_tokens: 0, tokens: 0 } };
+  const tools: readonly ToolDefinition[] = given.map(({ name, description, input_schema }) => ({
+    name,
+    description,
+    input_schema,
+  }));
+  return { conversation, tools, turns: 0, usage: { input_tokens: 0, output_tokens: 0, tokens: 0 } };
 }
 
 type State = ReturnType<typeof createState>;
@@ -85,25 +90,20 @@ async function askModel(
   state: State,
   signal: AbortSignal,
 ): Promise<Turn> {
-  const { system = '', tools = [], max_turns = MAX_TURNS, max_tokens = MAX_TOKENS } = request;
-  const { conversation, usage } = state;
+  const { system = '', max_turns = MAX_TURNS, max_tokens = MAX_TOKENS } = request;
+  const { conversation, usage, tools } = state;
   if (state.turns >= max_turns) {
     const reason = `limit \`turns\` reached: ${state.turns} of ${max_turns}`;
     return { ending: { status: 'limit', reason, code: 'turns_exceeded' } };
   }
   state.turns += 1;
-  const definitions: ToolDefinition[] = tools.map(({ name, description, input_schema }) => ({
-    name,
-    description,
-    input_schema,
-  }));
   const line = await model(resolved, caller);
   const answer = line.ok
     ? await line.output.ask(
         {
           system,
           messages: conversation.messages(),
-          tools: definitions,
+          tools,
           maxTokens: max_tokens,
           written: conversation.written,
           reading: { requestBytes: conversation.bytes() + system.length },
