@@ -3,6 +3,7 @@
 //   1 push ctx.op   2 evaluate inputs   3 gate   4 reserve   5 policy and guards, before
 //   6 body   7 taint   8 guards, after   9 record   10 pop
 //
+// Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
 // Never throws: a bug in a body or a port is a fault like any other.
 import { type Outcome, ok } from '../../base/index.ts';
 import type { Frame, Input } from '../frame.ts';
@@ -50,7 +51,8 @@ export async function perform(
     for (;;) {
       const ending = await runStages(attempt, first);
       if (ending !== 'again' && ending?.ok && isDone(attempt)) return ending;
-      const outcome = marked(attempt, ending === 'again' || !ending ? resultOf(attempt) : ending);
+      const result = ending === 'again' || !ending ? resultOf(attempt) : ending;
+      const outcome = marked(attempt, result.ok ? result : (own.explain?.(result) ?? result));
       const hint = hintFor(attempt, outcome);
       if (hint !== undefined) {
         // A guard wants the same act done again: counted already, with what was set aside for it.
@@ -85,11 +87,8 @@ const isDone = ({ reservation, call }: Attempt): boolean =>
   reservation === undefined && call.own.record === undefined;
 
 /** Faults quote values: they carry the marks of everything that went in. */
-function marked(attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> {
-  if (outcome.ok) return outcome;
-  const { explain } = attempt.call.own;
-  return markFailure(explain ? explain(outcome) : outcome, marksOfInputs(madeIn(attempt)));
-}
+const marked = (attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> =>
+  outcome.ok ? outcome : markFailure(outcome, marksOfInputs(madeIn(attempt)));
 
 /** The hint of a guard inside that asks exactly this operation to try again. */
 const hintFor = ({ budget }: Attempt, outcome: Outcome<Value>): string | undefined =>

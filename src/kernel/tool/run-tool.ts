@@ -1,5 +1,5 @@
-// One tool call, from its id to its labelled result: plan, parameters, the operation pipeline with
-// the capability gate. What happens once it is allowed is in tool-body.ts.
+// One tool call, prepared: plan, parameters, the capability gate. What happens once it is allowed is in
+// run-primitive.ts.
 import {
   type Failure,
   fail,

@@ -197,7 +197,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
 
 export type OpenLine = (item: PlannedTool) => MaybePromise<Outcome<ToolLine>>;
 
-/** The same line as long as the chain, what it reads of the environment and who is trusted stay. */
+/** The same line as long as the chain and what it reads of the environment stay. */
 export function createToolLines(ports: ToolPorts): OpenLine {
   const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
   return (item) => {
