@@ -3,8 +3,8 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { bareLoop } from './bare-loop.ts';
-import { type BenchRow, race } from './row.ts';
+import { raceFresh } from './fresh.ts';
+import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
 
 const TURNS = 5;
@@ -17,28 +17,17 @@ const times = async (count: number, work: () => Promise<unknown>): Promise<void>
   await Promise.all(Array.from({ length: count }, work));
 };
 
-async function some(): Promise<BenchRow> {
-  const stage = await openStage([NAME]);
-  try {
-    const { ours = 0, base = 0 } = await race(
-      {
-        ours: () => times(SOME, () => stage.run(NAME)),
-        base: () => times(SOME, () => bareLoop(stage.url, stage.root, NAME)),
-      },
-      3,
-    );
-    return {
-      name: `${SOME} concurrent runs of ${TURNS} turns`,
-      ours: ours / 1000,
-      base: base / 1000,
-      ratio: ours / base,
-      unit: 'ms CPU',
-      target: 'at most 3x as many bare loops',
-      ok: ours <= 3 * base,
-    };
-  } finally {
-    await stage.close();
-  }
+function some(): BenchRow {
+  const { ours, base } = raceFresh({ turns: TURNS, atOnce: SOME, rounds: 2 });
+  return {
+    name: `${SOME} concurrent runs of ${TURNS} turns`,
+    ours: ours / 1000,
+    base: base / 1000,
+    ratio: ours / base,
+    unit: 'ms CPU',
+    target: 'at most 3x as many bare loops',
+    ok: ours <= 3 * base,
+  };
 }
 
 interface Crowd {
@@ -88,7 +77,7 @@ async function many(): Promise<BenchRow> {
 }
 
 export async function bench(): Promise<BenchRow[]> {
-  return [await some(), await many()];
+  return [some(), await many()];
 }
 
 if (isCrowd) {

@@ -7,7 +7,6 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { createRuntime } from '../src/runtime/index.ts';
 import type { Live } from '../src/runtime/threads.ts';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
@@ -73,6 +72,23 @@ function writeProject(base: string, files: Readonly<Record<string, string>>): vo
   for (const [file, text] of Object.entries(files)) write(file, text);
 }
 
+const openFolder = (): string => realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-')));
+
+/** What a bare loop needs of it: the provider and the notes, and nothing of ours in the process. */
+export async function openBareStage(): Promise<Pick<Stage, 'url' | 'root' | 'close'>> {
+  const base = openFolder();
+  writeProject(base, {});
+  const { url, stop } = await startProvider('./provider.ts');
+  return {
+    url,
+    root: join(base, 'project'),
+    async close() {
+      await stop();
+      rmSync(base, { recursive: true, force: true });
+    },
+  };
+}
+
 interface StageOptions {
   /** Beside the directives. */
   files?: Readonly<Record<string, string>>;
@@ -89,7 +105,7 @@ export async function openStage(
     provider: play = () => startProvider('./provider.ts'),
   }: StageOptions = {},
 ): Promise<Stage> {
-  const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-')));
+  const base = openFolder();
   const root = join(base, 'project');
   const directives = names.map((name) => [`project/.ai/directives/${name}.md`, directive(name)]);
   writeProject(base, { ...Object.fromEntries(directives), ...files });
@@ -101,6 +117,7 @@ export async function openStage(
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
   };
+  const { createRuntime } = await import('../src/runtime/index.ts');
   const runtime = await createRuntime({ project: root, env });
   if (!runtime.ok) throw new Error(runtime.error.detail.message);
   const threads = await runtime.output.threads(live);
