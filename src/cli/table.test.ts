@@ -1,0 +1,21 @@
+import type { Command } from 'commander';
+import { expect, test } from 'vitest';
+import { createParser } from './table.ts';
+
+const leaves = ({ commands }: Command): Command[] =>
+  commands.flatMap((command) => (command.commands.length > 0 ? leaves(command) : [command]));
+
+test('every command that people read about has code, and words about all it takes', () => {
+  for (const command of leaves(createParser())) {
+    const { options, registeredArguments } = command;
+    // Whatever runs can answer in JSON.
+    expect([command.name(), options.map(({ long }) => long)]).toEqual([
+      command.name(),
+      expect.arrayContaining(['--json']),
+    ]);
+    const words = [command, ...options, ...registeredArguments].map((one) =>
+      typeof one.description === 'function' ? one.description() : one.description,
+    );
+    expect(words.every((text) => text.trim() !== '')).toBe(true);
+  }
+});
