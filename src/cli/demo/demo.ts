@@ -124,7 +124,9 @@ async function inTemporaryFolder(
 }
 
 export const run: CommandRun = async ({ terminal }) => {
-  const provider = await startScriptedProvider(scriptedReplies(terminal.isInteractive));
+  const replies = scriptedReplies(terminal.isInteractive);
+  if (!replies.ok) return replies;
+  const provider = await startScriptedProvider(replies.output);
   if (!provider.ok) return provider;
   try {
     const played = await inTemporaryFolder(terminal, provider.output);

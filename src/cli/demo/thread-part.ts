@@ -1,59 +1,30 @@
 // The second part of the demo: a real thread against a scripted model over HTTP. It reads files, is
 // denied a write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up.
-import { type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type Outcome, ok, plainText } from '../../base/index.ts';
 import { readStored, type ThreadResult } from '../../harness/index.ts';
 import {
   costOf,
   createPrices,
   formatMoney,
+  parseScript,
   type ScriptedReply,
   type Usage,
 } from '../../llm/index.ts';
+import { BUNDLE } from '../../runtime/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import { tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { count } from '../threads/words.ts';
 import { type DemoProject, heading } from './demo-project.ts';
 
-const call = (id: string, parameters: JsonObject) => ({
-  name: 'execute',
-  arguments: { item_type: 'tool', item_id: id, parameters } as Json,
-});
-
-/** A model that is never done. */
-const STEPS: readonly Pick<ScriptedReply, 'text' | 'tool_calls'>[] = [
-  { text: 'I start with the notes.', tool_calls: [call('fs/glob', { pattern: 'notes/*.md' })] },
-  { tool_calls: [call('fs/read_file', { path: 'notes/release.md' })] },
-  {
-    text: 'I keep a list of my own.',
-    tool_calls: [call('fs/write_file', { path: 'notes/todos.md', content: '- the manual\n' })],
-  },
-  {
-    text: 'I may not write. I go on.',
-    tool_calls: [call('fs/grep', { pattern: 'TODO', path: 'notes' })],
-  },
-  { tool_calls: [call('fs/read_file', { path: 'notes/retro.md' })] },
-  {
-    text: 'Perhaps there is more.',
-    tool_calls: [{ name: 'search', arguments: { query: 'open points' } }],
-  },
-  { tool_calls: [call('fs/grep', { pattern: 'question', path: 'notes' })] },
-  {
-    tool_calls: [
-      { name: 'load', arguments: { item_type: 'knowledge', item_id: 'style/house_style' } },
-    ],
-  },
-  { text: 'One more look.', tool_calls: [call('fs/glob', { pattern: 'notes/**' })] },
-  { text: 'And another one.', tool_calls: [call('fs/grep', { pattern: 'manual', path: 'notes' })] },
-];
-
-/** Slower when somebody looks on. */
-export const scriptedReplies = (isWatched: boolean): ScriptedReply[] =>
-  STEPS.map((step, index) => ({
-    ...step,
-    usage: { input_tokens: 900 + 150 * index, output_tokens: 60, cache_read_tokens: 400 * index },
-    ...(isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {}),
-  }));
+/** What the model says; slower when somebody looks on. */
+export function scriptedReplies(isWatched: boolean): Outcome<ScriptedReply[]> {
+  const replies = parseScript(readFileSync(join(BUNDLE, 'demo-model.yaml'), 'utf8'));
+  const pace = isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {};
+  return replies.ok ? ok(replies.output.map((reply) => ({ ...reply, ...pace }))) : replies;
+}
 
 async function runThread({ runtime, terminal }: DemoProject) {
   // Part of what the demo prints, except on a terminal, where the view is drawn.
