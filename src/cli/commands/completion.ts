@@ -1,5 +1,6 @@
+import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import { fail, ok } from '../../base/index.ts';
+import { fail, ok, packagePath } from '../../base/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 
 /** Long options of a command, without what they take. */
@@ -16,24 +17,18 @@ const words = (commands: readonly Command[], path = ''): [string, string[]][] =>
     return [[here, [...below, ...flags(command)]], ...words(command.commands, `${here} `)];
   });
 
+/** The script of a shell as the bundle has it, with our commands in it. */
+const filled = (shell: string, commands: string, cases: readonly string[]): string =>
+  readFileSync(packagePath(`bundle/completion/${shell}`), 'utf8')
+    .trimEnd()
+    .replace('@COMMANDS@', () => commands)
+    .replace('@CASES@', () => cases.join('\n'));
+
 function bash(commands: readonly Command[]): string {
   const cases = words(commands).map(
     ([path, next]) => `    '${path}') words='${next.join(' ')}' ;;`,
   );
-  const top = commands.map((command) => command.name()).join(' ');
-  return [
-    '_km() {',
-    '  local current="${COMP_WORDS[COMP_CWORD]}" path="${COMP_WORDS[1]}" words',
-    '  if [ "$COMP_CWORD" -gt 2 ]; then case "$path" in trust|catalog|mcp) path="$path ${COMP_WORDS[2]}" ;; esac; fi',
-    `  if [ "$COMP_CWORD" -eq 1 ]; then words='${top}'; else`,
-    '  case "$path" in',
-    ...cases,
-    '  esac; fi',
-    '  COMPREPLY=($(compgen -W "$words" -- "$current"))',
-    '  [ ${#COMPREPLY[@]} -gt 0 ] || COMPREPLY=($(compgen -f -- "$current"))',
-    '}',
-    'complete -F _km km kernmantle',
-  ].join('\n');
+  return filled('bash', commands.map((command) => command.name()).join(' '), cases);
 }
 
 const quoted = (text: string): string => text.replaceAll("'", "'\\''");
@@ -45,22 +40,7 @@ function zsh(commands: readonly Command[]): string {
   const cases = words(commands).map(
     ([path, next]) => `    '${path}') compadd -- ${next.join(' ')} ;;`,
   );
-  return [
-    '#compdef km kernmantle',
-    '_km() {',
-    '  local -a commands=(',
-    ...top,
-    '  )',
-    '  if (( CURRENT == 2 )); then _describe command commands; return; fi',
-    '  local path="$words[2]"',
-    '  if (( CURRENT > 3 )); then case "$path" in trust|catalog|mcp) path="$path $words[3]" ;; esac; fi',
-    '  case "$path" in',
-    ...cases,
-    '  esac',
-    '  _files',
-    '}',
-    'compdef _km km kernmantle',
-  ].join('\n');
+  return filled('zsh', top.join('\n'), cases);
 }
 
 function fish(commands: readonly Command[]): string {
