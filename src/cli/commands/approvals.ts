@@ -2,7 +2,7 @@
 import { compact, fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Approval, Decision, Store, ThreadStatus } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 import { countOption, speaker, withRegistry } from '../threads/open-threads.ts';
 import { age } from '../threads/words.ts';
 import { parseAge } from './threads/prune.ts';
@@ -105,8 +105,7 @@ function show(approval: Approval, now: number, terminal: Terminal): void {
   terminal.out(`${told}, asked ${age(now - asked)} ago${left}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread ?? 'none')}`);
   for (const [name, value] of Object.entries(shown)) {
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
-    terminal.out(`  ${terminal.paint('dim', visible(name))} ${visible(text)}`);
+    terminal.out(`  ${terminal.paint('dim', visible(name))} ${valueText(value)}`);
   }
   if (who !== undefined) {
     const because = why ? `: ${visible(plainText(why))}` : '';

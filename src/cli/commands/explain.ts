@@ -14,7 +14,7 @@ import type { Runtime } from '../../runtime/index.ts';
 import { createCeilingVerifier, grantName, grantsFromPermissions } from '../../trust/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { type Terminal, valueText } from '../terminal/terminal.ts';
 
 // What an item may do and where each rule comes from, as one JSON value that `explain` prints.
 
@@ -116,18 +116,15 @@ async function explain(kind: string, id: string, runtime: Runtime): Promise<Outc
   return found.ok ? explainDirective(found.output, runtime) : found;
 }
 
-const plain = (value: Json): string =>
-  visible(typeof value === 'string' ? value : JSON.stringify(value));
-
 /** Nested values as an indented outline: names left, values right. */
 function outline(value: Json, terminal: Terminal): void {
-  if (!isObject(value)) return terminal.out(plain(value));
+  if (!isObject(value)) return terminal.out(valueText(value));
   for (const [name, part] of Object.entries(value)) {
     if (name === 'limits' || name === 'permissions') continue;
     if (part === null || (Array.isArray(part) && part.length === 0)) continue;
     const words = isObject(part)
-      ? Object.entries(part).map(([key, inner]) => `${key}: ${plain(inner)}`)
-      : [part].flat().map(plain);
+      ? Object.entries(part).map(([key, inner]) => `${key}: ${valueText(inner)}`)
+      : [part].flat().map(valueText);
     terminal.out(`${terminal.paint('dim', name.padEnd(17))} ${words.join(', ')}`);
   }
 }
@@ -136,7 +133,7 @@ function showLimits(limits: Json, terminal: Terminal): void {
   terminal.out(terminal.paint('bold', 'limits'));
   for (const [name, limit] of Object.entries(isObject(limits) ? limits : {})) {
     const from = terminal.paint('dim', plainText(getOwn(limit, 'from')));
-    const value = plain(getOwn(limit, 'value') ?? null).padEnd(10);
+    const value = valueText(getOwn(limit, 'value') ?? null).padEnd(10);
     terminal.out(`  ${name.padEnd(15)} ${value} ${from}`);
   }
 }
@@ -147,10 +144,10 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   for (const grant of Array.isArray(granted) ? granted : []) {
     const held = getOwn(grant, 'scope') ?? null;
     const scope = isObject(held) ? Object.entries(held) : [];
-    const shown = scope.map(([field, glob]) => `${field} ${plain(glob)}`).join(', ');
+    const shown = scope.map(([field, glob]) => `${field} ${valueText(glob)}`).join(', ');
     const capped = getOwn(grant, 'capped');
-    const note = capped ? terminal.paint('red', `  but ${plain(capped)}`) : '';
-    terminal.out(`  ${plain(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}${note}`);
+    const note = capped ? terminal.paint('red', `  but ${valueText(capped)}`) : '';
+    terminal.out(`  ${valueText(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}${note}`);
   }
   if (Array.isArray(granted) && granted.length === 0) terminal.out('  nothing');
 }

@@ -1,7 +1,7 @@
 import { compact, fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
 import { asList, asText } from '../command.ts';
 import { inProject } from '../project.ts';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 
 export const searchItems = inProject(async (runtime, { args, options, terminal }) => {
   const limit = asText(options.limit);
@@ -42,8 +42,7 @@ export const searchItems = inProject(async (runtime, { args, options, terminal }
 function showItem(item: JsonObject, terminal: Terminal): void {
   const line = (name: string, value: unknown): void => {
     if (value === undefined || value === '' || (Array.isArray(value) && value.length === 0)) return;
-    const text = typeof value === 'string' ? value : JSON.stringify(value);
-    terminal.out(`${terminal.paint('dim', name.padEnd(11))} ${visible(text)}`);
+    terminal.out(`${terminal.paint('dim', name.padEnd(11))} ${valueText(value)}`);
   };
   terminal.out(terminal.paint('bold', `${plainText(item.item_type)} ${plainText(item.item_id)}`));
   line('title', item.title === item.item_id ? '' : item.title);

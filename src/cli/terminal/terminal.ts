@@ -55,6 +55,10 @@ export const visible = (text: string): string =>
     return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
+/** A value on one line: text as it is, everything else as JSON. */
+export const valueText = (value: unknown): string =>
+  visible(typeof value === 'string' ? value : JSON.stringify(value));
+
 /** The fault for people: the message, then what helps, without repeating it. */
 function faultLines(fault: Fault, paint: Paint): string[] {
   const { code, detail } = fault;
