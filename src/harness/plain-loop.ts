@@ -1,7 +1,7 @@
 // The same loop without a directive: your own prompt and tools, no registry, no hooks, no capabilities.
 // What makes the other one safe is which functions are passed in; here they are the simplest there are.
 // Bounded all the same: turns are counted, and the signal ends everything.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, type Json, type JsonObject, messageOf, type Outcome, ok } from '../base/index.ts';
 import { EMPTY } from '../flow/index.ts';
 import type { Caller } from '../kernel/index.ts';
 import type { ModelReply, ResolvedModel, ToolCallBlock, ToolDefinition } from '../llm/index.ts';
@@ -64,7 +64,7 @@ async function runTool(
   try {
     return ok(await tool.run(given, signal));
   } catch (error) {
-    return fail('tool_failed', error instanceof Error ? error.message : String(error));
+    return fail('tool_failed', messageOf(error));
   }
 }
 

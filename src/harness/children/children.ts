@@ -170,8 +170,9 @@ async function waitRound(thread: Thread): Promise<CalledOff | undefined> {
   return interruption.cause();
 }
 
-const outOfTime = (thread: Thread): Ending => {
-  const { code, detail } = deadlineFault(thread, fail('timeout', 'waiting for its children')).error;
+/** How it ends when its time is up during this. */
+export const outOfTime = (thread: Thread, during: string): Ending => {
+  const { code, detail } = deadlineFault(thread, fail('timeout', during)).error;
   return { status: 'limit', reason: detail.message, code };
 };
 
@@ -187,7 +188,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     if (told) return told;
     if ((await openChildren(thread)).size === 0) return undefined;
     const cause = await waitRound(thread);
-    if (cause === 'duration') return outOfTime(thread);
+    if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
     const still = await registeredChildren(thread);
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {

@@ -1,11 +1,12 @@
 // Drives a thread through the loop while its lease is renewed.
-import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
+import { NOT_HELD } from '../script/script-steps.ts';
 import { runSteps } from '../step/steps.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
 import type { Recorded } from '../thread/journal-event.ts';
@@ -69,11 +70,6 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   }
 }
 
-const NOT_HELD: Ending = {
-  status: 'interrupted',
-  reason: 'this process no longer holds the thread',
-};
-
 function loopPorts(thread: Thread): LoopPorts {
   const { control, journal, talk, ports } = thread;
   const between = async (): Promise<Ending | undefined> => {
@@ -115,7 +111,7 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
     const { stopped, ending = own } = thread.control;
     return await endFamily(thread, stopped ? ending : own);
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = messageOf(error);
     const failed: Ending = { status: 'failed', reason, code: 'internal_error' };
     return await endFamily(thread, failed).catch(() => failed);
   }

@@ -12,8 +12,9 @@ import {
 } from '../../base/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
+import { outOfTime } from '../children/children.ts';
 import type { Ending } from '../loop.ts';
-import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import { STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
 import type { Thread, ThreadsPort } from '../thread/thread.ts';
 
@@ -47,10 +48,7 @@ export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
   try {
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
-    if (interruption.cause() === 'duration') {
-      const { error } = deadlineFault(thread, fail('timeout', 'its runner'));
-      return { status: 'limit', reason: error.detail.message, code: error.code };
-    }
+    if (interruption.cause() === 'duration') return outOfTime(thread, 'its runner');
     const checked = done.ok ? outputsOf(directive, done.output) : done;
     return checked.ok
       ? { status: 'completed', reason: '', outputs: checked.output }

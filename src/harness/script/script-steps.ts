@@ -26,10 +26,13 @@ const LOOK_MS = 50;
 /** What a script gets once its thread is to end; nothing in it can catch that. */
 const STOPPED: Failure = fail('cancelled', 'the thread was stopped');
 
+export const NOT_HELD: Ending = {
+  status: 'interrupted',
+  reason: 'this process no longer holds the thread',
+};
+
 function look(thread: Thread): Ending | undefined {
-  if (!thread.journal.isHeld()) {
-    return { status: 'interrupted', reason: 'this process no longer holds the thread' };
-  }
+  if (!thread.journal.isHeld()) return NOT_HELD;
   const told = obeySignals(thread);
   if (told || timeLeft(thread) > 0) return told;
   const { error } = deadlineFault(thread, STOPPED);
