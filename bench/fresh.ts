@@ -11,54 +11,68 @@ const SELF = fileURLToPath(import.meta.url);
 /** Processes of each subject; the one in the middle counts. */
 const PROCESSES = 3;
 
-/** One round: `atOnce` runs of `turns` turns each. */
-export interface Load {
-  turns: number;
-  atOnce: number;
+/** What a process is told to measure: how often, and whatever its file makes of the rest. */
+interface Load {
   rounds: number;
 }
 
-type Subject = 'ours' | 'base';
-
-async function openSubject(
-  subject: Subject,
-  name: string,
-): Promise<{ run(): Promise<unknown>; close(): Promise<void> }> {
-  if (subject === 'ours') {
-    const stage = await openStage([name]);
-    return { run: () => stage.run(name), close: stage.close };
-  }
-  const stage = await openBareStage();
-  return { run: () => bareLoop(stage.url, stage.root, name), close: stage.close };
+/** One round: `atOnce` runs of `turns` turns each. */
+interface Turns extends Load {
+  turns: number;
+  atOnce: number;
 }
 
-/** The process that is measured prints what a round took, the mean of all that count. */
-async function measure(subject: Subject, { turns, atOnce, rounds }: Load): Promise<void> {
-  const { run, close } = await openSubject(subject, `turns_${turns}`);
-  const round = (): Promise<unknown> => Promise.all(Array.from({ length: atOnce }, () => run()));
-  await round();
+type Name = 'ours' | 'base';
+
+export interface Subject {
+  /** One round. */
+  run(): Promise<unknown>;
+  close(): Promise<void>;
+}
+
+async function openTurns(name: Name, { turns, atOnce }: Turns): Promise<Subject> {
+  const directive = `turns_${turns}`;
+  const times = (run: () => Promise<unknown>) => () =>
+    Promise.all(Array.from({ length: atOnce }, run));
+  if (name === 'ours') {
+    const { run, close } = await openStage([directive]);
+    return { run: times(() => run(directive)), close };
+  }
+  const { url, root, close } = await openBareStage();
+  return { run: times(() => bareLoop(url, root, directive)), close };
+}
+
+/** In the process that is measured, which `file` is then: prints what a round took, the mean of all that count. */
+export async function serveSubject<L extends Load>(
+  file: string,
+  open: (name: Name, load: L) => Promise<Subject>,
+): Promise<void> {
+  if (process.argv[1] !== file || process.argv[2] !== 'subject') return;
+  const load = JSON.parse(process.argv[4] ?? '') as L;
+  const { run, close } = await open(process.argv[3] as Name, load);
+  await run();
   const micros = await cpuMicros(async () => {
-    for (let done = 0; done < rounds; done++) await round();
+    for (let done = 0; done < load.rounds; done++) await run();
   });
   await close();
-  process.stdout.write(String(micros / rounds));
+  process.stdout.write(String(micros / load.rounds));
 }
 
 const median = (values: number[]): number =>
   values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 /** CPU microseconds of a round of each, processes taken in turns so that both meet the same machine. */
-export function raceFresh(load: Load): Record<Subject, number> {
-  const seen: Record<Subject, number[]> = { ours: [], base: [] };
+export function raceFresh<L extends Load>(file: string, load: L): Record<Name, number> {
+  const seen: Record<Name, number[]> = { ours: [], base: [] };
   for (let turn = 0; turn < PROCESSES; turn++) {
-    for (const [subject, micros] of Object.entries(seen)) {
-      const args = [SELF, 'subject', subject, JSON.stringify(load)];
+    for (const [name, micros] of Object.entries(seen)) {
+      const args = [file, 'subject', name, JSON.stringify(load)];
       micros.push(Number(execFileSync(process.execPath, args, { encoding: 'utf8' })));
     }
   }
   return { ours: median(seen.ours), base: median(seen.base) };
 }
 
-if (process.argv[1] === SELF && process.argv[2] === 'subject') {
-  await measure(process.argv[3] as Subject, JSON.parse(process.argv[4] ?? '') as Load);
-}
+export const raceTurns = (load: Turns): Record<Name, number> => raceFresh(SELF, load);
+
+await serveSubject(SELF, openTurns);

@@ -3,7 +3,7 @@
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
-import { raceFresh } from './fresh.ts';
+import { raceTurns } from './fresh.ts';
 import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
 
@@ -18,7 +18,7 @@ const times = async (count: number, work: () => Promise<unknown>): Promise<void>
 };
 
 function some(): BenchRow {
-  const { ours, base } = raceFresh({ turns: TURNS, atOnce: SOME, rounds: 2 });
+  const { ours, base } = raceTurns({ turns: TURNS, atOnce: SOME, rounds: 2 });
   return {
     name: `${SOME} concurrent runs of ${TURNS} turns`,
     ours: ours / 1000,

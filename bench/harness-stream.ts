@@ -2,13 +2,16 @@
 // its live view, against a bare loop that puts the same text together.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { bareLoop } from './bare-loop.ts';
-import { type BenchRow, race } from './row.ts';
-import { openStage, startProvider } from './thread-stage.ts';
+import { raceFresh, type Subject, serveSubject } from './fresh.ts';
+import type { BenchRow } from './row.ts';
+import { openBareStage, openStage, startProvider } from './thread-stage.ts';
 
 const DELTAS = 20_000;
 const NAME = `deltas_${DELTAS}`;
-const ROUNDS = 15;
+const ROUNDS = 8;
+const SELF = fileURLToPath(import.meta.url);
 
 /** The bundle's provider with more destinations, as a project would declare it. */
 const TOOL = `tool_id: streamed_model
@@ -31,11 +34,12 @@ const FILES = {
   'project/.ai/config/models.yaml': 'providers:\n  anthropic:\n    tool: bench/streamed_model\n',
 };
 
-/** Every delta is in the file that a run left: what is measured is what it should be. */
-function mustHaveAll(root: string): void {
+/** Every delta is in the file that the runs left: what is measured is what it should be. */
+function mustHaveAll(root: string, runs: number): void {
   const text = readFileSync(join(root, 'streams/all.jsonl'), 'utf8');
   const lines = text.split('"text_delta"').length - 1;
-  if (lines !== DELTAS) throw new Error(`${lines} deltas in the file instead of ${DELTAS}`);
+  const wanted = runs * DELTAS;
+  if (lines !== wanted) throw new Error(`${lines} deltas in the file instead of ${wanted}`);
 }
 
 const SHAPES = {
@@ -43,24 +47,44 @@ const SHAPES = {
   'one chunk each': './provider-chunks.ts',
 };
 
-async function rowFor(shape: string, provider: string): Promise<BenchRow> {
-  let shown = 0;
+/** Which provider plays. */
+interface Stream {
+  provider: string;
+  rounds: number;
+}
+
+async function openThread(provider: string): Promise<Subject> {
+  let [shown, runs] = [0, 0];
   const onText = (_thread: string, piece: string): void => {
     shown += piece.length;
   };
-  const stage = await openStage([NAME], {
+  const { run, root, close } = await openStage([NAME], {
     files: FILES,
     live: { onText },
     provider: () => startProvider(provider),
   });
-  try {
-    await stage.run(NAME);
-    mustHaveAll(stage.root);
-    if (shown === 0) throw new Error('no text was shown');
-    const { ours = 0, base = 0 } = await race(
-      { ours: () => stage.run(NAME), base: () => bareLoop(stage.url, stage.root, NAME) },
-      ROUNDS,
-    );
+  return {
+    async run() {
+      await run(NAME);
+      runs += 1;
+      if (shown === 0) throw new Error('no text was shown');
+    },
+    async close() {
+      mustHaveAll(root, runs);
+      await close();
+    },
+  };
+}
+
+async function openSubject(name: string, { provider }: Stream): Promise<Subject> {
+  if (name === 'ours') return await openThread(provider);
+  const { url, root, close } = await openBareStage(provider);
+  return { run: () => bareLoop(url, root, NAME), close };
+}
+
+export async function bench(): Promise<BenchRow[]> {
+  return Object.entries(SHAPES).map(([shape, provider]) => {
+    const { ours, base } = raceFresh(SELF, { provider, rounds: ROUNDS });
     return {
       name: `a thread's model streams ${DELTAS} deltas, ${shape}, to three sinks`,
       ours: ours / 1000,
@@ -70,13 +94,7 @@ async function rowFor(shape: string, provider: string): Promise<BenchRow> {
       target: 'at most 1.6x a bare loop',
       ok: ours <= 1.6 * base,
     };
-  } finally {
-    await stage.close();
-  }
+  });
 }
 
-export async function bench(): Promise<BenchRow[]> {
-  const rows: BenchRow[] = [];
-  for (const [shape, provider] of Object.entries(SHAPES)) rows.push(await rowFor(shape, provider));
-  return rows;
-}
+await serveSubject(SELF, openSubject);

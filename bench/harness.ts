@@ -1,6 +1,6 @@
 // What the harness adds to a turn, everything on, against a bare loop that does the same requests and
 // file reads by hand. The model server is another process.
-import { raceFresh } from './fresh.ts';
+import { raceTurns } from './fresh.ts';
 import type { BenchRow } from './row.ts';
 
 /** Turns of a run, how often it is measured, and what it may cost of a bare loop. */
@@ -11,7 +11,7 @@ const ROWS = [
 
 export async function bench(): Promise<BenchRow[]> {
   return ROWS.map(({ turns, rounds, most }) => {
-    const { ours, base } = raceFresh({ turns, rounds, atOnce: 1 });
+    const { ours, base } = raceTurns({ turns, rounds, atOnce: 1 });
     return {
       name: `${turns} tool turns, everything on`,
       ours: ours / turns,

@@ -75,10 +75,12 @@ function writeProject(base: string, files: Readonly<Record<string, string>>): vo
 const openFolder = (): string => realpathSync(mkdtempSync(join(tmpdir(), 'km-bench-')));
 
 /** What a bare loop needs of it: the provider and the notes, and nothing of ours in the process. */
-export async function openBareStage(): Promise<Pick<Stage, 'url' | 'root' | 'close'>> {
+export async function openBareStage(
+  play = './provider.ts',
+): Promise<Pick<Stage, 'url' | 'root' | 'close'>> {
   const base = openFolder();
   writeProject(base, {});
-  const { url, stop } = await startProvider('./provider.ts');
+  const { url, stop } = await startProvider(play);
   return {
     url,
     root: join(base, 'project'),
