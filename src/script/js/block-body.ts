@@ -123,11 +123,6 @@ const STATEMENT_WORDS = new Set(
 const CONTINUES = /^(?:[([`+\-*/,.?:=&|<>%^]|instanceof\b|in\b|\?\.)/;
 const MAX_TRIES = 60;
 
-const wrapSync = (code: string): string => code;
-const wrapAsync = (code: string): string => `return (async () => {${code}\n})()`;
-
-type Wrap = typeof wrapSync;
-
 function errorIn(code: string, names: readonly string[]): Error | undefined {
   try {
     compileFunction(code, names);
@@ -194,17 +189,14 @@ export function readJsBody(
     return fail('invalid_input', '`import(…)` is not available in js blocks; use `node { … }`');
   }
   const tokens = scanJs(source) ?? [];
-  const parsesAs = (wrap: Wrap) => (code: string) => errorIn(wrap(code), names) === undefined;
   const waits = tokens.some(({ kind, text }) => kind === 'word' && text === 'await');
-  const isPlain = parsesAs(wrapSync)(source) || !waits;
-  const isAsync = waits && (!isPlain || mayAwaitUnseen(tokens));
-  const wrap = isAsync ? wrapAsync : wrapSync;
-  const body = returning(source, tokens, parsesAs(wrap)) ?? source;
-  const code = wrap(body);
-  const error = errorIn(code, names);
+  const isAsync = waits && (errorIn(source, names) !== undefined || mayAwaitUnseen(tokens));
+  const wrap = (code: string): string => (isAsync ? `return (async () => {${code}\n})()` : code);
+  const parses = (code: string): boolean => errorIn(wrap(code), names) === undefined;
+  const code = wrap(returning(source, tokens, parses) ?? source);
   // An expression alone need not parse as statements (`{ a: 1, b: 2 }`), so this is asked last.
-  if (error) return syntaxFault(error);
-  return ok(code);
+  const error = errorIn(code, names);
+  return error ? syntaxFault(error) : ok(code);
 }
 
 const RESERVED = new Set(

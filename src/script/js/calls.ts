@@ -7,7 +7,7 @@ import {
   createEncoder,
   createTextual,
 } from './data.ts';
-import { type AskHost, addGlobals, addLocales } from './globals.ts';
+import { type AskHost, addGlobals, addLocales, scriptOf } from './globals.ts';
 
 type Bag = Record<PropertyKey, unknown>;
 type Guarded = (work: () => string) => string;
@@ -193,7 +193,4 @@ function assemble(parts: typeof PARTS) {
 }
 
 /** A script whose value is a function that takes the host's `ask` and gives the `Calls`. */
-export function insideText(): string {
-  const parts = Object.entries(PARTS).map(([name, part]) => `${name}: ${part.toString()}`);
-  return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
-}
+export const insideText = (): string => scriptOf(assemble, PARTS);

@@ -8,7 +8,7 @@ import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { setFlagsFromString } from 'node:v8';
 import { constants, createContext, Script } from 'node:vm';
-import type { QuickJSContext, QuickJSHandle, QuickJSRuntime } from 'quickjs-emscripten-core';
+import type { QuickJSContext, QuickJSHandle } from 'quickjs-emscripten-core';
 import { fail, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { identifier, isArithmetic, readJsBody } from './block-body.ts';
 import { type Calls, insideText } from './calls.ts';
@@ -108,20 +108,25 @@ export interface Unit {
   readonly isBrief: boolean;
 }
 
-export interface JsContext {
-  readonly runtime: QuickJSRuntime;
+export class JsContext {
   readonly vm: QuickJSContext;
   readonly memory: { readonly buffer: ArrayBuffer };
   /** The object of the `Calls`, and those that were taken from it. */
   readonly calls: QuickJSHandle;
-  readonly taken: Map<string, QuickJSHandle>;
+  readonly taken = new Map<string, QuickJSHandle>();
   // By text, then by names: a block that runs again and again is found without building a long key.
-  readonly units: Map<string, Map<string, Outcome<Unit>>>;
-  unitCount: number;
+  readonly units = new Map<string, Map<string, Outcome<Unit>>>();
+  unitCount = 0;
   /** Entries inside of one another. */
-  depth: number;
-  deadline: number;
+  depth = 0;
+  deadline = Infinity;
   broken: Broken | undefined;
+
+  constructor(vm: QuickJSContext, memory: JsContext['memory'], calls: QuickJSHandle) {
+    this.vm = vm;
+    this.memory = memory;
+    this.calls = calls;
+  }
 }
 
 export async function openContext(ask: AskHost): Promise<JsContext> {
@@ -134,18 +139,7 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
   });
   const made = vm.unwrapResult(vm.evalCode(insideText(), 'inside.js'));
   const calls = vm.unwrapResult(vm.callFunction(made, vm.undefined, host));
-  const js: JsContext = {
-    runtime,
-    vm,
-    memory,
-    calls,
-    taken: new Map(),
-    units: new Map(),
-    unitCount: 0,
-    depth: 0,
-    deadline: Infinity,
-    broken: undefined,
-  };
+  const js = new JsContext(vm, memory, calls);
   runtime.setInterruptHandler(() => {
     if (performance.now() > js.deadline) js.broken = 'time';
     return js.broken !== undefined;
@@ -169,8 +163,9 @@ function whyEnded(error: unknown): Broken {
 
 /** Promises go on inside of entries only, so every step has its time limit. */
 function runPendingJobs(js: JsContext): void {
-  while (js.broken === undefined && js.runtime.hasPendingJob()) {
-    const done = js.runtime.executePendingJobs(JOBS);
+  const { runtime } = js.vm;
+  while (js.broken === undefined && runtime.hasPendingJob()) {
+    const done = runtime.executePendingJobs(JOBS);
     if (done.error) done.error.dispose();
     if (performance.now() > js.deadline) js.broken = 'time';
   }

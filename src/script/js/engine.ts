@@ -42,51 +42,48 @@ const MAX_TIMERS = 10_000;
 const MAX_DELAY = 2 ** 31 - 1;
 
 /** One call while it lasts. */
-interface Job {
+class Job {
   readonly id: number;
   readonly call: JsCall;
   readonly timeoutMs: number;
   readonly deadline: number;
-  readonly logs: string[];
-  readonly warnings: string[];
+  readonly logs: string[] = [];
+  readonly warnings: string[] = [];
   /** Characters; infinite when no more is taken. */
-  printed: number;
+  printed = 0;
   /** Why a function of the script failed. A refusal stays: the block cannot make it undone. */
   fault: Fault | undefined;
   ended: Outcome<JsResult> | undefined;
   tell: ((outcome: Outcome<JsResult>) => void) | undefined;
+
+  constructor(id: number, call: JsCall) {
+    this.id = id;
+    this.call = call;
+    this.timeoutMs = Math.max(1, call.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    this.deadline = performance.now() + this.timeoutMs;
+  }
 }
 
-interface Engine {
-  readonly jobs: Map<number, Job>;
+class Engine {
+  readonly jobs = new Map<number, Job>();
   /** None keeps the process alive by itself: a call that waits has a deadline, and that does. */
-  readonly timers: Map<number, { handle: NodeJS.Timeout; job: Job }>;
+  readonly timers = new Map<number, { handle: NodeJS.Timeout; job: Job }>();
   context: JsContext | undefined;
   opening: Promise<Outcome<JsContext>> | undefined;
   /**
    * The marks of everything that ever went in. Whatever a block left behind (a global, a prototype, a
    * timer) may come out of another one, so every result carries all of them.
    */
-  seen: Descriptor;
+  seen: Descriptor = EMPTY;
   /** What is printed inside is its. */
   current: Job | undefined;
-  jobCount: number;
-  tickets: number;
-  isClosed: boolean;
+  jobCount = 0;
+  tickets = 0;
+  isClosed = false;
 }
 
 export function createJsEngine(): JsEngine {
-  const engine: Engine = {
-    jobs: new Map(),
-    timers: new Map(),
-    context: undefined,
-    opening: undefined,
-    seen: EMPTY,
-    current: undefined,
-    jobCount: 0,
-    tickets: 0,
-    isClosed: false,
-  };
+  const engine = new Engine();
   return {
     run(call) {
       if (engine.isClosed) return ENDED;
@@ -340,31 +337,14 @@ function runBrief(engine: Engine, js: JsContext, call: JsCall, unit: Unit): JsRe
   return { value, logs: NONE, warnings: NONE, descriptor: engine.seen };
 }
 
-function newJob(engine: Engine, call: JsCall): Job {
-  const timeoutMs = Math.max(1, call.timeoutMs ?? DEFAULT_TIMEOUT_MS);
-  const job: Job = {
-    id: ++engine.jobCount,
-    call,
-    timeoutMs,
-    deadline: performance.now() + timeoutMs,
-    logs: [],
-    warnings: [],
-    printed: 0,
-    fault: undefined,
-    ended: undefined,
-    tell: undefined,
-  };
-  engine.jobs.set(job.id, job);
-  return job;
-}
-
 function start(
   engine: Engine,
   js: JsContext,
   call: JsCall,
   unit: Unit,
 ): MaybePromise<Outcome<JsResult>> {
-  const job = newJob(engine, call);
+  const job = new Job(++engine.jobCount, call);
+  engine.jobs.set(job.id, job);
   notice(engine, call.descriptor);
   const parts: Part[] = [job.id, ''];
   let shape = '';

@@ -348,10 +348,12 @@ function assemble(parts: typeof FURTHER) {
 
 // ---- the host
 
-/** A script whose value is a function that makes the further globals. */
-function furtherText(): string {
-  const parts = Object.entries(FURTHER).map(([name, part]) => `${name}: ${part.toString()}`);
-  return `'use strict';(${assemble.toString()})({ ${parts.join(',\n')} })`;
+type Part = (...given: never[]) => unknown;
+
+/** A script whose value is what `assemble` makes of the parts. */
+export function scriptOf(assemble: Part, parts: Readonly<Record<string, Part>>): string {
+  const texts = Object.entries(parts).map(([name, part]) => `${name}: ${part.toString()}`);
+  return `'use strict';(${assemble.toString()})({ ${texts.join(',\n')} })`;
 }
 
 const URL_PARTS = 'href protocol username password host hostname port pathname search hash'.split(
@@ -422,7 +424,7 @@ export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
   ['params', params],
   ['decode', decode],
   ['utf8', (text) => Buffer.from(text, 'utf8').toString('latin1')],
-  ['further', furtherText],
+  ['further', () => scriptOf(assemble, FURTHER)],
   ['toLocaleString', dated('toLocaleString')],
   ['toLocaleDateString', dated('toLocaleDateString')],
   ['toLocaleTimeString', dated('toLocaleTimeString')],
