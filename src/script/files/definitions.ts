@@ -11,18 +11,16 @@ type Rule = readonly [kind: Kind, pattern: RegExp];
 
 interface Family {
   readonly extensions: readonly string[];
-  /** Comments and strings. */
-  readonly skip: RegExp;
+  /** Comments and strings; absent: as in C. */
+  readonly skip?: RegExp;
   /** Bodies by indentation instead of braces. */
-  readonly isIndented: boolean;
+  readonly isIndented?: true;
   readonly top: readonly Rule[];
   /** Inside classes. */
-  readonly members: readonly Rule[];
+  readonly members?: readonly Rule[];
   /** A variable that holds a function. */
-  readonly isFunction: RegExp;
+  readonly isFunction?: RegExp;
 }
-
-const NEVER = /(?!)/;
 
 const SLASHES =
   /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\[\s\S])*`/g;
@@ -33,8 +31,6 @@ const WORDS = '(?!(?:if|for|while|switch|catch|return|function|new|throw|await)\
 
 const SCRIPT: Family = {
   extensions: ['js', 'jsx', 'ts', 'tsx', 'mjs', 'cjs', 'mts', 'cts'],
-  skip: SLASHES,
-  isIndented: false,
   top: [
     ['function', new RegExp(String.raw`${EXPORT}(?:async\s+)?function\s*\*?\s*${NAME}`)],
     ['class', new RegExp(String.raw`${EXPORT}(?:abstract\s+)?class\s+${NAME}`)],
@@ -70,8 +66,6 @@ const PYTHON: Family = {
 
 const GO: Family = {
   extensions: ['go'],
-  skip: SLASHES,
-  isIndented: false,
   top: [
     ['method', /^func\s+\([^)]*\)\s*(?<name>\w+)/],
     ['function', /^func\s+(?<name>\w+)/],
@@ -80,8 +74,6 @@ const GO: Family = {
     ['type', /^type\s+(?<name>\w+)/],
     ['variable', /^(?:var|const)\s+(?<name>\w+)/],
   ],
-  members: [],
-  isFunction: NEVER,
 };
 
 const PUB = String.raw`^(?:pub(?:\([^)]*\))?\s+)?`;
@@ -90,7 +82,6 @@ const RUST_FN = String.raw`(?:(?:async|unsafe|const|extern)\s+)*fn\s+(?<name>\w+
 const RUST: Family = {
   extensions: ['rs'],
   skip: /\/\/[^\n]*|\/\*[\s\S]*?\*\/|"(?:[^"\\]|\\[\s\S])*"|'(?:[^'\\\n]|\\.)'/g,
-  isIndented: false,
   top: [
     ['function', new RegExp(`${PUB}${RUST_FN}`)],
     ['class', new RegExp(String.raw`${PUB}struct\s+(?<name>\w+)`)],
@@ -102,15 +93,12 @@ const RUST: Family = {
     ['class', /^(?:unsafe\s+)?impl\b(?<name>)/],
   ],
   members: [['method', new RegExp(String.raw`^\s+(?:pub(?:\([^)]*\))?\s+)?${RUST_FN}`)]],
-  isFunction: NEVER,
 };
 
 const ACCESS = String.raw`^\s*(?:(?:public|private|protected|internal|open|static|final|abstract|sealed|data|partial|override|async|virtual|readonly|suspend|inline)\s+)*`;
 
 const OBJECTS: Family = {
   extensions: ['java', 'kt', 'cs', 'swift', 'scala', 'php'],
-  skip: SLASHES,
-  isIndented: false,
   top: [
     ['class', new RegExp(String.raw`${ACCESS}(?:class|struct|record|object)\s+(?<name>\w+)`)],
     ['interface', new RegExp(String.raw`${ACCESS}(?:interface|protocol|trait)\s+(?<name>\w+)`)],
@@ -125,7 +113,6 @@ const OBJECTS: Family = {
       new RegExp(String.raw`${ACCESS}(?:[\w<>[\],.?]+\s+)?${WORDS}(?<name>\w+)\s*\([^;]*$`),
     ],
   ],
-  isFunction: NEVER,
 };
 
 const FAMILIES = [SCRIPT, PYTHON, GO, RUST, OBJECTS];
@@ -144,9 +131,6 @@ interface Definition {
   readonly from: number;
   readonly to: number;
 }
-
-const blankOut = (text: string, skip: RegExp): string =>
-  text.replace(skip, (part) => part.replace(/[^\n]/g, ' '));
 
 const OPEN = '([{';
 const CLOSE = ')]}';
@@ -214,8 +198,8 @@ function define(text: string, family: Family, at: number, kind: Kind, name: stri
   return { name, kind, from: at, to };
 }
 
-function match(rules: Family['top'], line: string): { kind: Kind; name: string } | undefined {
-  for (const [kind, pattern] of rules) {
+function match(rules: Family['members'], line: string): { kind: Kind; name: string } | undefined {
+  for (const [kind, pattern] of rules ?? []) {
     const name = pattern.exec(line)?.groups?.['name'];
     if (name !== undefined) return { kind, name };
   }
@@ -232,14 +216,13 @@ function membersOf(text: string, family: Family, { from, to }: Definition): Defi
 }
 
 function scan(source: string, family: Family): Definition[] {
-  const text = blankOut(source, family.skip);
+  const text = source.replace(family.skip ?? SLASHES, (part) => part.replace(/[^\n]/g, ' '));
   const found: Definition[] = [];
   for (const { at, text: line } of linesAt(text, 0, text.length, 0)) {
     const top = match(family.top, line);
     if (!top) continue;
-    const holdsFunction =
-      top.kind === 'variable' && family.isFunction.test(text.slice(at, at + 400));
-    const definition = define(text, family, at, holdsFunction ? 'function' : top.kind, top.name);
+    const isFunction = top.kind === 'variable' && family.isFunction?.test(text.slice(at, at + 400));
+    const definition = define(text, family, at, isFunction ? 'function' : top.kind, top.name);
     if (top.name !== '') found.push(definition);
     if (top.kind === 'class') found.push(...membersOf(text, family, definition));
   }

@@ -2,7 +2,7 @@
 // line of a block) may be either. Every node knows where it stands: `at` and `end` are offsets into
 // the text of the file, turned into lines and columns only when somebody asks.
 
-interface Range {
+export interface Range {
   readonly at: number;
   readonly end: number;
 }
@@ -64,7 +64,7 @@ interface Statements {
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
   import: {
     form:
-      | { readonly kind: 'names'; readonly names: readonly Imported[] }
+      | { readonly kind: 'names'; readonly names: readonly { name: string; alias: string }[] }
       /** `as` undefined: derived from the file's name. */
       | { readonly kind: 'namespace'; readonly alias: string | undefined }
       | {
@@ -115,11 +115,6 @@ interface Statements {
   leave: { word: 'done' | 'continue' | 'skip' | 'retry'; value: Expression | undefined };
   /** A fence of kind `mlld-run`: a strict script inside a markdown one. */
   fence: { body: readonly Statement[] };
-}
-
-interface Imported {
-  readonly name: string;
-  readonly alias: string;
 }
 
 interface Assignment {

@@ -5,7 +5,14 @@ import type { Language, NodeOf, TemplatePart, Using } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
-import { createParts, parseBareMatch, parseFilePart, parseInsert, parseText } from './text.ts';
+import {
+  createParts,
+  FORMS,
+  parseBareMatch,
+  parseFilePart,
+  parseInsert,
+  parseText,
+} from './text.ts';
 
 const ALIASES: Readonly<Record<string, Language>> = { javascript: 'js', python: 'py' };
 const BODIES = { sh: 'shell', bash: 'shell', js: 'js', node: 'js', py: 'py' } as const;
@@ -200,7 +207,7 @@ function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
     case '@':
       if (r.take('@@')) return '@';
       return parseInsert(r, {
-        ...INSERTED,
+        ...FORMS.bare,
         quote: kind,
         fragment: (inner) => readFragment(inner, quote),
       });
@@ -220,14 +227,6 @@ function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
       return undefined;
   }
 }
-
-const INSERTED = {
-  style: 'bare',
-  stop: '',
-  escapes: '@',
-  takesFiles: true,
-  takesRepeats: false,
-} as const;
 
 function takeEscape(r: Reader, quote: '' | '"', next: string): string {
   const isBreak = quote === '' && next === '\n';

@@ -20,19 +20,19 @@ type WhenItem = When['items'][number];
 
 /** Stands at the word. `mayVar`: as a statement of the script, whose action may bind at file level. */
 export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
-  const word = r.word();
-  if (word === 'when') return parseWhen(r, mayVar);
-  if (word === 'if') return parseIf(r);
-  if (word === 'for') return parseFor(r);
-  return word === 'foreach' ? parseForeach(r) : parseLoop(r);
+  const at = r.pos;
+  const word = r.word() ?? '';
+  r.pos += word.length;
+  r.blanks();
+  if (word === 'when') return parseWhen(r, at, mayVar);
+  if (word === 'if') return parseIf(r, at);
+  if (word === 'for') return parseFor(r, at);
+  return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at);
 }
 
-// ---- when
+// ---- when: like all of them, they stand behind their word, which stands at `at`, and blanks
 
-export function parseWhen(r: Reader, mayVar = false): When {
-  const at = r.pos;
-  r.pos += 'when'.length;
-  r.blanks();
+export function parseWhen(r: Reader, at: number, mayVar = false): When {
   r.take(/first[ \t]*(?=\[)/y);
   if (r.peek() === ':') {
     r.fail('`when:` needs a value before the colon', {
@@ -43,9 +43,7 @@ export function parseWhen(r: Reader, mayVar = false): When {
   const { condition, at: start } = parseCondition(r, false);
   r.space();
   if (r.take('=>')) {
-    r.breakAfter();
-    const action = parseAction(r, mayVar);
-    const items: WhenItem[] = [{ kind: 'arm', condition, action, at: start, end: r.pos }];
+    const items = [parseArm(r, condition, start, mayVar)];
     return { kind: 'when', subject: undefined, isSimple: true, items, at, end: r.pos };
   }
   if (condition.kind !== 'test')
@@ -89,21 +87,13 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
   }
 }
 
-function parseItem(
-  r: Reader,
-  isMatch: boolean,
-  mayVar: boolean,
-): NodeOf<'arm' | 'let' | 'augment'> {
+function parseItem(r: Reader, isMatch: boolean, mayVar: boolean): WhenItem {
   const at = r.pos;
-  const word = r.word();
   if (r.overrun === undefined) {
-    if (word === 'let') {
-      r.pos += word.length;
-      return parseLet(r, at);
-    }
+    if (r.takeWord('let')) return parseLet(r, at);
     const augment = parseAugment(r);
     if (augment !== undefined) return augment;
-    refuseStatement(r, word);
+    refuseStatement(r, r.word());
   }
   const { condition, at: start } = parseCondition(r, isMatch);
   r.blanks();
@@ -113,9 +103,14 @@ function parseItem(
       hint: 'an arm is written `condition => action`',
     });
   }
+  return parseArm(r, condition, start, mayVar);
+}
+
+/** Behind `=>`. */
+function parseArm(r: Reader, condition: Condition, at: number, mayVar: boolean): NodeOf<'arm'> {
   r.breakAfter();
   const action = parseAction(r, mayVar);
-  return { kind: 'arm', condition, action, at: start, end: r.pos };
+  return { kind: 'arm', condition, action, at, end: r.pos };
 }
 
 /** A list that holds statements instead of arms. */
@@ -175,10 +170,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
 
 // ---- if, loop
 
-function parseIf(r: Reader): NodeOf<'if'> {
-  const at = r.pos;
-  r.pos += 'if'.length;
-  r.blanks();
+function parseIf(r: Reader, at: number): NodeOf<'if'> {
   const condition = r.within({ blocks: 'none' }, () => parseTernary(r));
   r.space();
   if (r.starts('=>')) {
@@ -192,13 +184,11 @@ function parseIf(r: Reader): NodeOf<'if'> {
 function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
   // The word alone may be text below the statement.
   if (r.match(/\s*else(?=\s*\[|[ \t]+if\s)\s*/y) === undefined) return undefined;
-  return r.sees(/if(?![\w-])/y) ? r.deeper(() => parseIf(r)) : parseBlock(r, '`else`');
+  const at = r.pos;
+  return r.take(/if(?![\w-])[ \t]*/y) ? r.deeper(() => parseIf(r, at)) : parseBlock(r, '`else`');
 }
 
-function parseLoop(r: Reader): NodeOf<'loop'> {
-  const at = r.pos;
-  r.pos += 'loop'.length;
-  r.blanks();
+function parseLoop(r: Reader, at: number): NodeOf<'loop'> {
   const { cap: limit, pauseMs } = parseCap(r);
   r.space();
   const until = r.takeWord('until') ? parseUntil(r) : undefined;
@@ -214,10 +204,7 @@ function parseUntil(r: Reader): Expression {
 
 // ---- for
 
-function parseFor(r: Reader): NodeOf<'for'> {
-  const at = r.pos;
-  r.pos += 'for'.length;
-  r.blanks();
+function parseFor(r: Reader, at: number): NodeOf<'for'> {
   const parallel = parseParallel(r);
   r.blanks();
   const bind = parseBinding(r);
@@ -258,10 +245,7 @@ function parseParallel(r: Reader): Parallel | undefined {
 }
 
 /** `foreach @f(@xs, @ys) with { … }` */
-function parseForeach(r: Reader): NodeOf<'foreach'> {
-  const at = r.pos;
-  r.pos += 'foreach'.length;
-  r.blanks();
+function parseForeach(r: Reader, at: number): NodeOf<'foreach'> {
   const call = parseReference(r);
   if (call.steps.at(-1)?.kind !== 'call') {
     const { at: from, end } = call;

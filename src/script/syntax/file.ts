@@ -1,9 +1,9 @@
 // `<path # Section>` and its relatives: sections with exclusions, lists of headings, definitions of
 // code files, `as "…"`, `?`.
-import type { NodeOf, SectionName, Sections } from './ast.ts';
+import type { NodeOf, SectionName, Sections, TemplatePart } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseSteps, parseTextSteps } from './reference.ts';
-import { createParts, parseBare, parseText } from './text.ts';
+import { createParts, parseBare, parseText, parseTrimmed } from './text.ts';
 
 const PATH = /(?:[^<>#{\n]|#(?<! #)|\{(?<! \{))+/y;
 const LISTING = /(#{0,6})\?\?\s*(?=>)/y;
@@ -32,20 +32,14 @@ function parsePath(r: Reader, at: number): NodeOf<'template'> {
   if (raw === undefined || raw.trim() === '') {
     r.fail('expected a path after `<`', { at, end: at + 1 });
   }
-  const stop = r.pos;
-  r.pos = start + (raw.length - raw.trimStart().length);
-  const path = parseBare(r, start + raw.trimEnd().length);
-  r.pos = stop;
-  return path;
+  return parseTrimmed(r, start, r.pos);
 }
 
 function parseSections(r: Reader): Sections {
   r.blanks();
   const at = r.pos;
   const listing = r.match(LISTING);
-  if (listing !== undefined) {
-    return { include: [], exclude: [], list: listing.indexOf('?') };
-  }
+  if (listing !== undefined) return { include: [], exclude: [], list: listing.indexOf('?') };
   const include = parseSectionNames(r);
   if (!r.take(';')) {
     if (include.length === 0) r.fail('expected a section name after `#`', { at });
@@ -91,9 +85,7 @@ function parseDefinitions(r: Reader): string[] {
   const at = r.pos;
   r.pos += 1;
   const close = r.find('}');
-  if (close < 0 || close > r.lineEnd()) {
-    r.failUnclosed(at, 'the brace is never closed');
-  }
+  if (close < 0 || close > r.lineEnd()) r.failUnclosed(at, 'the brace is never closed');
   const words = r
     .slice(r.pos, close)
     .trim()
@@ -111,32 +103,24 @@ function parseDefinitions(r: Reader): string[] {
 function parseAs(r: Reader): NodeOf<'template'> | undefined {
   if (!r.takeAfterSpace(/as[ \t]+(?=["`]|::)/y)) return undefined;
   const text = parseText(r);
-  return text.kind === 'template' ? { ...text, parts: withPlaceholders(r, text) } : undefined;
+  return text.kind === 'template' ? { ...text, parts: withPlaceholders(text) } : undefined;
 }
 
 /** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
-function withPlaceholders(
-  r: Reader,
-  { parts, at, end }: NodeOf<'template'>,
-): NodeOf<'template'>['parts'] {
+function withPlaceholders({ parts, at, end }: NodeOf<'template'>): TemplatePart[] {
   const made = createParts();
   for (const part of parts) {
-    if (typeof part !== 'string') {
-      made.add(part);
-      continue;
-    }
-    let from = 0;
-    for (const { index, 0: raw } of part.matchAll(/<>(?:\.[A-Za-z_]\w*)*/g)) {
-      made.add(part.slice(from, index));
-      const steps = raw
-        .split('.')
-        .slice(1)
-        .map((name) => ({ kind: 'field', name, at }) as const);
-      const value = { kind: 'reference', name: '<>', steps, isOptional: false, at, end } as const;
+    const pieces = typeof part === 'string' ? part.split(/(<>(?:\.[A-Za-z_]\w*)*)/) : [part];
+    for (const raw of pieces) {
+      if (typeof raw !== 'string' || !raw.startsWith('<>')) {
+        made.add(raw);
+        continue;
+      }
+      const [name = '', ...fields] = raw.split('.');
+      const steps = fields.map((field) => ({ kind: 'field', name: field, at }) as const);
+      const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
       made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });
-      from = index + raw.length;
     }
-    made.add(part.slice(from));
   }
   return made.done();
 }

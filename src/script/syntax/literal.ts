@@ -89,27 +89,22 @@ const toItem = (value: Expression): ArrayItem => ({
 });
 
 /** Stands at `{`. */
-export function parseObject(r: Reader): NodeOf<'object'> {
-  return r.deeper(() => readObject(r, parsePair));
-}
-
-/** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
-export function parseWordObject(r: Reader): NodeOf<'object'> {
-  return r.deeper(() => readObject(r, parseWordPair));
-}
-
-function readObject(r: Reader, parse: typeof parsePair): NodeOf<'object'> {
+export function parseObject(r: Reader, parse = parsePair): NodeOf<'object'> {
   const at = r.pos;
   r.expect('{', 'before an object');
   let isFirst = true;
-  const entries = r.list('}', 'entries', (): ObjectEntry => {
+  const parseEntry = (): ObjectEntry => {
     const leads = isFirst;
     isFirst = false;
     if (r.take('...')) return { kind: 'spread', value: r.rules.value(r) };
     return parse(r, parseKey(r, at, leads));
-  });
+  };
+  const entries = r.deeper(() => r.list('}', 'entries', parseEntry));
   return { kind: 'object', entries, at, end: r.pos };
 }
+
+/** Of `profiles` and `needs`: a bare word counts as `word: true`, lists hold bare words. */
+export const parseWordObject = (r: Reader): NodeOf<'object'> => parseObject(r, parseWordPair);
 
 function parseKey(r: Reader, brace: number, isFirst: boolean): string {
   const at = r.pos;

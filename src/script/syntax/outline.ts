@@ -5,15 +5,11 @@ import {
   type Binding,
   type Expression,
   type NodeOf,
+  type Range,
   type ScriptTree,
   type Statement,
   visit,
 } from './ast.ts';
-
-interface Range {
-  readonly at: number;
-  readonly end: number;
-}
 
 export interface Bound {
   readonly name: string;
@@ -240,24 +236,18 @@ export const keysOf = (value: Expression | undefined): string[] =>
     ? value.entries.flatMap((entry) => (entry.kind === 'pair' ? [entry.key] : []))
     : [];
 
+const BODY_KINDS: typeof TYPES = {
+  command: 'cmd',
+  template: 'template',
+  literal: 'template',
+  'template-file': 'template',
+  model: 'llm',
+};
+
 /** What a function's body is made of, in the words of `op:` filters. */
 export function bodyKindOf(body: Expression): string {
-  switch (body.kind) {
-    case 'command':
-      return 'cmd';
-    case 'code':
-      return body.language === 'bash' ? 'sh' : body.language;
-    case 'template':
-    case 'literal':
-    case 'template-file':
-      return 'template';
-    case 'model':
-      return 'llm';
-    case 'run-value':
-      return bodyKindOf(body.action);
-    case 'with':
-      return bodyKindOf(body.value);
-    default:
-      return 'exe';
-  }
+  if (body.kind === 'run-value') return bodyKindOf(body.action);
+  if (body.kind === 'with') return bodyKindOf(body.value);
+  if (body.kind === 'code') return body.language === 'bash' ? 'sh' : body.language;
+  return BODY_KINDS[body.kind] ?? 'exe';
 }

@@ -53,10 +53,12 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   r.blanks();
   const privileged = r.takeWord('privileged');
   const head = parseHead(r, 'guard');
-  if (r.word() !== 'when') {
+  const start = r.pos;
+  if (!r.takeWord('when'))
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
-  }
-  const rules = r.within({ inGuard: true, inBody: true, inLoop: false }, () => parseWhen(r));
+  r.blanks();
+  const place = { inGuard: true, inBody: true, inLoop: false };
+  const rules = r.within(place, () => parseWhen(r, start));
   for (const item of rules.items) {
     if (item.kind === 'arm' && !DECIDES.has(item.action.kind)) {
       r.fail('an arm of a guard decides', {

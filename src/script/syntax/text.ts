@@ -42,21 +42,6 @@ export function createParts() {
   };
 }
 
-/** Stands at `:::`. */
-function parseMustacheText(r: Reader): NodeOf<'template'> {
-  const at = r.pos;
-  r.pos += 3;
-  r.match(/\r?\n/y);
-  const close = r.find(':::');
-  if (close < 0) {
-    r.far = r.end;
-    unclosedText(r, at, 3);
-  }
-  const parts = r.within({ end: close }, () => parseParts(r, FORMS.mustache));
-  r.pos = close + 3;
-  return { kind: 'template', style: 'mustache', parts: withoutLastBreak(parts), at, end: r.pos };
-}
-
 function parseSlot(r: Reader): NodeOf<'insert'> | undefined {
   const at = r.pos;
   r.match(/\{\{[ \t]*@?/y);
@@ -92,14 +77,14 @@ interface TextForm {
 const ESCAPES = 'nt"\'\\@${.';
 const ALL = { takesFiles: true, takesRepeats: true };
 const NONE = { takesFiles: false, takesRepeats: false };
-const FORMS = {
+export const FORMS = {
   double: { style: 'double', stop: '"', escapes: ESCAPES, ...NONE },
   wholeFile: { style: 'double', stop: '"', escapes: ESCAPES, ...NONE, takesFiles: true },
   backtick: { style: 'backtick', stop: '`', escapes: `${ESCAPES}\``, ...ALL },
   colon: { style: 'colon', stop: '::', escapes: '@', ...ALL },
   file: { style: 'file', stop: '', escapes: '@', ...ALL },
   bare: { style: 'bare', stop: '', escapes: '@', ...NONE },
-  mustache: { style: 'mustache', stop: '', escapes: 'nt\\', ...NONE },
+  mustache: { style: 'mustache', stop: ':::', escapes: 'nt\\', ...NONE },
   mtt: { style: 'mustache', stop: '', escapes: '', ...NONE },
 } as const satisfies Record<string, TextForm>;
 
@@ -115,11 +100,11 @@ export function parseText(r: Reader): NodeOf<'template' | 'literal'> {
     case "'":
       return parseSingle(r);
     case '"':
-      return parseEnclosed(r, '"', r.sees(WHOLE_FILE) ? FORMS.wholeFile : FORMS.double);
+      return parseEnclosed(r, r.sees(WHOLE_FILE) ? FORMS.wholeFile : FORMS.double);
     case '`':
-      return parseEnclosed(r, '`', FORMS.backtick);
+      return parseEnclosed(r, FORMS.backtick);
     default:
-      return r.starts(':::') ? parseMustacheText(r) : parseEnclosed(r, '::', FORMS.colon);
+      return parseEnclosed(r, r.starts(':::') ? FORMS.mustache : FORMS.colon);
   }
 }
 
@@ -137,13 +122,25 @@ export function parseBare(
   return { kind: 'template', style: form.style, parts, at, end: r.pos };
 }
 
+/** The same for what stands between two places, without the blanks around it; the reader does not move. */
+export function parseTrimmed(
+  r: Reader,
+  from: number,
+  to: number,
+  name?: 'file',
+): NodeOf<'template'> {
+  const behind = r.pos;
+  const text = r.slice(from, to);
+  r.pos = from + (text.length - text.trimStart().length);
+  const template = parseBare(r, Math.max(r.pos, from + text.trimEnd().length), name);
+  r.pos = behind;
+  return template;
+}
+
 /** The same for what a pattern matches here; undefined when it does not. */
 export function parseBareMatch(r: Reader, pattern: RegExp): NodeOf<'template'> | undefined {
   const from = r.pos;
-  if (r.match(pattern) === undefined) return undefined;
-  const to = r.pos;
-  r.pos = from;
-  return parseBare(r, to);
+  return r.take(pattern) ? parseTrimmed(r, from, r.pos) : undefined;
 }
 
 function parseSingle(r: Reader): NodeOf<'literal'> {
@@ -154,16 +151,23 @@ function parseSingle(r: Reader): NodeOf<'literal'> {
   return { kind: 'literal', value, at, end: r.pos };
 }
 
-function parseEnclosed(r: Reader, quote: '"' | '`' | '::', form: TextForm): NodeOf<'template'> {
+/** Stands at the mark that opens it and closes it. */
+function parseEnclosed(r: Reader, form: TextForm): NodeOf<'template'> {
   const at = r.pos;
-  r.pos += quote.length;
-  const isTrimmed = quote === '::';
+  const { stop, style } = form;
+  r.pos += stop.length;
+  const isTrimmed = stop.startsWith(':');
   if (isTrimmed) r.match(/\r?\n/y);
-  const end = quote === '"' ? r.lineEnd() : r.end;
+  const end = stop === '"' ? r.lineEnd() : r.end;
   const parts = r.within({ end }, () => parseParts(r, form));
-  if (!r.take(quote)) unclosedText(r, at, quote.length);
-  const all = isTrimmed ? withoutLastBreak(parts) : parts;
-  return { kind: 'template', style: form.style, parts: all, at, end: r.pos };
+  if (!r.take(stop)) unclosedText(r, at, stop.length);
+  return {
+    kind: 'template',
+    style,
+    parts: isTrimmed ? withoutLastBreak(parts) : parts,
+    at,
+    end: r.pos,
+  };
 }
 
 /** Characters that mean nothing in any form: most of a text is passed at once. */
@@ -240,6 +244,14 @@ function literalFence(r: Reader): string | undefined {
 
 /** Stands at `@`. Undefined when no name follows. */
 export function parseInsert(r: Reader, form: TextForm): NodeOf<'insert'> | undefined {
+  const value = parseTextReference(r);
+  if (value === undefined) return undefined;
+  const mode = parseInsertMode(r, form);
+  const stages = parseTextStages(r);
+  return { kind: 'insert', value, mode, stages, ...writtenFrom(r, value.at, form.quote) };
+}
+
+function parseTextReference(r: Reader): NodeOf<'reference'> | undefined {
   const at = r.pos;
   r.pos += 1;
   const name = r.takeName();
@@ -248,10 +260,7 @@ export function parseInsert(r: Reader, form: TextForm): NodeOf<'insert'> | undef
     return undefined;
   }
   const steps = parseTextSteps(r, true);
-  const value = { kind: 'reference', name, steps, isOptional: false, at, end: r.pos } as const;
-  const mode = parseInsertMode(r, form);
-  const stages = parseTextStages(r);
-  return { kind: 'insert', value, mode, stages, ...writtenFrom(r, at, form.quote) };
+  return { kind: 'reference', name, steps, isOptional: false, at, end: r.pos };
 }
 
 function parseInsertMode(r: Reader, form: TextForm): NodeOf<'insert'>['mode'] {
@@ -293,12 +302,9 @@ function isFragment(r: Reader, quote: string): boolean {
 function parseTextStages(r: Reader): PipelineStage[] {
   const stages: PipelineStage[] = [];
   while (r.sees(/\|@[A-Za-z_\u0080-\uffff]/y)) {
-    const at = r.pos + 1;
-    r.pos = at + 1;
-    const name = r.name('of a stage');
-    const steps = parseTextSteps(r, true);
-    const target = { kind: 'reference', name, steps, isOptional: false, at, end: r.pos } as const;
-    stages.push({ kind: 'call-stage', target, at, end: r.pos });
+    r.pos += 1;
+    const target = parseTextReference(r) ?? r.fail('expected a name of a stage');
+    stages.push({ kind: 'call-stage', target, at: target.at, end: r.pos });
   }
   return stages;
 }

@@ -8,7 +8,7 @@ import { parseBracket, parseObject } from './literal.ts';
 import { atPipe, parseLeadingGroup, parseOptions, parsePipes, parseWith } from './pipeline.ts';
 import { takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
-import { isTextStart, parseBare, parseText } from './text.ts';
+import { isTextStart, parseText, parseTrimmed } from './text.ts';
 
 const LONGEST_CHAIN = 1000;
 
@@ -29,11 +29,13 @@ export const STATEMENT_WORDS = new Set(
 export const isFlowWord = (word: string | undefined): boolean =>
   /^(?:when|for|foreach|loop|if)$/.test(word ?? '');
 
-export function parseValue(r: Reader): Expression {
-  return r.deeper(() => {
-    const value = r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, parseTernary(r));
-    return parseWith(r, value);
-  });
+export const parseValue = (r: Reader): Expression => parsePiped(r, parseTernary);
+
+/** What a rule reads, with its pipes and options; without it a group leads. */
+function parsePiped(r: Reader, source: (r: Reader) => Expression): Expression {
+  return r.deeper(() =>
+    parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r))),
+  );
 }
 
 /** A value without pipes and `with`: a condition, a subject. */
@@ -184,10 +186,7 @@ export function refuseSlash(r: Reader, also?: string): void {
 /** What `run` runs, with its pipes and options; stands behind the word. */
 export function parseRunAction(r: Reader): Expression {
   r.blanks();
-  return r.deeper(() => {
-    if (r.starts('||')) return parseWith(r, parseLeadingGroup(r));
-    return parseWith(r, parsePipes(r, parseRunSource(r)));
-  });
+  return parsePiped(r, parseRunSource);
 }
 
 function parseRunSource(r: Reader): Expression {
@@ -243,12 +242,7 @@ function parseModel(r: Reader, word: 'prose' | 'llm'): NodeOf<'model'> {
 
 function parsePrompt(r: Reader, word: string): NodeOf<'template'> {
   const { from, to } = takeRaw(r, 'plain', `\`${word}\``);
-  const behind = r.pos;
-  const body = r.slice(from, to);
-  r.pos = from + (body.length - body.trimStart().length);
-  const prompt = parseBare(r, Math.max(r.pos, from + body.trimEnd().length), 'file');
-  r.pos = behind;
-  return prompt;
+  return parseTrimmed(r, from, to, 'file');
 }
 
 /** `*` that begins an arm: it never carries the value before it on. */
