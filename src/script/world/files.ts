@@ -11,9 +11,8 @@ import {
   readFileSync,
   readlinkSync,
   realpathSync,
-  statSync,
 } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { errnoOf, fail, literalPrefix, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import {
   type Descriptor,
@@ -149,21 +148,13 @@ export function createWorldFiles(access: Access, labels: LabelRecords): WorldFil
         return ['ENOENT', 'ENOTDIR'].includes(errnoOf(error)) ? ok([]) : diskFault(error, pattern);
       }
     },
-    exists(path) {
-      const allowed = place(path);
-      return (
-        allowed.ok && statSync(allowed.output.absolute, { throwIfNoEntry: false }) !== undefined
-      );
-    },
+    exists: (path) => place(path).ok,
     list(path) {
       const allowed = place(path);
       if (!allowed.ok) return allowed;
       try {
         const entries = readdirSync(allowed.output.absolute, { withFileTypes: true });
-        const named = entries.map((entry) => ({
-          name: basename(entry.name),
-          isFolder: entry.isDirectory(),
-        }));
+        const named = entries.map((entry) => ({ name: entry.name, isFolder: entry.isDirectory() }));
         return ok(named.sort((a, b) => (a.name < b.name ? -1 : 1)));
       } catch (error) {
         return diskFault(error, path);
