@@ -1,7 +1,7 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';
-import { type Diagnostic, type JsonObject, parseYaml } from '../base/index.ts';
+import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
 import {
   type ActPorts,
   childFrame,
@@ -63,16 +63,10 @@ export interface ScriptOptions {
 export function diagnosticOf(fault: ScriptFault, file: string): Diagnostic {
   const { place } = fault;
   const { code, detail } = fault.fault;
-  const { message, hint } = detail;
-  return {
-    ...(place
-      ? lineAt({ name: place.file, text: place.text }, place.at)
-      : { file, line: 1, column: 1 }),
-    code,
-    severity: 'error',
-    message,
-    ...(typeof hint === 'string' ? { hint } : {}),
-  };
+  const where = place
+    ? lineAt({ name: place.file, text: place.text }, place.at)
+    : { file, line: 1, column: 1 };
+  return { ...where, code, severity: 'error', ...saidIn(detail) };
 }
 
 /** Where something stands, and the line it stands in. */
@@ -81,6 +75,12 @@ function lineAt(unit: { name: string; text: string }, at: number) {
   const from = unit.text.lastIndexOf('\n', at - 1) + 1;
   return { ...placeOf(unit, at), text: unit.text.slice(from, end < 0 ? undefined : end) };
 }
+
+/** What people are told: the message, and the hint where there is one. */
+const saidIn = ({ message, hint }: { message: string; hint?: Json }) => ({
+  message,
+  ...(typeof hint === 'string' ? { hint } : {}),
+});
 
 interface ScriptResult {
   /** Undefined: it came to its end. */
@@ -122,12 +122,11 @@ function diagnosticsOf(
   file: string,
 ): Diagnostic[] {
   const unit = { name: file, text };
-  return problems.map(({ at, message, hint, code }) => ({
-    ...lineAt(unit, at),
-    code: `script_${code}`,
+  return problems.map((problem) => ({
+    ...lineAt(unit, problem.at),
+    code: `script_${problem.code}`,
     severity: 'error',
-    message,
-    ...(hint ? { hint } : {}),
+    ...saidIn(problem),
   }));
 }
 
@@ -181,8 +180,8 @@ const lineOfEffect = ({ kind, text = '' }: Effect): string | undefined => {
 };
 
 function syntaxFault(problem: SyntaxProblem | undefined, text: string, name: string): ScriptFault {
-  const { at = 0, message = 'the script does not parse', hint } = problem ?? {};
-  const detail = { message, ...(hint ? { hint } : {}), kind: 'syntax' };
+  const { at, ...said } = problem ?? { at: 0, message: 'the script does not parse' };
+  const detail = { ...saidIn(said), kind: 'syntax' };
   return new ScriptFault({ code: 'invalid_item', detail }).locate({ file: name, text, at });
 }
 

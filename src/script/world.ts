@@ -91,7 +91,7 @@ export interface ScriptWorld {
   help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
   /** A model through the kernel, without tools. */
   model(
-    request: { prompt: Value; tier: string | undefined; options: Readonly<Record<string, Json>> },
+    request: { prompt: Value; tier: string | undefined },
     frame: Frame,
   ): MaybePromise<Outcome<Value>>;
 }

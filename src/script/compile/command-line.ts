@@ -2,11 +2,12 @@
 // one word each) whatever it contains; the shell never splits, expands or runs any of it.
 import type { Json } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
-import type { Compiler, Environment } from '../run/environment.ts';
+import { type Compiler, type Eval, evaluateAll } from '../run/environment.ts';
 import type { NodeOf } from '../syntax/ast.ts';
-import { isAbsent } from '../values/kinds.ts';
-import { compactJson, textOf } from '../values/text.ts';
+import { compactJson, textOf, textOfData } from '../values/text.ts';
 import { compileParts, type Word } from './text.ts';
+
+type Lines = readonly (readonly Word[])[];
 
 export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -14,25 +15,17 @@ const escapeQuoted = (text: string): string => text.replace(/[\\"$`]/g, '\\$&');
 
 const isPlain = (data: Json): boolean => typeof data !== 'object' || data === null;
 
-const plainText = (data: Json): string => (typeof data === 'string' ? data : compactJson(data));
-
-function textOfValue(value: Value): string {
-  if (isAbsent(value)) return '';
-  const { data } = value;
-  return isPlain(data) ? textOf(value) : compactJson(data);
-}
+const textOfValue = (value: Value): string =>
+  isPlain(value.data) ? textOf(value) : compactJson(value.data);
 
 function wordOf({ value, quote }: Exclude<Word, string>): string {
   if (quote === 'mark') return '';
   const { data } = value;
-  const list = Array.isArray(data) && data.every(isPlain) ? data : undefined;
-  if (quote === 'none') {
-    return list
-      ? list.map((item) => quoteWord(plainText(item))).join(' ')
-      : quoteWord(textOfValue(value));
-  }
-  const text = list ? list.map(plainText).join(' ') : textOfValue(value);
-  return quote === 'double' ? escapeQuoted(text) : text.replaceAll("'", `'\\''`);
+  const isList = Array.isArray(data) && data.every(isPlain);
+  const texts = isList ? data.map(textOfData) : [textOfValue(value)];
+  if (quote === 'none') return texts.map(quoteWord).join(' ');
+  const text = texts.join(' ');
+  return quote === 'double' ? escapeQuoted(text) : quoteWord(text).slice(1, -1);
 }
 
 /** The finished line. */
@@ -40,19 +33,12 @@ export const joinWords = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : wordOf(word))).join('');
 
 /** Every line as words; values are evaluated, nothing is joined yet. */
-export function compileLines(
-  c: Compiler,
-  node: NodeOf<'command'>,
-): (env: Environment) => Promise<readonly (readonly Word[])[]> {
+export function compileLines(c: Compiler, node: NodeOf<'command'>): Eval<Lines> {
   const makers = node.lines.map((parts) => compileParts(c, parts));
-  return async (env) => {
-    const lines: (readonly Word[])[] = [];
-    for (const make of makers) lines.push(await make(env));
-    return lines;
-  };
+  return (env) => evaluateAll(makers, env);
 }
 
-export const valuesIn = (lines: readonly (readonly Word[])[]): Value[] =>
+export const valuesIn = (lines: Lines): Value[] =>
   lines.flat().flatMap((word) => (typeof word === 'string' ? [] : [word.value]));
 
 /** A line without the values put into it: where something came from is no place for data. */
@@ -60,10 +46,7 @@ export const writtenIn = (words: readonly Word[]): string =>
   words.map((word) => (typeof word === 'string' ? word : ' ')).join('');
 
 /** The same lines with other values in the same places. */
-export function withValues(
-  lines: readonly (readonly Word[])[],
-  values: readonly Value[],
-): readonly (readonly Word[])[] {
+export function withValues(lines: Lines, values: readonly Value[]): Lines {
   let at = 0;
   return lines.map((words) =>
     words.map((word) =>

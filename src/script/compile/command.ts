@@ -16,20 +16,19 @@ import {
   type Compiler,
   type Environment,
   type Eval,
-  type Executable,
   given,
   type Named,
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
-import { operate, passedAt, unwrap } from '../run/operate.ts';
+import { operate, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
-import { absent, isAbsent, isFunctionData } from '../values/kinds.ts';
+import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
-import type { JsArgument, JsHelper, ProcessRequest, ProcessResult } from '../world.ts';
+import type { JsArgument, JsHelper, ProcessRequest } from '../world.ts';
 import {
   commandKeys,
   compileLines,
@@ -45,9 +44,8 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
     const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
     return raise('invalid_input', message);
   }
-  if (value.meta.origin['keep'] === true) {
+  if (isKept(value))
     return { kind: 'kept', text: textOf(value), data: value.data, mx: plainCopy(mxOf(value).data) };
-  }
   const ready = isStage ? stageInput(value) : value;
   const isData = typeof ready.data === 'object' && ready.data !== null;
   if (isData && (ready.hasOwnText || isStage)) {
@@ -65,12 +63,8 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-function jsHelpers(
-  helpers: ReadonlyMap<string, Executable>,
-  env: Environment,
-): readonly JsHelper[] {
-  if (helpers.size === 0) return NONE;
-  return [...helpers].map(([name, executable]) => ({
+const jsHelpers = (env: Environment, language: 'js' | 'node'): readonly JsHelper[] =>
+  [...env.run.helpers[language]].map(([name, executable]) => ({
     name,
     parameters: executable.signature.parameters,
     source: executable.signature.source,
@@ -79,7 +73,6 @@ function jsHelpers(
       return await executable.call(inputs, { env, at: 0, isStage: false });
     },
   }));
-}
 
 // Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
 // it is part of the call, and only policy and capabilities look at the finished command again.
@@ -119,10 +112,7 @@ interface Setting {
   readonly folder: string;
 }
 
-function compileSetting(
-  c: Compiler,
-  { using, folder }: NodeOf<'command' | 'code'>,
-): (env: Environment) => MaybePromise<Setting> {
+function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code'>): Eval<Setting> {
   if (!using && !folder) return (env) => ({ given: NONE, folder: env.unit.folder });
   const value = using && c.expression(using.value);
   const path = folder && c.text(folder.parts);
@@ -147,27 +137,23 @@ const variables = (named: readonly Named[]): Record<string, string> =>
 
 /** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
 async function start(
-  env: Environment,
+  { run, process, frame }: Environment,
   request: Pick<ProcessRequest, 'kind' | 'source' | 'env' | 'folder'>,
   stdin: Value | undefined,
 ): Promise<Value> {
-  const { run, process, frame } = env;
+  const { kind } = request;
   const given = process?.stdin ?? stdin;
   const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
   await run.written();
   const ended = await run.world.process({ ...request, ...more }, frame);
-  return resultOf(env, unwrap(ended), request.kind);
-}
-
-function resultOf(env: Environment, result: ProcessResult, kind: string): Value {
-  const { code, signal, stdout, stderr } = result;
+  const { code, signal, stdout, stderr } = unwrap(ended);
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
     const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
     const what = kind === 'cmd' ? 'command' : `${kind} block`;
     return raise('tool_failed', `the ${what} ${how}${said}`, { exit_code: code, stderr });
   }
-  if (stderr.trim() !== '') env.run.stderr(stderr, env);
+  if (stderr.trim() !== '') run.stderr(stderr);
   const text = stdout.trimEnd();
   return parseJsonText(makeValue(text, { text }));
 }
@@ -198,7 +184,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     return await operate(env, op, inputs, (passed, inner) => {
       const source = withValues(lines, passed).map(joinWords);
       const variable = passedAs(extra, passed, values.length);
-      const input = stdin && passedAt(passed, -1);
+      const input = stdin && valueAt(passed, -1);
       return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
     });
   };
@@ -206,7 +192,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
 
 /** The same names with what the operation let through; the first is input number `from`. */
 const passedAs = (named: readonly Named[], passed: readonly Value[], from: number): Named[] =>
-  named.map(({ name }, index) => ({ name, value: passedAt(passed, from + index) }));
+  named.map(({ name }, index) => ({ name, value: valueAt(passed, from + index) }));
 
 const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as const;
 
@@ -258,15 +244,15 @@ const runJs: RunCode = async ({ body }, { env, named, isStage, context }) => {
     source: body,
     parameters: argumentsOf(named, isStage),
     mx: () => plainCopy(contextOf(context)),
-    helpers: jsHelpers(env.run.helpers.js, env),
+    helpers: jsHelpers(env, 'js'),
     timeoutMs: env.process?.timeoutMs,
     descriptor: mergeAll([env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)]),
   });
   const { value, logs, warnings, descriptor } = unwrap(outcome);
-  if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`, env);
+  if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`);
   if (value === undefined || value === null)
     return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
-  if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`, env);
+  if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`);
   return makeValue(value, { descriptor });
 };
 
@@ -289,7 +275,7 @@ const runForeign: RunCode = async (
       source: body,
       parameters: argumentsOf(named, isStage),
       mx: plainCopy(contextOf(context)),
-      helpers: kind === 'node' ? jsHelpers(env.run.helpers.node, env) : NONE,
+      helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
       env: extra,
       folder,
       timeoutMs: env.process?.timeoutMs,
@@ -298,10 +284,10 @@ const runForeign: RunCode = async (
     env.frame,
   );
   const { value, stdout, stderr } = unwrap(outcome);
-  if (stderr.trim() !== '') env.run.stderr(stderr, env);
+  if (stderr.trim() !== '') env.run.stderr(stderr);
   if (value !== undefined && value !== null) {
     // With a value, what was printed is not the result.
-    if (stdout !== '') env.run.stderr(stdout, env);
+    if (stdout !== '') env.run.stderr(stdout);
     return makeValue(value);
   }
   const text = stdout.trimEnd();

@@ -6,13 +6,7 @@ import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts'
 import { located } from '../run/operate.ts';
 import type { ActionExpression, Expression, NodeOf } from '../syntax/ast.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
-import {
-  compileBlock,
-  compileBlockValue,
-  compileIf,
-  compileWhen,
-  runLines,
-} from './control-flow.ts';
+import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
 import { compileFor, compileForeach, compileLoop } from './loop.ts';
@@ -90,7 +84,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   'template-file': compileTemplateFile,
   model: compileModel,
   verdict: compileVerdict,
-  block: compileBlockValue,
+  block: (c, node) => valued(compileArmBlock(c, node, 'block')),
 };
 
 function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {

@@ -26,7 +26,7 @@ import {
   mayLeave,
   type NodeOf,
 } from '../syntax/ast.ts';
-import { absent, isAbsent, isTruthy } from '../values/kinds.ts';
+import { absent, isTruthy } from '../values/kinds.ts';
 import { applied, equals } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
@@ -100,14 +100,12 @@ export function compileWhen(
   compileOne: (arm: NodeOf<'arm'>) => Eval = (arm) => compileArm(c, arm),
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
-  const items = node.items
-    .filter((item) => item.kind !== 'arm' || item.condition.kind !== 'denied')
-    .map(
-      (item): Item =>
-        item.kind === 'arm'
-          ? { test: compileCondition(c, item.condition), action: compileOne(item) }
-          : { line: c.action(item) },
-    );
+  const items = node.items.map(
+    (item): Item =>
+      item.kind === 'arm'
+        ? { test: compileCondition(c, item.condition), action: compileOne(item) }
+        : { line: c.action(item) },
+  );
   const branches = branchesOf(
     node.items.flatMap((item) => ('action' in item ? [item.action] : [])),
   );
@@ -143,8 +141,8 @@ export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
   action.kind === 'block' ? compileArmBlock(c, action) : c.action(action);
 
 /** Without `=>` the block of an arm has no value. */
-export function compileArmBlock(c: Compiler, node: NodeOf<'block'>): Eval {
-  const block = compileBlock(c, node, 'arm');
+export function compileArmBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'arm'): Eval {
+  const block = compileBlock(c, node, kind);
   return async (env) => {
     const value = await block(env);
     return leaveOf(value) ? value : absent(value.meta.descriptor);
@@ -164,16 +162,5 @@ export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
     decided(env, descriptor, branches);
     if (!branch) return absent(descriptor);
     return addMarks(await branch(under(env, descriptor)), descriptor);
-  };
-}
-
-/** A block as a right-hand side: the value of its `=>`. */
-export function compileBlockValue(c: Compiler, node: NodeOf<'block'>): Eval {
-  const block = compileBlock(c, node);
-  return async (env) => {
-    const value = await block(env);
-    const left = leaveOf(value);
-    if (!left || left.word !== 'return') return left ? value : absent(value.meta.descriptor);
-    return isAbsent(left.value) ? left.value : addMarks(left.value, value.meta.descriptor);
   };
 }

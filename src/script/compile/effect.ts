@@ -26,6 +26,7 @@ import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
 import { resolveOpen } from './text.ts';
+import { compileOption } from './with-options.ts';
 
 type Shown = 'reference' | 'call' | 'other';
 
@@ -70,10 +71,7 @@ export function compileEffect(
 
 type Where = { readonly kind: 'file'; readonly path: string } | Exclude<Target, { kind: 'file' }>;
 
-function compileTarget(
-  c: Compiler,
-  target: Target | undefined,
-): (env: Environment) => MaybePromise<Where | undefined> {
+function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | undefined> {
   if (!target) return () => undefined;
   if (target.kind !== 'file') return () => target;
   const path = c.expression(target.path);
@@ -167,10 +165,8 @@ export function writeReleased(effect: Effect, run: RunState): void {
 function compileShown(c: Compiler, node: Expression): Eval {
   const evaluate = c.expression(node);
   if (node.kind !== 'foreach') return evaluate;
-  const [between, shape] = ['separator', 'template'].map((name) => {
-    const entry = node.options?.entries.get(name);
-    return entry && c.expression(entry);
-  });
+  const between = compileOption(c, node.options, 'separator');
+  const shape = compileOption(c, node.options, 'template');
   return async (env) => {
     const list = await evaluate(env);
     const gap = await between?.(env);

@@ -13,7 +13,6 @@ import {
   addLabels,
   addMarks,
   childFrame,
-  type MaybePromise,
   makeContainer,
   makeValue,
   mergeAll,
@@ -30,6 +29,7 @@ import {
   evaluateAll,
   type Reading,
   resolvePath,
+  type Walk,
 } from '../run/environment.ts';
 import { operate, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
@@ -93,9 +93,7 @@ function compileNames(c: Compiler, list: readonly SectionName[]) {
   };
 }
 
-type Shape = (value: Value, env: Environment) => MaybePromise<Value>;
-
-function compileSections(c: Compiler, node: NodeOf<'file'>): Shape {
+function compileSections(c: Compiler, node: NodeOf<'file'>): Walk {
   const { sections } = node;
   if (!sections) return (value) => value;
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
@@ -116,7 +114,7 @@ function compileSections(c: Compiler, node: NodeOf<'file'>): Shape {
 }
 
 /** `as "…<>…"`: `<>` is the file. */
-function compileAs(c: Compiler, node: NodeOf<'file'>): Shape {
+function compileAs(c: Compiler, node: NodeOf<'file'>): Walk {
   const { as, sections } = node;
   if (!as || sections) return (value) => value;
   const evaluate = c.text(as.parts);
@@ -129,7 +127,7 @@ function compileAs(c: Compiler, node: NodeOf<'file'>): Shape {
 }
 
 /** An extra that few scripts need, so it is loaded when one does. */
-function compileDefinitions({ definitions }: NodeOf<'file'>): Shape {
+function compileDefinitions({ definitions }: NodeOf<'file'>): Walk {
   if (!definitions) return (value) => value;
   return async (value) =>
     (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
@@ -151,7 +149,7 @@ const contentIn = ({ run, frame }: Environment, loaded: LoadedText): Value =>
   contentOf(loaded, run.world.root, frame.policy.unlabelled);
 
 /** Every match, sorted by path; their texts are joined where a text is wanted. */
-async function loadAll(pattern: string, env: Environment, shape: Shape): Promise<Value> {
+async function loadAll(pattern: string, env: Environment, shape: Walk): Promise<Value> {
   const values: Value[] = [];
   for (const path of unwrap(await env.run.world.glob(pattern, env.frame)))
     values.push(await orNothing(contentIn(env, unwrap(await readText(path, env))), env, shape));
@@ -162,7 +160,7 @@ async function loadAll(pattern: string, env: Environment, shape: Shape): Promise
 }
 
 /** Null where the file has no such section. */
-async function orNothing(value: Value, env: Environment, shape: Shape): Promise<Value> {
+async function orNothing(value: Value, env: Environment, shape: Walk): Promise<Value> {
   try {
     return await shape(value, env);
   } catch (error) {
@@ -177,7 +175,7 @@ export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading)
   const sections = compileSections(c, node);
   const definitions = compileDefinitions(node);
   const as = compileAs(c, node);
-  const shape: Shape = async (value, env) =>
+  const shape: Walk = async (value, env) =>
     as(await definitions(await sections(value, env), env), env);
   const walk = walkStepsOf(c, node.steps, reading);
   return async (env) => {
@@ -202,7 +200,7 @@ async function loadOne(
   written: Value,
   node: NodeOf<'file'>,
   env: Environment,
-  shape: Shape,
+  shape: Walk,
 ): Promise<Value> {
   try {
     const outcome = await readText(place, env);

@@ -103,23 +103,18 @@ function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>):
 function inputsOf(
   node: NodeOf<'exe'>,
   values: readonly Eval[],
-  site: CallSite,
+  { env, isStage }: CallSite,
   seen: Value[],
 ): Input[] {
-  const argument = (name: string, value: Eval, at: number): Input =>
-    lazyInput(site.env, name, value, (found, env) => {
-      const ready = resolveOpen(found, env);
+  const names = node.parameters.map(({ name }) => name);
+  if (isStage && names.length === 0) names.push('input');
+  return values.slice(0, names.length).map((value, at) =>
+    lazyInput(env, names[at] ?? '', value, (found, inner) => {
+      const ready = resolveOpen(found, inner);
       seen[at] = ready;
       return ready;
-    });
-  const inputs = node.parameters.flatMap(({ name }, at) => {
-    const value = values[at];
-    return value ? [argument(name, value, at)] : [];
-  });
-  const [first] = values;
-  if (site.isStage && node.parameters.length === 0 && first)
-    inputs.push(argument('input', first, 0));
-  return inputs;
+    }),
+  );
 }
 
 function bindParameters(
@@ -166,7 +161,7 @@ function compileDenied(c: Compiler, node: Expression) {
 export function compileFunction(
   c: Compiler,
   node: NodeOf<'exe'>,
-): (env: Environment) => Executable {
+): (defined: Environment) => Executable {
   const body = compileBody(c, node.body);
   const denied = compileDenied(c, node.body);
   const call = operationOf(node, c, body.kind, false);

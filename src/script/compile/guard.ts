@@ -33,7 +33,7 @@ import {
   newPath,
   type RunState,
 } from '../run/environment.ts';
-import { failed, passedAt, unwrap } from '../run/operate.ts';
+import { failed, unwrap, valueAt } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
@@ -43,6 +43,7 @@ import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
 import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
 import { compileArguments } from './reference.ts';
+import { compileOption } from './with-options.ts';
 
 /** What a guard or hook sees besides its file's names. */
 function ruleEnv(
@@ -153,7 +154,7 @@ function portOf(state: HookState): ScriptHooks {
         current[at] = value;
         isChanged = true;
       };
-      const shown = () => inputs.map((input, at) => ({ ...input, value: passedAt(current, at) }));
+      const shown = () => inputs.map((input, at) => ({ ...input, value: valueAt(current, at) }));
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
         // A label: once for each input that carries it. Otherwise once, for all of them.
@@ -249,10 +250,8 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   const { decision, options } = node;
   const edit = node.labels;
-  const [add, remove] = ['addLabels', 'removeLabels'].map((name) => {
-    const entry = options?.entries.get(name);
-    return entry && c.expression(entry);
-  });
+  const add = compileOption(c, options, 'addLabels');
+  const remove = compileOption(c, options, 'removeLabels');
   return async (env) => {
     const value = await evaluate?.(env);
     if (decision !== 'allow')

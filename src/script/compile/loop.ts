@@ -190,7 +190,7 @@ async function inParallel(
   return { found, end: undefined, marks };
 }
 
-function compileCap(c: Compiler, node: NodeOf<'for'>): (env: Environment) => Promise<number> {
+function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap);
   return async (env) => {
     const value = await cap?.(env);

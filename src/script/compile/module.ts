@@ -21,6 +21,7 @@ import type { LoadedText } from '../world.ts';
 import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
 import { applyPolicy } from './policy.ts';
+import { compileOption } from './with-options.ts';
 
 // `import templates from "./dir" as @t(arg)`: every `.att` and `.mtt` below, by folder, as a function.
 
@@ -185,8 +186,7 @@ export async function judgeExports(env: Environment): Promise<void> {
 
 export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   const { source } = node;
-  const skip = node.options?.entries.get('skipDirs');
-  const skipped = skip && c.expression(skip);
+  const skipped = compileOption(c, node.options, 'skipDirs');
   if (node.mode === 'module' && source.kind === 'path') {
     const message = '`import module` needs a registry reference, not a path';
     return () => raise('invalid_input', message, { hint: 'leave `module` out' });

@@ -13,7 +13,15 @@ import {
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
-import { type Environment, type Pipe, pipeFacts, type Try } from '../run/environment.ts';
+import {
+  type Environment,
+  type Eval,
+  type Pipe,
+  pipeFacts,
+  type Try,
+  type Walk,
+} from '../run/environment.ts';
+import { valueAt } from '../run/operate.ts';
 import { isAbsent } from '../values/kinds.ts';
 
 const MAX_ATTEMPTS = 10;
@@ -22,13 +30,13 @@ const MAX_RUNS = 20;
 /** One stage: a function, code, a group; effects written behind it belong to it. */
 export interface StagePlan {
   readonly name: string;
-  run(input: Value, env: Environment): MaybePromise<Value>;
+  readonly run: Walk;
   readonly effects: readonly ((value: Value, env: Environment) => MaybePromise<unknown>)[];
 }
 
 export interface SourcePlan {
   /** Undefined: the value is given. */
-  readonly evaluate: ((env: Environment) => MaybePromise<Value>) | undefined;
+  readonly evaluate: Eval | undefined;
   /** A call, command or code can be asked again. */
   readonly isRepeatable: boolean;
   readonly effects: StagePlan['effects'];
@@ -43,17 +51,21 @@ interface Context {
 }
 
 /** What is known while a pipeline runs. */
-interface State {
+class State {
   readonly env: Environment;
   readonly source: SourcePlan;
-  readonly stages: readonly StagePlan[];
   /** `outputs[0]` is the source's. */
-  readonly outputs: Value[];
-  readonly inputs: Value[];
-  readonly runs: number[];
-  readonly contexts: Map<number, Context>;
-  readonly history: Value[][];
-  readonly guards: Json[];
+  readonly outputs: Value[] = [];
+  readonly inputs: Value[] = [];
+  readonly runs: number[] = [];
+  readonly contexts = new Map<number, Context>();
+  readonly history: Value[][] = [];
+  readonly guards: Json[] = [];
+
+  constructor(env: Environment, source: SourcePlan) {
+    this.env = env;
+    this.source = source;
+  }
 }
 
 const NO_TRIES: readonly never[] = Object.freeze([]);
@@ -132,13 +144,6 @@ function answerOf(value: Value): Answer {
   return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
 }
 
-/** What a stage gave; that of the source is number 0. */
-function outputAt({ outputs }: State, stage: number): Value {
-  const value = outputs.at(stage);
-  if (!value) throw new Error(`stage ${stage} of a pipeline has given nothing`);
-  return value;
-}
-
 async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answer> {
   const { stage, input } = pass;
   state.inputs[stage] = input;
@@ -206,14 +211,14 @@ function takeSource(value: Value): Value {
 }
 
 /** Each answer decides where it goes on. */
-async function runStages(state: State): Promise<Value> {
+async function runStages(state: State, stages: readonly StagePlan[]): Promise<Value> {
   let stage = 1;
-  for (let plan = state.stages[0]; plan; plan = state.stages[stage - 1]) {
+  for (let plan = stages[0]; plan; plan = stages[stage - 1]) {
     const asking = state.contexts.get(stage);
     const serving = state.contexts.get(stage + 1);
     const hint = asking?.attempt ? undefined : serving?.hint;
     const context = asking ?? serving ?? FIRST;
-    const input = outputAt(state, stage - 1);
+    const input = valueAt(state.outputs, stage - 1);
     const answer = await runStage(state, plan, { stage, input, context, hint });
     if ('value' in answer) {
       finish(state, stage, answer.value);
@@ -221,7 +226,7 @@ async function runStages(state: State): Promise<Value> {
       stage += 1;
     } else stage = await again(state, stage, plan.name, answer.hint);
   }
-  return outputAt(state, -1);
+  return valueAt(state.outputs, -1);
 }
 
 /** An empty result ends the pipeline. */
@@ -238,7 +243,7 @@ function finish(state: State, stage: number, value: Value): void {
     if (asked.outputs.length > 0) state.history.push(asked.outputs);
   }
   const serving = state.contexts.get(stage + 1);
-  if (serving) serving.outputs.push(outputAt(state, stage));
+  if (serving) serving.outputs.push(valueAt(state.outputs, stage));
 }
 
 /** `stage` asks: what made its input runs again. Answers with the stage to go on with. */
@@ -250,7 +255,7 @@ async function again(
 ): Promise<number> {
   const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
   state.contexts.set(stage, context);
-  const input = outputAt(state, stage - 1);
+  const input = valueAt(state.outputs, stage - 1);
   context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
   context.attempt += 1;
   context.hint = hint;
@@ -261,7 +266,7 @@ async function again(
     return stage - 1;
   }
   if (state.source.isRepeatable) await runSource(state, context, hint);
-  context.outputs.push(outputAt(state, 0));
+  context.outputs.push(valueAt(state.outputs, 0));
   return stage;
 }
 
@@ -272,23 +277,14 @@ export async function runPipeline(
   stages: readonly StagePlan[],
   given?: Value,
 ): Promise<Value> {
-  const state: State = {
-    env,
-    source,
-    stages,
-    outputs: given ? [given] : [],
-    inputs: [],
-    runs: [],
-    contexts: new Map(),
-    history: [],
-    guards: [],
-  };
+  const state = new State(env, source);
   const first = { stage: 0, context: FIRST, hint: undefined };
-  if (!given) await runSource(state, FIRST, undefined);
-  else if (source.effects.length > 0)
+  if (given) state.outputs.push(given);
+  else await runSource(state, FIRST, undefined);
+  if (given && source.effects.length > 0)
     await runEffects(source.effects, given, stageEnv(state, { ...first, input: given }).env);
-  const value = await runStages(state);
-  const stage = state.stages.length;
+  const value = await runStages(state, stages);
+  const stage = stages.length;
   const input = state.inputs[stage] ?? value;
   // The counters a guard sees while the result is judged: those of the pass that made it.
   const context = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };

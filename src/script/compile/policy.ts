@@ -83,10 +83,8 @@ function programNeeds(given: readonly string[]): string[] {
 const parts = (pattern: string): string[] => pattern.split(':');
 
 /** `cmd:git:push` begins `cmd:git:push:origin`. */
-function isPrefix(pattern: string, need: string): boolean {
-  const [wanted, given] = [parts(pattern).filter((part) => part !== '*'), parts(need)];
-  return wanted.every((part, at) => part === given[at]);
-}
+const isPrefix = (wanted: readonly string[], given: readonly string[]): boolean =>
+  wanted.every((part, at) => part === given[at]);
 
 /** Relative globs begin at the project; a denied one bites wherever such a path ends. */
 function coversFile(pattern: string, need: string, root: string, isDeny: boolean): boolean {
@@ -102,7 +100,8 @@ function coversFile(pattern: string, need: string, root: string, isDeny: boolean
 
 function denies(pattern: string, need: string, root: string): boolean {
   if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, true);
-  return isPrefix(aliasOf(pattern), need);
+  const wanted = parts(aliasOf(pattern)).filter((part) => part !== '*');
+  return isPrefix(wanted, parts(need));
 }
 
 const aliasOf = (pattern: string): string =>
@@ -111,7 +110,7 @@ const aliasOf = (pattern: string): string =>
 function allows(pattern: string, need: string, root: string): boolean {
   if (pattern.startsWith('fs:')) return coversFile(pattern, need, root, false);
   const [wanted, given] = [parts(aliasOf(pattern)), parts(need)];
-  if (wanted.at(-1) === '*') return wanted.slice(0, -1).every((part, at) => part === given[at]);
+  if (wanted.at(-1) === '*') return isPrefix(wanted.slice(0, -1), given);
   return wanted.length === 1 ? wanted[0] === given[0] : wanted.join(':') === given.join(':');
 }
 
@@ -123,12 +122,9 @@ function isClosed(patterns: readonly string[], need: string): boolean {
 }
 
 /** Why a policy does not let this happen; undefined: it does. Deny wins. */
-function refusal(
-  { allow, deny, root }: Patterns,
-  needs: string | readonly string[],
-): string | undefined {
+function refusal({ allow, deny, root }: Patterns, needs: readonly string[]): string | undefined {
   // `op:…` is asked of the operation itself, by guards of its own.
-  for (const need of typeof needs === 'string' ? [needs] : needs) {
+  for (const need of needs) {
     const against = deny.find((pattern) => denies(pattern, need, root));
     if (against) return `\`${need}\` is denied by \`${against}\``;
     if (allow && isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, root))) {
@@ -263,7 +259,7 @@ const requirements = (data: Json | undefined): string[] =>
   words(data).map((word) => word.replace(/^cmd:([^:]+)$/, 'cmd:$1:*'));
 
 const isGranted = (run: RunState, pattern: string): boolean =>
-  run.policies.every((patterns) => refusal(patterns, pattern.replace(/:\*$/, '')) === undefined);
+  run.policies.every((patterns) => refusal(patterns, [pattern.replace(/:\*$/, '')]) === undefined);
 
 /** The first profile whose requirements no policy denies, else the last. It grants nothing. */
 export function profileOf(run: RunState, profiles: JsonObject): Json {

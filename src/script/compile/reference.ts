@@ -1,13 +1,7 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 
 import { nearest } from '../../base/index.ts';
-import {
-  addMarks,
-  type MaybePromise,
-  makeContainer,
-  makeValue,
-  type Value,
-} from '../../flow/index.ts';
+import { addMarks, makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import {
   type Compiler,
@@ -16,17 +10,16 @@ import {
   evaluateAll,
   executableOf,
   type Reading,
+  type Walk,
 } from '../run/environment.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
-import { absent, isAbsent, makeFunction, withOrigin } from '../values/kinds.ts';
+import { absent, isAbsent, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
-
-type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
 /** Arguments are strict: an unknown name there is an error. */
 export const compileArguments = (c: Compiler, nodes: readonly Expression[]): Eval[] =>
@@ -44,8 +37,6 @@ export function compileCallee(
   return { target: c.expression({ ...node, steps }), steps, values };
 }
 
-const KEEP = new Set(['keep', 'keepStructured']);
-
 const modeOf = (reading: Reading): AccessMode => (reading === 'condition' ? 'lenient' : 'strict');
 
 function field(name: string, reading: Reading, variable: string): Walk {
@@ -55,7 +46,6 @@ function field(name: string, reading: Reading, variable: string): Walk {
     if (special) return special;
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
-    if (KEEP.has(name) && !hasOwnField(value, name)) return withOrigin(value, { keep: true });
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
     return isPipeView(value) && found.data === null ? absent() : found;
   };
@@ -68,9 +58,6 @@ function factsOf(name: string, { scope, unit }: Environment): MxFacts {
   return { name, exported, ...(place ? { definedAt: place } : {}) };
 }
 
-const hasOwnField = ({ data }: Value, name: string): boolean =>
-  typeof data === 'object' && data !== null && Object.hasOwn(data, name);
-
 /** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
 function method(
   c: Compiler,
@@ -80,14 +67,12 @@ function method(
   reading: Reading,
 ): Walk {
   const values = compileArguments(c, nodes);
-  const plain = field(name, 'condition', '');
   return async (value, env) => {
     const measured = guardInputMember(value, name);
     if (measured) return measured;
-    if (isCallableField(value, name)) {
-      return await invoke(await plain(value, env), name, values, env, at);
-    }
-    if (KEEP.has(name)) return withOrigin(value, { keep: true });
+    const callee = callableField(value, name);
+    if (callee) return await invoke(callee, name, values, env, at);
+    if (KEEP.has(name)) return keepOf(value);
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
     if (!hasMethod(value, name)) return callMethod(value, name, []);
@@ -95,10 +80,15 @@ function method(
   };
 }
 
-function isCallableField(value: Value, name: string): boolean {
+/** A function in a field, or one that hangs on the name of another. */
+function callableField(value: Value, name: string): Value | undefined {
   const executable = executableOf(value);
-  if (executable) return executable.signature.members?.has(name) ?? false;
-  return hasOwnField(value, name) && executableOf(fieldOf(value, name, 'lenient')) !== undefined;
+  const member = executable?.signature.members?.get(name);
+  if (executable) return member && makeFunction(member);
+  const { data } = value;
+  if (typeof data !== 'object' || data === null || !Object.hasOwn(data, name)) return undefined;
+  const found = fieldOf(value, name, 'lenient');
+  return executableOf(found) && found;
 }
 
 export async function invoke(
@@ -153,8 +143,7 @@ function index(c: Compiler, node: Expression, reading: Reading): Walk {
   const evaluate = c.expression(node, 'operand');
   const mode = modeOf(reading);
   return async (value, env) => {
-    const key = await evaluate(env);
-    const found = addMarks(indexOf(value, key, mode), key.meta.descriptor);
+    const found = indexOf(value, await evaluate(env), mode);
     return isPipeView(value) && found.data === null ? absent() : found;
   };
 }
@@ -275,21 +264,14 @@ export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: 
   const walks = compileSteps(c, node, reading);
   const isLenient = reading !== 'value' || asksDefined(node.steps);
   const { name, at } = node;
-  const find = (env: Environment): MaybePromise<Value> => {
-    const found = findName(env, name);
-    if (!found && !isLenient) return unknownName(env, name);
-    const value = found ? found.value : absent();
-    return walks.length === 0 ? value : walkSteps(walks, value, env);
-  };
-  if (walks.length === 0) {
-    return (env) => {
-      const cell = env.scope.find(name);
-      return cell ? cell.value : located(env, at, () => find(env));
-    };
-  }
-  const plain: Eval = (env) => located(env, at, () => find(env));
-  if (!context) return plain;
-  return (env) => (env.scope.find(name) ? plain(env) : context(env));
+  const find: Eval = (env) =>
+    located(env, at, () => {
+      const found = findName(env, name);
+      if (!found && !isLenient) return unknownName(env, name);
+      return walkSteps(walks, found ? found.value : absent(), env);
+    });
+  if (walks.length === 0) return (env) => env.scope.find(name)?.value ?? find(env);
+  return context ? (env) => (env.scope.find(name) ? find(env) : context(env)) : find;
 }
 
 /** For texts: undefined when the name is unknown, so that it stays as written. */
@@ -297,7 +279,7 @@ export function compileKnownReference(
   c: Compiler,
   node: NodeOf<'reference'>,
   reading: Reading,
-): (env: Environment) => MaybePromise<Value | undefined> {
+): Eval<Value | undefined> {
   const evaluate = compileReference(c, node, reading);
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');

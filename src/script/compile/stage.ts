@@ -3,7 +3,6 @@
 import {
   addMarks,
   describe,
-  type MaybePromise,
   makeContainer,
   makeValue,
   type Operation,
@@ -19,6 +18,7 @@ import {
   executableOf,
   given,
   newPath,
+  type Walk,
 } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
@@ -33,7 +33,6 @@ import { DEFAULT_CAP, runBranches } from './loop.ts';
 import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileCallee, invoke } from './reference.ts';
 
-type RunStage = StagePlan['run'];
 type NamedRun = Pick<StagePlan, 'run' | 'name'>;
 
 const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation => ({
@@ -52,7 +51,7 @@ function callRun(
   extra: readonly Eval[],
   at: number,
   isFirst = false,
-): RunStage {
+): Walk {
   const op = stageOperation(c, name, at);
   // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
@@ -102,7 +101,7 @@ function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const op = stageOperation(c, name, at);
-  const run: RunStage = (input, env) =>
+  const run: Walk = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
       const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed }, ...env.named];
@@ -117,7 +116,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
   const { evaluate, name, extra } = targetOf(c, stage);
   const limit = c.expression(stage.limit);
   const once = callRun(c, evaluate, name, extra, stage.at);
-  const run: RunStage = async (input, env) => {
+  const run: Walk = async (input, env) => {
     const rounds = await limit(env);
     const count = Number(rounds.data);
     if (!Number.isInteger(count) || count < 1)
@@ -138,7 +137,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
 function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): NamedRun {
   const members = plansOf(c, stage.members, [], isFirst ? stage.members.length : 0);
   const cap = stage.cap && c.expression(stage.cap);
-  const run: RunStage = async (input, env) => {
+  const run: Walk = async (input, env) => {
     const limit = await cap?.(env);
     const count = limit ? Number(limit.data) : DEFAULT_CAP;
     const { results, errors, marks } = await runBranches(
@@ -182,7 +181,7 @@ function plansOf(
   /** So many of them have nothing before them. */
   leading = 0,
 ): StagePlan[] {
-  const plans: { run: RunStage; name: string; effects: Effects }[] = [];
+  const plans: { run: Walk; name: string; effects: Effects }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect, true);
@@ -227,10 +226,7 @@ export function compilePipeline(
   return (env) => runPipeline(env, plan, plans);
 }
 
-export function compilePiped(
-  c: Compiler,
-  stages: readonly PipelineStage[],
-): (value: Value, env: Environment) => MaybePromise<Value> {
+export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Effects = [];
   const plans = plansOf(c, stages, effects);
   const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };

@@ -185,32 +185,28 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
       return compileIf(c, value);
     case 'for': {
       const run = compileFor(c, value, compilePrinted(c, value.body, false), false);
-      if (!value.batch) return run;
-      return async (env) => {
-        const result = await run(env);
-        return leaveOf(result) ? result : printed(c, env, result, value.at);
-      };
+      return value.batch ? printing(c, run, value.at) : run;
     }
     case 'loop':
       return compileLoop(c, value);
-    case 'foreach': {
-      const run = c.expression(value);
-      return async (env) => printed(c, env, await run(env), value.at);
-    }
+    case 'foreach':
+      return printing(c, c.expression(value), value.at);
   }
 }
 
-function printed(c: Compiler, env: Environment, value: Value, at: number): Value {
-  if (!c.isFunction && !env.isDefining) print(env, value, at);
-  return value;
+/** Prints what it gives, but not in functions and modules. */
+function printing(c: Compiler, evaluate: Eval, at: number): Eval {
+  return async (env) => {
+    const value = await evaluate(env);
+    if (!c.isFunction && !env.isDefining && !leaveOf(value)) print(env, value, at);
+    return value;
+  };
 }
 
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
-  return async (env) => {
-    if (env.isDefining) return absent();
-    return printed(c, env, refuseLeave(await evaluate(env)), node.at);
-  };
+  const run = printing(c, async (env) => refuseLeave(await evaluate(env)), node.at);
+  return (env) => (env.isDefining ? absent() : run(env));
 }
 
 function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {

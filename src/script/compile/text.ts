@@ -7,7 +7,6 @@ import {
   type Descriptor,
   descriptorOfFault,
   EMPTY,
-  type MaybePromise,
   makeValue,
   mergeDescriptors,
   type Value,
@@ -27,7 +26,7 @@ import type { NodeOf, Quote, TemplatePart } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
 import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
-import { isAbsent, isTruthy } from '../values/kinds.ts';
+import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileKnownReference } from './reference.ts';
 
@@ -102,17 +101,14 @@ export function resolveOpen(value: Value, env: Environment): Value {
   return textOfWords(words, value.meta.descriptor);
 }
 
-type Make = (env: Environment) => Promise<readonly Word[]>;
+type Make = Eval<readonly Word[]>;
 
 const put = (value: Value, env: Environment, { quote = 'none' }: { quote?: Quote }): Word[] => [
   { value: resolveOpen(value, env), quote },
 ];
 
 /** The value of an insertion after its stages; undefined when the name is unknown. */
-function compileInsertion(
-  c: Compiler,
-  part: NodeOf<'insert'>,
-): (env: Environment) => MaybePromise<Value | undefined> {
+function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | undefined> {
   const isLenient = part.mode.kind !== 'plain';
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
   if (part.stages.length === 0) return find;
@@ -131,17 +127,13 @@ function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean)
   const fallback = mode.kind === 'default' ? c.expression(mode.value) : undefined;
   return async (env) => {
     const value = await find(env);
-    if (!value) {
-      if (fallback) return put(await fallback(env), env, part);
-      return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
-    }
-    if (mode.kind === 'plain') return put(value, env, part);
-    const { descriptor } = value.meta;
-    if (fallback) {
-      if (!isAbsent(value) && value.data !== null) return put(value, env, part);
+    const descriptor = value?.meta.descriptor ?? EMPTY;
+    if (fallback && (value?.data ?? null) === null) {
       const other = await fallback(under(env, descriptor));
       return put(addMarks(other, descriptor), env, part);
     }
+    if (!value) return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
+    if (mode.kind === 'plain' || fallback) return put(value, env, part);
     if (!isTruthy(value)) return marked([], descriptor);
     if (!fragment) return put(value, env, part);
     return marked(await fragment(under(env, descriptor)), descriptor);
@@ -177,16 +169,9 @@ function compileRepeat(c: Compiler, part: NodeOf<'repeat'>): Make {
       if (key) scope.bind(key, 'loop', makeValue(item.key));
       words.push(...(await body({ ...env, scope })));
     }
-    const { text, meta } = textOfWords(words);
+    const { text, meta } = addMarks(textOfWords(words), list.meta.descriptor);
     const trimmed = part.trimsEnd ? text.replace(/\r?\n$/, '') : text;
-    return [
-      {
-        value: makeValue(trimmed, {
-          descriptor: mergeDescriptors(meta.descriptor, list.meta.descriptor),
-        }),
-        quote: 'none',
-      },
-    ];
+    return [{ value: makeValue(trimmed, { descriptor: meta.descriptor }), quote: 'none' }];
   };
 }
 
@@ -232,10 +217,8 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
     const ready = known.get(place);
     if (ready) return await ready(env);
     const { text } = unwrap(await env.run.world.readFile(place, env.frame));
-    const made = compileTemplate(
-      c,
-      parseTemplateFile(text, extname(place) === '.mtt' ? 'mtt' : 'att'),
-    );
+    const kind = extname(place) === '.mtt' ? 'mtt' : 'att';
+    const made = compileTemplate(c, parseTemplateFile(text, kind));
     known.set(place, made);
     return await made(env);
   };
@@ -243,10 +226,8 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
 
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Eval {
   const prompt = c.text(node.prompt.parts);
-  const tier = node.options?.entries.get('tier') ?? node.options?.entries.get('model');
-  const wanted = tier && c.expression(tier);
   return async (env) => {
-    const request = { prompt: await prompt(env), tier: (await wanted?.(env))?.text, options: {} };
+    const request = { prompt: await prompt(env), tier: undefined };
     const { data, meta, text } = unwrap(await env.run.world.model(request, env.frame));
     return makeValue(data, { descriptor: meta.descriptor, text });
   };

@@ -4,7 +4,7 @@ import { raise } from '../fault.ts';
 import { type Compiler, type Eval, type Reading, under } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
-import { entriesOf, isAbsent, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
+import { entriesOf, isTruthy, kindName, shapeMarks, typeName } from '../values/kinds.ts';
 import { applied, minus, negate } from '../values/operators.ts';
 import { quantifiedOf } from './guard-input.ts';
 
@@ -94,8 +94,7 @@ export function compileBinary(c: Compiler, node: NodeOf<'binary'>, reading: Read
   const { operator } = node;
   if (operator === '&&') return shortCircuit(c, node, (left) => !isTruthy(left));
   if (operator === '||') return shortCircuit(c, node, isTruthy);
-  if (operator === '??')
-    return shortCircuit(c, node, (left) => !isAbsent(left) && left.data !== null);
+  if (operator === '??') return shortCircuit(c, node, (left) => left.data !== null);
   const inner = reading === 'condition' ? reading : 'operand';
   const [left, right] = [c.expression(node.left, inner), c.expression(node.right, inner)];
   const apply = applied(operator);

@@ -1,7 +1,8 @@
 // `value with { … }`: options for one statement or process.
+import { isObject } from '../../base/index.ts';
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
+import type { Compiler, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
@@ -36,20 +37,26 @@ function names(value: unknown): string[] {
 /** `false`, `{ only: […] }`, `{ except: […] }`. */
 function selectionOf({ data }: Value): GuardSelection | undefined {
   if (data === false) return { only: [] };
-  if (typeof data !== 'object' || data === null || Array.isArray(data)) return undefined;
+  if (!isObject(data)) return undefined;
   if (data['only'] !== undefined) return { only: names(data['only']) };
   if (data['except'] !== undefined) return { except: names(data['except']) };
   return raise('invalid_input', '`guards` takes `false`, `{ only: […] }` or `{ except: […] }`');
 }
 
-function compileProcess(
+/** One option, where it is given. */
+export function compileOption(
   c: Compiler,
-  { entries }: NodeOf<'options'>,
-): ((env: Environment) => Promise<ProcessOptions>) | undefined {
-  const [stdin, timeout, stream] = ['stdin', 'timeout', 'stream'].map((name) => {
-    const node = entries.get(name);
-    return node && c.expression(node);
-  });
+  options: NodeOf<'options'> | undefined,
+  name: string,
+): Eval | undefined {
+  const node = options?.entries.get(name);
+  return node && c.expression(node);
+}
+
+function compileProcess(c: Compiler, node: NodeOf<'options'>): Eval<ProcessOptions> | undefined {
+  const stdin = compileOption(c, node, 'stdin');
+  const timeout = compileOption(c, node, 'timeout');
+  const stream = compileOption(c, node, 'stream');
   if (!stdin && !timeout && !stream) return undefined;
   return async (env) => {
     const input = await stdin?.(env);
@@ -63,9 +70,8 @@ function compileProcess(
 export function compileWith(c: Compiler, node: NodeOf<'with'>): Eval {
   const { options } = node;
   refuseUnknown(options);
-  const format = options.entries.get('format');
   const inner = options.pipeline
-    ? c.stages(node.value, options.pipeline, format && c.expression(format))
+    ? c.stages(node.value, options.pipeline, compileOption(c, options, 'format'))
     : c.expression(node.value);
   const process = compileProcess(c, options);
   const guards = options.entries.get('guards');

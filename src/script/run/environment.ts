@@ -59,7 +59,7 @@ export interface RunState {
   document(): string;
   warn(message: string, unit: SourceUnit, at: number): void;
   /** What a successful command or block wrote to stderr. */
-  stderr(text: string, env: Environment): void;
+  stderr(text: string): void;
   /** Effects held back and let go may still have to be written. */
   later(work: Promise<unknown>): void;
   /** When they are: before the next statement of a file, and before anything is read or started. */
@@ -148,7 +148,10 @@ export interface ProcessOptions {
   readonly isStream: boolean;
 }
 
-export type Eval = (env: Environment) => MaybePromise<Value>;
+export type Eval<T = Value> = (env: Environment) => MaybePromise<T>;
+
+/** From one value to another, where evaluation stands. */
+export type Walk = (value: Value, env: Environment) => MaybePromise<Value>;
 
 // How a function is called, whatever its body: arguments by position, and from where.
 
@@ -200,8 +203,8 @@ export function executableOf(value: Value): Executable | undefined {
 }
 
 /** One after the other, in order. */
-export async function evaluateAll(values: readonly Eval[], env: Environment): Promise<Value[]> {
-  const found: Value[] = [];
+export async function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): Promise<T[]> {
+  const found: T[] = [];
   for (const evaluate of values) found.push(await evaluate(env));
   return found;
 }
@@ -227,7 +230,7 @@ export interface Compiler {
   /** `format`: `"json"` or `"text"`, for the source. */
   stages(source: Expression | undefined, stages: readonly PipelineStage[], format?: Eval): Eval;
   /** Stages over a value that is already there. */
-  piped(stages: readonly PipelineStage[]): (value: Value, env: Environment) => MaybePromise<Value>;
+  piped(stages: readonly PipelineStage[]): Walk;
 }
 
 /** The same place under a condition. */

@@ -26,7 +26,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
-import { operate, passedAt, unwrap } from './operate.ts';
+import { operate, unwrap, valueAt } from './operate.ts';
 
 interface Found {
   readonly value: Value;
@@ -147,8 +147,7 @@ function transformerOf(transformer: Transformer): Executable {
     await transformer.call(await evaluateAll(values, env), {
       exists: (path) => env.run.world.exists(resolvePath(env, path)),
     });
-  const { name, parameters } = transformer;
-  return builtIn(name, parameters, 'transformer', call, members);
+  return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }
 
 const transformers = new Map<string, Value>();
@@ -184,7 +183,7 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   };
   const inputs = entries.map(([key, value]) => ({ name: key, value }));
   return await operate(env, op, inputs, async (passed, inner) => {
-    const named = new Map(entries.map(([key], index) => [key, passedAt(passed, index)]));
+    const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
     return unwrap(await env.run.world.tool(tool, named, inner.frame));
   });
 };

@@ -38,10 +38,10 @@ export const lazyInput = (
 /** As many values as inputs, in their order. */
 type Values<I extends readonly Input[]> = { readonly [K in keyof I]: Value };
 
-/** An input that an operation let through: there are as many as it was given. */
-export function passedAt(passed: readonly Value[], at: number): Value {
-  const value = passed.at(at);
-  if (!value) throw new Error(`an operation was given no input ${at}`);
+/** A value of a list that has so many, such as the inputs that an operation let through. */
+export function valueAt(values: readonly Value[], at: number): Value {
+  const value = values.at(at);
+  if (!value) throw new Error(`there is no value ${at} of ${values.length}`);
   return value;
 }
 

@@ -7,6 +7,7 @@ import {
   computed,
   elementsOf,
   isFunctionData,
+  KEEP,
   keepOf,
   keysOf,
   kindName,
@@ -35,7 +36,7 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
     const isUserKey = meta.origin['bare'] === true && getOwn(data, name) !== undefined;
     return isUserKey ? elementOf(value, name) : mxOf(value, facts);
   }
-  if (name === 'keep' && getOwn(data, name) === undefined) return keepOf(value);
+  if (KEEP.has(name) && getOwn(data, name) === undefined) return keepOf(value);
   switch (typeName(value)) {
     case 'array':
       return listField(value, name);

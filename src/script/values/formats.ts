@@ -2,11 +2,11 @@
 import { fail, type Json, MAX_DEPTH, type Outcome, parseJson } from '../../base/index.ts';
 import { findHeadings, type Heading, linesOf, trimBlankLines } from '../files/sections.ts';
 import { isStructure } from './kinds.ts';
-import { compactJson } from './text.ts';
+import { textOfData } from './text.ts';
 
 function cell(data: Json | undefined): string {
   if (data === undefined || data === null) return '';
-  const text = typeof data === 'string' ? data : compactJson(data);
+  const text = textOfData(data);
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
 
@@ -128,15 +128,11 @@ function structure(text: string): Json | undefined {
   return read.ok && typeof read.output === 'object' ? (read.output ?? undefined) : undefined;
 }
 
-/** The contents of fenced blocks. */
-const fencedIn = (text: string): string[] =>
-  [...text.matchAll(/^[^\S\n]*```[^\n]*\n([\s\S]*?)^[^\S\n]*```/gm)].map(
-    ([, inside = '']) => inside,
-  );
+const FENCED = /^[^\S\n]*```[^\n]*\n([\s\S]*?)^[^\S\n]*```/gm;
 
 /** The first list or object in chatty text, fenced ones before others; undefined when there is none. */
 export function findJson(text: string): Json | undefined {
-  for (const block of fencedIn(text)) {
+  for (const [, block = ''] of text.matchAll(FENCED)) {
     const found = structure(block.trim());
     if (found !== undefined) return found;
   }
@@ -169,10 +165,7 @@ const escaped = (text: string): string => text.replace(/[&<>]/g, (char) => ENTIT
 
 function element(tag: string, data: Json, indent: string): string[] {
   if (data === null) return [];
-  if (!isStructure(data)) {
-    const text = typeof data === 'string' ? data : compactJson(data);
-    return [`${indent}<${tag}>${escaped(text)}</${tag}>`];
-  }
+  if (!isStructure(data)) return [`${indent}<${tag}>${escaped(textOfData(data))}</${tag}>`];
   const inside = members(data, `${indent}  `);
   if (inside.length === 0) return [`${indent}<${tag}></${tag}>`];
   return [`${indent}<${tag}>`, ...inside, `${indent}</${tag}>`];

@@ -141,6 +141,8 @@ export function numericOf(data: Json): number | undefined {
   return typeof data === 'string' && NUMBER.test(data) ? Number(data) : undefined;
 }
 
+export const KEEP: ReadonlySet<string> = new Set(['keep', 'keepStructured']);
+
 /** `.keep`: code that gets this value gets all of it. */
 export const keepOf = (value: Value): Value => withOrigin(value, { keep: true });
 

@@ -28,8 +28,7 @@ import { textOf } from './text.ts';
 /** True is 1, null is 0; what is no number at all is NaN. */
 function numberOf(value: Value): number {
   const { data } = value;
-  const type = typeName(value);
-  if (type === 'null') return 0;
+  if (typeName(value) === 'null') return 0;
   return typeof data === 'boolean' ? Number(data) : (numericOf(data) ?? Number.NaN);
 }
 
@@ -86,15 +85,13 @@ function isEqualData(left: Json, right: Json): boolean {
       continue;
     }
     if (a === b) continue;
-    const keys = Object.keys(a);
-    if (Array.isArray(a) !== Array.isArray(b) || keys.length !== Object.keys(b).length)
-      return false;
-    for (const key of keys) {
-      if (!Object.hasOwn(b, key)) return false;
-      open.push([
-        (a as { [key: string]: Json })[key] ?? null,
-        (b as { [key: string]: Json })[key] ?? null,
-      ]);
+    const inside = Object.entries(a);
+    const others = new Map(Object.entries(b));
+    if (Array.isArray(a) !== Array.isArray(b) || inside.length !== others.size) return false;
+    for (const [key, part] of inside) {
+      const other = others.get(key);
+      if (other === undefined) return false;
+      open.push([part, other]);
     }
   }
   return true;

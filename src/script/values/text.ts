@@ -52,10 +52,12 @@ export function stageText(value: Value): string {
   const { data } = value;
   if (value.hasOwnText || isFileList(value)) return textOf(value);
   const isLines = Array.isArray(data) && !data.some((item) => typeof item === 'object' && item);
-  return isLines ? data.map((item) => plain(item)).join('\n') : textOf(value);
+  return isLines ? data.map(textOfData).join('\n') : textOf(value);
 }
 
-const plain = (data: Json): string => (typeof data === 'string' ? data : compactJson(data));
+/** Text as it is, everything else compactly. */
+export const textOfData = (data: Json): string =>
+  typeof data === 'string' ? data : compactJson(data);
 
 const OPENERS = /^\s*[[{]/;
 

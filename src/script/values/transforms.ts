@@ -87,7 +87,7 @@ interface TransformPort {
 
 export interface Transformer {
   readonly name: string;
-  readonly parameters: readonly string[];
+
   call(values: readonly Value[], port: TransformPort): MaybePromise<Value>;
   /** `.strict`, `.loose` … of `@parse` and `@json`. */
   readonly variants: ReadonlyMap<string, Transformer>;
@@ -181,7 +181,7 @@ function define(name: string, work: Work, variants: Record<string, Work> = {}): 
   const made = Object.entries(variants).map(
     ([variant, inner]) => [variant, define(`${name}.${variant}`, inner)] as const,
   );
-  return { name, parameters: ['input'], call, variants: new Map(made) };
+  return { name, call, variants: new Map(made) };
 }
 
 /** By name; also under the name in capitals. */
