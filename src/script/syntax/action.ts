@@ -42,7 +42,7 @@ function parseActing(r: Reader, word: string, mayVar: boolean): Statement | unde
   }
   const parse = word === 'exe' && !mayVar ? undefined : ACTING.get(word);
   if (!parse) return undefined;
-  r.pos += word.length;
+  r.takeWord(word);
   return parse(r, at);
 }
 
@@ -117,10 +117,7 @@ const VERDICTS: readonly NodeOf<'verdict'>['decision'][] = ['allow', 'deny', 're
 function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | undefined {
   const at = r.pos;
   const written = VERDICTS.find((one) => one === word);
-  if (written) {
-    r.pos += written.length;
-    r.blanks();
-  }
+  if (written) r.takeWord(written);
   const decision = written ?? 'allow';
   const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
   if (!written && labels === undefined) return undefined;

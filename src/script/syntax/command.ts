@@ -212,19 +212,12 @@ function parsePiece(r: Reader, quote: '' | '"'): TemplatePart | undefined {
         fragment: (inner) => readFragment(inner, quote),
       });
     case '<':
-      return parseFilePart(r, kind) ?? (quote === '' ? refuse(r, '<') : undefined);
+      return parseFilePart(r, kind) ?? refuseOperator(r, quote);
     case '#':
       if (quote !== '' || !/\s/.test(r.text[r.pos - 1] ?? ' ')) return undefined;
       return r.match(/#[^\n]*/y);
-    case '|':
-      return quote === '' && next === '|' ? refuse(r, '||') : undefined;
-    case '&':
-      return quote === '' ? refuse(r, next === '&' ? '&&' : '&') : undefined;
-    case ';':
-    case '>':
-      return quote === '' ? refuse(r, r.peek()) : undefined;
     default:
-      return undefined;
+      return refuseOperator(r, quote);
   }
 }
 
@@ -236,7 +229,11 @@ function takeEscape(r: Reader, quote: '' | '"', next: string): string {
   return quote === '"' && next === 'n' ? '\n' : `\\${next}`;
 }
 
-function refuse(r: Reader, operator: string): never {
+const OPERATORS = ['||', '&&', '&', ';', '<', '>'];
+
+function refuseOperator(r: Reader, quote: '' | '"'): undefined {
+  const operator = quote === '' ? OPERATORS.find((one) => r.starts(one)) : undefined;
+  if (operator === undefined) return undefined;
   const isRedirect = operator === '<' || operator === '>';
   return r.fail(`\`${operator}\` is not allowed in a command`, {
     end: r.pos + operator.length,

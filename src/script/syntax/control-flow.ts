@@ -22,8 +22,7 @@ type WhenItem = When['items'][number];
 export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   const at = r.pos;
   const word = r.word() ?? '';
-  r.pos += word.length;
-  r.blanks();
+  r.takeWord(word);
   if (word === 'when') return parseWhen(r, at, mayVar);
   if (word === 'if') return parseIf(r, at);
   if (word === 'for') return parseFor(r, at);
@@ -171,7 +170,7 @@ function checkOrder(r: Reader, items: readonly WhenItem[]): void {
 // ---- if, loop
 
 function parseIf(r: Reader, at: number): NodeOf<'if'> {
-  const condition = r.within({ blocks: 'none' }, () => parseTernary(r));
+  const condition = parseBareCondition(r);
   r.space();
   if (r.starts('=>')) {
     r.fail('`if` takes a block', { end: r.pos + 2, hint: 'write `if @c [ … ]` or `when @c => …`' });
@@ -191,16 +190,15 @@ function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
 function parseLoop(r: Reader, at: number): NodeOf<'loop'> {
   const { cap: limit, pauseMs } = parseCap(r);
   r.space();
-  const until = r.takeWord('until') ? parseUntil(r) : undefined;
+  const until = r.takeWord('until') ? parseBareCondition(r) : undefined;
   r.space();
   const body = r.within({ inLoop: true }, () => parseBlock(r, '`loop`'));
   return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
 }
 
-function parseUntil(r: Reader): Expression {
-  r.blanks();
-  return r.within({ blocks: 'none' }, () => parseTernary(r));
-}
+/** Before a block. */
+const parseBareCondition = (r: Reader): Expression =>
+  r.within({ blocks: 'none' }, () => parseTernary(r));
 
 // ---- for
 
@@ -210,7 +208,7 @@ function parseFor(r: Reader, at: number): NodeOf<'for'> {
   const bind = parseBinding(r);
   const collection = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   r.space();
-  const filter = r.takeWord('when') ? parseUntil(r) : undefined;
+  const filter = r.takeWord('when') ? parseBareCondition(r) : undefined;
   r.space();
   const { body, batch } = r.within({ inBody: true }, () => parseForBody(r));
   return { kind: 'for', parallel, bind, collection, filter, body, batch, at, end: r.pos };
@@ -239,9 +237,7 @@ function parseParallel(r: Reader): Parallel | undefined {
     r.match(/[ \t]+parallel/y);
     return { cap, pauseMs: 0 };
   }
-  if (!r.takeWord('parallel')) return undefined;
-  r.blanks();
-  return parseCap(r);
+  return r.takeWord('parallel') ? parseCap(r) : undefined;
 }
 
 /** `foreach @f(@xs, @ys) with { … }` */

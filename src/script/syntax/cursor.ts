@@ -147,9 +147,11 @@ export class Reader {
     return found;
   }
 
+  /** With the blanks behind it. */
   takeWord(word: string): boolean {
     if (this.word() !== word) return false;
     this.pos += word.length;
+    this.blanks();
     return true;
   }
 

@@ -39,7 +39,6 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 
 /** Stands behind `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
-  r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'var');
   return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };
@@ -71,7 +70,6 @@ function refuseAugment(r: Reader): void {
 
 /** Stands behind `let`. */
 export function parseLet(r: Reader, at: number): NodeOf<'let' | 'augment'> {
-  r.blanks();
   const labels = parseLabels(r);
   const name = parseTarget(r, 'let');
   r.blanks();
@@ -104,7 +102,6 @@ export function takeName(r: Reader, what: string): string {
 
 /** Stands behind `exe`. */
 export function parseExe(r: Reader, at: number): NodeOf<'exe' | 'helpers'> {
-  r.blanks();
   if (r.sees(HELPERS)) return parseHelpers(r, at);
   const labels = parseLabels(r);
   const name = parseTarget(r, 'exe');

@@ -14,8 +14,7 @@ export const isEffectWord = (word: string): boolean => /^(?:show|log|output|appe
 export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
   const at = r.pos;
   const effect = r.word() as NodeOf<'effect'>['effect'];
-  r.pos += effect.length;
-  r.blanks();
+  r.takeWord(effect);
   const parts =
     effect === 'show' || effect === 'log'
       ? { value: shown(r, effect, isInline) }

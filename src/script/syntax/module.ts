@@ -15,7 +15,6 @@ type Source = NodeOf<'import'>['source'];
 
 /** Stands behind `import`. */
 export function parseImport(r: Reader, at: number): NodeOf<'import'> {
-  r.blanks();
   const mode = r.match(MODE)?.trim();
   const { form, source } = parseForm(r);
   if (mode === 'module' && source.kind === 'path' && !isRegistry(r, source.path.at)) {
@@ -82,7 +81,6 @@ function parseEverything(r: Reader, at: number): Form {
 function parseFrom(r: Reader): Source {
   r.blanks();
   if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
-  r.blanks();
   return parseSource(r);
 }
 
@@ -97,7 +95,6 @@ function parseSource(r: Reader): Source {
 
 /** Stands behind `export`. */
 export function parseExport(r: Reader, at: number): NodeOf<'export'> {
-  r.blanks();
   r.expect('{', 'after `export`');
   const isAll = r.match(/\s*\*\s*\}/y) !== undefined;
   const names = isAll ? undefined : r.list('}', 'names', () => takeName(r, 'to export'));

@@ -50,13 +50,11 @@ const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
 
 /** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
-  r.blanks();
   const privileged = r.takeWord('privileged');
   const head = parseHead(r, 'guard');
   const start = r.pos;
   if (!r.takeWord('when'))
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
-  r.blanks();
   const place = { inGuard: true, inBody: true, inLoop: false };
   const rules = r.within(place, () => parseWhen(r, start));
   for (const item of rules.items) {
@@ -81,7 +79,6 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
 
 /** Stands behind `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
-  r.blanks();
   const name = parseTarget(r, 'policy');
   r.blanks();
   r.expect('=', `after \`@${name}\``);
@@ -90,10 +87,4 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
     ? parseArguments(r)
     : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
   return { kind: 'policy', name, members, at, end: r.pos };
-}
-
-/** Stands behind `profiles` or `needs`. */
-export function parseWords(r: Reader): NodeOf<'object'> {
-  r.blanks();
-  return parseWordObject(r);
 }

@@ -6,8 +6,9 @@ import { parseFlow } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseExe, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
+import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
-import { parseGuard, parseHook, parsePolicy, parseWords } from './rule.ts';
+import { parseGuard, parseHook, parsePolicy } from './rule.ts';
 import { isFlowWord, parseRunAction, parseValue } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
@@ -27,7 +28,7 @@ function readStatement(r: Reader): Statement {
   if (isEffectWord(word)) return parseEffect(r, false);
   const parse = DEFINITIONS.get(word);
   if (!parse) return refuseText(r, word);
-  r.pos += word.length;
+  r.takeWord(word);
   return parse(r, at);
 }
 
@@ -41,8 +42,8 @@ const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
     guard: parseGuard,
     hook: parseHook,
     policy: parsePolicy,
-    profiles: (r, at) => ({ kind: 'profiles', value: parseWords(r), at, end: r.pos }),
-    needs: (r, at) => ({ kind: 'needs', value: parseWords(r), at, end: r.pos }),
+    profiles: (r, at) => ({ kind: 'profiles', value: parseWordObject(r), at, end: r.pos }),
+    needs: (r, at) => ({ kind: 'needs', value: parseWordObject(r), at, end: r.pos }),
     return: parseOutputs,
     bail: parseBail,
   }),

@@ -179,18 +179,10 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
   const opened = r.pos;
   let from = r.pos;
   while (!r.isAtEnd && !(form.stop !== '' && r.starts(form.stop))) {
-    if (form.takesRepeats && (r.pos === opened || r.text[r.pos - 1] === '\n')) {
-      if (isRepeat && r.sees(REPEAT_END)) break;
-      const repeat = parseRepeat(r, form);
-      if (repeat !== undefined) {
-        parts.add(r.slice(from, repeat.at));
-        parts.add(repeat);
-        from = r.pos;
-        continue;
-      }
-    }
     const at = r.pos;
-    const special = parseSpecial(r, form);
+    const mayRepeat = form.takesRepeats && (at === opened || r.text[at - 1] === '\n');
+    if (mayRepeat && isRepeat && r.sees(REPEAT_END)) break;
+    const special = (mayRepeat ? parseRepeat(r, form) : undefined) ?? parseSpecial(r, form);
     if (special === undefined) {
       r.pos = at + 1;
       if (r.text[at] !== '\n') r.skip(PLAIN);
@@ -198,8 +190,8 @@ function parseParts(r: Reader, form: TextForm, isRepeat = false): TemplatePart[]
     }
     parts.add(r.slice(from, at));
     parts.add(special);
-    const isEnded = typeof special !== 'string' && form.style !== 'mustache';
-    if (isEnded && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
+    const isEnded = typeof special === 'object' && special.kind !== 'repeat';
+    if (isEnded && form.style !== 'mustache' && r.peek() === '\\' && /[.-]/.test(r.peek(1))) {
       parts.add(r.peek(1));
       r.pos += 2;
     }
@@ -291,12 +283,11 @@ function parseInsertMode(r: Reader, form: TextForm): NodeOf<'insert'>['mode'] {
 // `"a @x?"` may close the text or open a fragment of it. It is a fragment when two more quotes follow
 // on the line and what stands between is not what follows a closed text.
 function isFragment(r: Reader, quote: string): boolean {
-  const line = r.lineEnd();
-  const second = r.find(quote, r.pos + 1);
-  if (second < 0 || second >= line) return false;
-  const third = r.find(quote, second + 1);
-  if (third < 0 || third >= line) return false;
-  return !NOT_A_FRAGMENT.test(r.slice(r.pos + 1, second));
+  return r.within({ end: r.lineEnd() }, () => {
+    const second = r.find(quote, r.pos + 1);
+    if (second < 0 || r.find(quote, second + 1) < 0) return false;
+    return !NOT_A_FRAGMENT.test(r.slice(r.pos + 1, second));
+  });
 }
 
 function parseTextStages(r: Reader): PipelineStage[] {
@@ -310,10 +301,7 @@ function parseTextStages(r: Reader): PipelineStage[] {
 }
 
 /** Stands at `<`. Undefined when it is only a character. */
-export function parseFilePart(
-  r: Reader,
-  quote: Quote | undefined,
-): NodeOf<'file-part'> | undefined {
+export function parseFilePart(r: Reader, quote?: Quote): NodeOf<'file-part'> | undefined {
   const at = r.pos;
   if (!r.sees(FILE_IN_TEXT)) return undefined;
   const file = r.attempt(() => r.rules.file(r));

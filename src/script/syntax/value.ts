@@ -147,7 +147,7 @@ function parseWord(r: Reader): Expression {
   const end = at + word.length;
   switch (word) {
     case 'run':
-      r.pos += word.length;
+      r.takeWord(word);
       return { kind: 'run-value', action: parseRunAction(r), at, end: r.pos };
     case 'template':
       return parseTemplateFile(r);
@@ -184,10 +184,7 @@ export function refuseSlash(r: Reader, also?: string): void {
 }
 
 /** What `run` runs, with its pipes and options; stands behind the word. */
-export function parseRunAction(r: Reader): Expression {
-  r.blanks();
-  return parsePiped(r, parseRunSource);
-}
+export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource);
 
 function parseRunSource(r: Reader): Expression {
   const at = r.pos;
@@ -214,8 +211,7 @@ function parseRunText(r: Reader): Expression {
 /** `template "./page.att"` */
 function parseTemplateFile(r: Reader): Expression {
   const at = r.pos;
-  r.pos += 'template'.length;
-  r.blanks();
+  r.takeWord('template');
   const path = parsePathText(r, 'after `template`');
   return { kind: 'template-file', path, at, end: r.pos };
 }
