@@ -29,7 +29,14 @@ const WORD = /[\p{ID_Start}$_#\\](?:[\p{ID_Continue}$\\]|\u200c|\u200d)*/uy;
 const NUMBER = /(?:0[xob][\da-f_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:e[+-]?\d+)?)n?/iy;
 const STRING = /"(?:[^"\\\n]|\\[\s\S])*"|'(?:[^'\\\n]|\\[\s\S])*'/y;
 const REGEX = /\/(?:[^/\\\n[]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/[a-z]*/y;
-const MARK = /=>|\?\.(?!\d)|\.\.\.|\+\+|--|[=!]==?|[\s\S]/y;
+const LEXEMES = [
+  ['word', WORD],
+  ['number', NUMBER],
+  ['string', STRING],
+  ['regex', REGEX],
+] as const;
+/** A quote alone is none: it opens a text that is never closed. */
+const MARK = /=>|\?\.(?!\d)|\.\.\.|\+\+|--|[=!]==?|[^"']/y;
 /** The piece of a template up to its end or the next `${`. */
 const PIECE = /(?:[^`\\$]|\\[\s\S]|\$(?!\{))*(?:`|\$\{)/y;
 
@@ -69,6 +76,7 @@ function scanJs(source: string): JsToken[] | undefined {
     return true;
   };
   const mark = (text: string): boolean => {
+    if (text === '') return false;
     if ('([{'.includes(text)) {
       push('mark', text);
       open.push(text);
@@ -91,21 +99,10 @@ function scanJs(source: string): JsToken[] | undefined {
       at += blank.length;
       continue;
     }
-    const word = take(WORD);
-    const number = word === undefined ? take(NUMBER) : undefined;
-    if (word !== undefined) push('word', word);
-    else if (number !== undefined) push('number', number);
-    else if (source[at] === '`') {
-      if (!template()) return undefined;
-    } else if (source[at] === '"' || source[at] === "'") {
-      const text = take(STRING);
-      if (text === undefined) return undefined;
-      push('string', text);
-    } else {
-      const regex = source[at] === '/' && !isValueBefore(tokens.at(-1)) ? take(REGEX) : undefined;
-      if (regex !== undefined) push('regex', regex);
-      else if (!mark(take(MARK) ?? '')) return undefined;
-    }
+    const [kind, pattern] = LEXEMES.find(([, one]) => take(one) !== undefined) ?? [];
+    if (kind && !(kind === 'regex' && isValueBefore(tokens.at(-1))))
+      push(kind, take(pattern) ?? '');
+    else if (source[at] === '`' ? !template() : !mark(take(MARK) ?? '')) return undefined;
   }
   return open.length === 0 ? tokens : undefined;
 }

@@ -68,10 +68,7 @@ async function newMachine() {
 function createWatch(): (work: () => void, timeout: number) => void {
   let current: (() => void) | undefined;
   const context = createContext(constants.DONT_CONTEXTIFY);
-  const take = new Script('(run) => { globalThis.run = run }').runInContext(context) as (
-    run: () => void,
-  ) => void;
-  take(() => current?.());
+  Object.assign(context, { run: () => current?.() });
   const script = new Script('run()');
   return (work, timeout) => {
     const outer = current;

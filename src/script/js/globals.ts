@@ -367,11 +367,9 @@ function url(text: string): string {
   const made = new URL(address ?? '', base ?? undefined);
   if (part === 'href' && !URL.canParse(value ?? '')) return '';
   if (part && URL_PARTS.includes(part)) Reflect.set(made, part, value ?? '');
-  const parts = [...URL_PARTS, 'origin'].map((name): [string, unknown] => [
-    name,
-    Reflect.get(made, name),
-  ]);
-  return JSON.stringify(Object.fromEntries(parts));
+  const parts: Bag = {};
+  for (const name of [...URL_PARTS, 'origin']) parts[name] = Reflect.get(made, name);
+  return JSON.stringify(parts);
 }
 
 const PARAMS = ['get', 'getAll', 'has', 'toString', 'append', 'set', 'delete', 'sort'];
@@ -413,10 +411,7 @@ const localized =
     }
   };
 
-const dated = (
-  key: 'toLocaleString' | 'toLocaleDateString' | 'toLocaleTimeString',
-): ((text: string) => string) =>
-  localized((ms, locale, options) => new Date(Number(ms ?? NaN))[key](locale, options));
+const DATES = ['toLocaleString', 'toLocaleDateString', 'toLocaleTimeString'] as const;
 
 /** By the kind of question. */
 export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
@@ -425,9 +420,10 @@ export const ANSWERS: ReadonlyMap<string, (text: string) => string> = new Map([
   ['decode', decode],
   ['utf8', (text) => Buffer.from(text, 'utf8').toString('latin1')],
   ['further', () => scriptOf(assemble, FURTHER)],
-  ['toLocaleString', dated('toLocaleString')],
-  ['toLocaleDateString', dated('toLocaleDateString')],
-  ['toLocaleTimeString', dated('toLocaleTimeString')],
+  ...DATES.map((key): [string, (text: string) => string] => [
+    key,
+    localized((ms, locale, options) => new Date(Number(ms ?? NaN))[key](locale, options)),
+  ]),
   ['numberToLocale', localized((text, at, options) => Number(text).toLocaleString(at, options))],
   [
     'localeCompare',

@@ -69,11 +69,13 @@ sys.path.insert(0, "")
 exec(compile(textwrap.dedent(job["source"]).strip("\\n"), "<py block>", "exec"), scope)
 `;
 
+/** Without a source it is no js, and cannot be called. */
 function nodeUnit(
-  source: string,
+  source: string | undefined,
   parameters: readonly string[],
   known: readonly string[],
-): Outcome<{ names: string[]; free: string[]; code: string }> {
+): Outcome<{ names: string[]; free: string[]; code: string | null }> {
+  if (source === undefined) return ok({ names: [], free: [], code: null });
   const names = parameters.map(identifier);
   const free = [...new Set(known)].filter((name) => source.includes(name) && !names.includes(name));
   const body = readJsBody(source, [...names, ...free], true);
@@ -106,12 +108,9 @@ export function createCode(processes: Processes, random: () => string) {
     if (!main.ok) return main;
     const units: Json[] = [];
     for (const { name, source, parameters } of request.helpers) {
-      if (source === undefined) units.push({ name, names: [], free: [], code: null });
-      else {
-        const unit = nodeUnit(source, parameters, known);
-        if (!unit.ok) return unit;
-        units.push({ name, ...unit.output });
-      }
+      const unit = nodeUnit(source, parameters, known);
+      if (!unit.ok) return unit;
+      units.push({ name, ...unit.output });
     }
     const mark = `${random()}:`;
     const parts: Part[] = [];

@@ -1,7 +1,6 @@
 // The world of one script, made from the kernel: every act is asked for with the right of whoever
 // runs the script, and leaves a row behind.
-import type { Json, Outcome } from '../../base/index.ts';
-import type { Value } from '../../flow/index.ts';
+import type { Outcome } from '../../base/index.ts';
 import { writeProjectFile } from '../../kernel/index.ts';
 import { createJsEngine } from '../js/engine.ts';
 import type { ScriptWorld } from '../world.ts';
@@ -53,17 +52,11 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     code: createCode(processes, () => ports.unguessable()),
     js: createJsEngine(),
     tool(id, parameters, frame) {
-      const plain: Record<string, Json> = {};
-      const values: Record<string, Value> = {};
-      for (const [name, value] of parameters) {
-        plain[name] = value.data;
-        values[name] = value;
-      }
+      const values = Object.fromEntries(parameters);
+      const plain = Object.fromEntries([...parameters].map(([name, { data }]) => [name, data]));
       const item_type = ports.kindOf(id) ?? 'tool';
-      return kernel.execute(
-        { item_type, item_id: id, parameters: plain, values },
-        ports.caller(frame),
-      );
+      const request = { item_type, item_id: id, parameters: plain, values };
+      return kernel.execute(request, ports.caller(frame));
     },
     help: (action, message, frame) =>
       kernel.help({ action, reason: message.text }, ports.caller(frame)),
