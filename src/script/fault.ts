@@ -1,6 +1,6 @@
 // How a script fails inside the room: thrown, because a failure leaves many nested closures at once.
 // At the door it becomes an `Outcome` again; nothing outside ever sees this class.
-import type { ErrorCode, Failure, Fault, Json } from '../base/index.ts';
+import type { ErrorCode, Fault, Json } from '../base/index.ts';
 import { type Descriptor, EMPTY, markFailure } from '../flow/index.ts';
 
 /** Where something stands: the file and an offset into its text. */
@@ -46,11 +46,6 @@ export function raise(
   detail: Readonly<Record<string, Json>> = {},
 ): never {
   throw new ScriptFault({ code, detail: { ...detail, message } });
-}
-
-/** For a failed outcome of another room. */
-export function raiseFailure(failure: Failure): never {
-  throw new ScriptFault({ code: failure.error.code, detail: { ...failure.error.detail } });
 }
 
 /** Anything thrown, as a fault of the script; a bug keeps its first line only. */

@@ -1,7 +1,13 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';
-import { type Diagnostic, type Json, type JsonObject, parseYaml } from '../base/index.ts';
+import {
+  type Diagnostic,
+  type Json,
+  type JsonObject,
+  parseJson,
+  parseYaml,
+} from '../base/index.ts';
 import {
   type ActPorts,
   childFrame,
@@ -191,11 +197,8 @@ function inputValue(options: ScriptOptions): Value {
   const descriptor = describe({ taint: ['src:user'] });
   const text = stdin?.() ?? '';
   if (text === '') return absent();
-  try {
-    return makeValue(JSON.parse(text), { descriptor, text });
-  } catch {
-    return makeValue(text, { descriptor, text });
-  }
+  const parsed = parseJson(text);
+  return makeValue(parsed.ok ? parsed.output : text, { descriptor, text });
 }
 
 function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {

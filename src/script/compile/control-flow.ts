@@ -14,6 +14,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  given,
   learn,
   onPath,
   under,
@@ -51,11 +52,8 @@ export function runLines(lines: readonly Eval[]): Eval {
 
 type Test = (env: Environment, subject: Value | undefined) => MaybePromise<Value>;
 
-const TRUE = makeValue(true);
-const FALSE = makeValue(false);
-
 function compileCondition(c: Compiler, condition: Condition): Test {
-  if (!('value' in condition)) return () => (condition.kind === 'denied' ? FALSE : TRUE);
+  if (!('value' in condition)) return given(makeValue(condition.kind !== 'denied'));
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
     const compare = applied(condition.operator);

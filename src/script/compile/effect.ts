@@ -37,11 +37,10 @@ function shownAs(node: Expression | undefined): Shown {
   return node.steps.at(-1)?.kind === 'call' ? 'call' : 'reference';
 }
 
-/** `inline` effects get the value that passes; statements have their own. */
+/** Between stages effects get the value that passes; statements have their own. */
 export function compileEffect(
   c: Compiler,
   node: NodeOf<'effect'>,
-  isInline: boolean,
 ): (env: Environment, passing?: Value) => Promise<Value> {
   const evaluate = node.value && compileShown(c, node.value);
   const target = compileTarget(c, node.target);
@@ -57,7 +56,7 @@ export function compileEffect(
     const op: Operation = {
       type: node.effect,
       name: node.effect,
-      ...(isInline ? { subtype: 'effect' } : {}),
+      ...(passing ? { subtype: 'effect' } : {}),
       opLabels: [],
       retryOwner: false,
       location: placeOf(env.unit, node.at),

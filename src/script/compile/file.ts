@@ -15,7 +15,6 @@ import {
   childFrame,
   makeContainer,
   makeValue,
-  mergeAll,
   mergeDescriptors,
   type Operation,
   type Value,
@@ -34,7 +33,7 @@ import {
 import { operate, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf, SectionName } from '../syntax/ast.ts';
-import { withOrigin } from '../values/kinds.ts';
+import { marksOf, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';
 import { walkStepsOf } from './reference.ts';
@@ -155,8 +154,7 @@ async function loadAll(pattern: string, env: Environment, shape: Walk): Promise<
     values.push(await orNothing(contentIn(env, unwrap(await readText(path, env))), env, shape));
   const missing = values.filter(({ data }) => data === null);
   const found = values.filter(({ data }) => data !== null);
-  const own = mergeAll(missing.map(({ meta }) => meta.descriptor));
-  return withOrigin(makeContainer(found, own), { files: true });
+  return withOrigin(makeContainer(found, marksOf(missing)), { files: true });
 }
 
 /** Null where the file has no such section. */

@@ -66,7 +66,7 @@ function compileBody(c: Compiler, node: Expression): Body {
   };
 }
 
-function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string, isStage: boolean): Operation {
+function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string): Operation {
   const keys = [`op:${kind}`, ...(PROCESSES.has(kind) ? [`op:run:${kind}`] : [])];
   return {
     type: 'exe',
@@ -77,7 +77,6 @@ function operationOf(node: NodeOf<'exe'>, c: Compiler, kind: string, isStage: bo
     source: `src:${kind}`,
     sources: [`function:${node.name}`],
     location: placeOf(c.unit, node.at),
-    ...(isStage ? {} : { retryOwner: true }),
   };
 }
 
@@ -164,8 +163,8 @@ export function compileFunction(
 ): (defined: Environment) => Executable {
   const body = compileBody(c, node.body);
   const denied = compileDenied(c, node.body);
-  const call = operationOf(node, c, body.kind, false);
-  const stage = operationOf(node, c, body.kind, true);
+  const stage = operationOf(node, c, body.kind);
+  const call = { ...stage, retryOwner: true };
   const signature = {
     name: node.name,
     parameters: node.parameters.map(({ name }) => name),

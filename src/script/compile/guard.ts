@@ -33,7 +33,7 @@ import {
   newPath,
   type RunState,
 } from '../run/environment.ts';
-import { failed, unwrap, valueAt } from '../run/operate.ts';
+import { caught, unwrap, valueAt } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
@@ -69,15 +69,12 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
         'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
       );
     }
-    const decide = async (view: GuardView): Promise<Outcome<Verdict>> => {
-      try {
+    const decide = (view: GuardView): Promise<Outcome<Verdict>> =>
+      caught(async () => {
         const input = view.input ? view.input.value : guardInputs(view.inputs);
         const inside = ruleEnv(env, view.frame, input, view.output);
-        return ok(verdict(await rules({ ...inside, chain: undefined })));
-      } catch (error) {
-        return failed(error);
-      }
-    };
+        return verdict(await rules({ ...inside, chain: undefined }));
+      });
     const place = `guard at ${shownPlace(c.unit, node.at)}`;
     const named = name ? { name } : {};
     const guard = unwrap(defineGuard({ ...named, on, timing, privileged, place, decide }));

@@ -30,7 +30,7 @@ import type { Binding, NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
-import { absent, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
+import { isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
@@ -49,7 +49,12 @@ function bindItem(scope: VariableScope, bind: Binding, item: LoopItem): void {
 }
 
 /** What one round gave: an item of the result, nothing, or the end of the loop. */
-type Round = { readonly item: Value | undefined } | { readonly end: Value };
+interface Round {
+  readonly item?: Value;
+  readonly end?: Value;
+  /** Items know about what decided over them; what is left out leaves its marks on the whole. */
+  readonly marks: Descriptor;
+}
 
 /** What all rounds gave; `marks` are those of everything that decided which rounds there were. */
 interface Rounds {
@@ -60,10 +65,11 @@ interface Rounds {
 
 function roundOf(result: Value): Round {
   const { word, value } = leaveOf(result) ?? { word: undefined, value: result };
-  if (word === 'return' || word === 'retry') return { end: result };
-  if (word === 'done') return { end: value };
+  const marks = result.meta.descriptor;
+  if (word === 'return' || word === 'retry') return { end: result, marks };
+  if (word === 'done') return { end: value, marks };
   const isLeft = word === 'skip' || (word === 'continue' && isAbsent(value));
-  return { item: isLeft ? undefined : value };
+  return isLeft ? { marks } : { item: value, marks: EMPTY };
 }
 
 interface Plan {
@@ -90,29 +96,23 @@ function roundEnv(
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
-async function runRound(env: Environment, plan: Plan): Promise<Value> {
+async function runRound(env: Environment, plan: Plan): Promise<Round> {
   const answer = await plan.filter?.(env);
   const marks = answer?.meta.descriptor ?? EMPTY;
   if (answer) decided(env, marks, plan.branches);
-  if (answer && !isTruthy(answer)) return leave('skip', absent(marks));
+  if (answer && !isTruthy(answer)) return { marks };
   const value = await plan.body(under(env, marks));
   // `return` inside the block of a collecting loop is the item's value.
-  return addMarks(plan.isCollecting ? takeReturn(value) : value, marks);
+  return roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks));
 }
-
-/** Items know about what decided over them; what is left out leaves its marks on the whole. */
-const dropped = (marks: Descriptor, result: Value, round: Round): Descriptor =>
-  'item' in round && round.item ? marks : mergeDescriptors(marks, result.meta.descriptor);
 
 async function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Promise<Rounds> {
   const found: Value[] = [];
   let marks = EMPTY;
   for (const index of items.keys()) {
-    const inner = roundEnv(onPath(env), plan, items, index);
-    const result = await runRound(inner, plan);
-    const round = roundOf(result);
-    marks = dropped(marks, result, round);
-    if ('end' in round) return { found, end: round.end, marks };
+    const round = await runRound(roundEnv(onPath(env), plan, items, index), plan);
+    marks = mergeDescriptors(marks, round.marks);
+    if (round.end) return { found, end: round.end, marks };
     if (round.item) found.push(round.item);
   }
   return { found, end: undefined, marks };
@@ -174,10 +174,9 @@ async function inParallel(
   let marks = EMPTY;
   const pauseMs = plan.node.parallel?.pauseMs ?? 0;
   const ran = await runBranches(items, cap, pauseMs, async (_item, index) => {
-    const result = await runRound(roundEnv(env, plan, items, index), plan);
-    const round = roundOf(result);
-    marks = dropped(marks, result, round);
-    return 'item' in round ? (round.item ?? SKIPPED) : SKIPPED;
+    const round = await runRound(roundEnv(env, plan, items, index), plan);
+    marks = mergeDescriptors(marks, round.marks);
+    return round.item ?? SKIPPED;
   });
   const { results, errors } = ran;
   env.path.errors = { list: errors, marks: mergeDescriptors(marks, ran.marks) };
@@ -251,12 +250,13 @@ function listItems(list: Value): readonly Value[] {
   return itemsOf(list).map(({ value }) => value);
 }
 
-function combinations(lists: readonly (readonly Value[])[]): readonly (readonly Value[])[] {
-  return lists.reduce<readonly (readonly Value[])[]>(
+type Rows = readonly (readonly Value[])[];
+
+const combinations = (lists: Rows): Rows =>
+  lists.reduce<Rows>(
     (rows, list) => rows.flatMap((row) => list.map((item) => [...row, item])),
     [[]],
   );
-}
 
 const MAX_ROUNDS = 100_000;
 

@@ -17,7 +17,7 @@ import { derivedName } from '../syntax/outline.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, entriesOf, isAbsent, makeFunction, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import type { LoadedText } from '../world.ts';
+
 import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
 import { applyPolicy } from './policy.ts';
@@ -27,8 +27,7 @@ import { compileOption } from './with-options.ts';
 
 const MAX_DEPTH = 10;
 
-const bare = (path: string) =>
-  ({ kind: 'template', style: 'bare', parts: [path], at: 0, end: 0 }) as const;
+const NOWHERE = { at: 0, end: 0 };
 
 function functionOf(
   c: Compiler,
@@ -36,10 +35,11 @@ function functionOf(
   parameters: readonly Parameter[],
   env: Environment,
 ): Value {
-  const body: NodeOf<'template-file'> = { kind: 'template-file', path: bare(path), at: 0, end: 0 };
+  const written = { kind: 'template', style: 'bare', parts: [path], ...NOWHERE } as const;
+  const body = { kind: 'template-file', path: written, ...NOWHERE } as const;
   const name = basename(path, extname(path));
   const head = { kind: 'exe', labels: [], name, parameters, options: undefined } as const;
-  return makeFunction(compileFunction(c.forFunction(), { ...head, body, at: 0, end: 0 })(env));
+  return makeFunction(compileFunction(c.forFunction(), { ...head, body, ...NOWHERE })(env));
 }
 
 async function membersOf(
@@ -65,12 +65,13 @@ async function membersOf(
 
 // Loading modules: each file once per run, its definitions run, its effects do not.
 
-/** Runs a file as a module and gives what it left behind. */
-type RunModule = (
-  text: string,
-  path: string,
-  env: Environment,
-) => MaybePromise<{ unit: SourceUnit; returned: Value | undefined }>;
+/** What a file that was run as a module left behind. */
+interface Left {
+  readonly unit: SourceUnit;
+  readonly returned: Value | undefined;
+}
+
+type RunModule = (text: string, path: string, env: Environment) => MaybePromise<Left>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
@@ -84,40 +85,30 @@ export function createImports(runModule: RunModule): ImportPort {
       const message = `the imports go in a circle: ${circle.join(' -> ')}`;
       return raise('invalid_input', message, { files: circle });
     }
-    const exports = await read(path, unwrap(await env.run.world.readFile(path, env.frame)), env);
+    const { world } = env.run;
+    const content = unwrap(await world.readFile(path, env.frame));
+    const isData = /\.jsonl?$/.test(path);
+    loading.push(path);
+    const left = isData ? undefined : await runModule(content.text, path, env);
+    loading.splice(loading.indexOf(path), 1);
+    const exports = left ? exportsOfUnit(left) : exportsOf(contentOf(content, world.root), path);
     loaded.set(path, exports);
     return exports;
   };
 
-  const read = async (path: string, content: LoadedText, env: Environment): Promise<Exports> => {
-    if (/\.jsonl?$/.test(path)) return exportsOf(contentOf(content, env.run.world.root), path);
-    loading.push(path);
-    const { unit, returned } = await runModule(content.text, path, env);
-    loading.splice(loading.indexOf(path), 1);
-    return exportsOfUnit(unit, returned);
-  };
-
+  /** The file as written, a folder, or the file with an extension added. */
   return async (written, skipDirs, env) => {
-    const { path, isFolder } = await locate(written, env);
-    return await (isFolder ? folderExports(path, skipDirs, env, file) : file(path, env));
+    const { world } = env.run;
+    if (extname(written) !== '') return await file(written, env);
+    const listed = await world.list(written, env.frame);
+    if (listed.ok) return await folderExports(written, skipDirs, env, file);
+    const script = `${written}.mld`;
+    return await file((await world.exists(script)) ? script : written, env);
   };
-}
-
-/** The file as written, with an extension added, or a folder. */
-async function locate(
-  written: string,
-  env: Environment,
-): Promise<{ path: string; isFolder: boolean }> {
-  const { world } = env.run;
-  if (extname(written) !== '') return { path: written, isFolder: false };
-  const listed = await world.list(written, env.frame);
-  if (listed.ok) return { path: written, isFolder: true };
-  const script = `${written}.mld`;
-  return { path: (await world.exists(script)) ? script : written, isFolder: false };
 }
 
 /** `export { … }` limits what can be had; names it lists must be there. */
-function exportsOfUnit(unit: SourceUnit, returned: Value | undefined): Exports {
+function exportsOfUnit({ unit, returned }: Left): Exports {
   const { scope, exports, frontMatter, name } = unit;
   const wanted = exports.names ?? scope.names().map((one) => [one, ''] as const);
   const names = new Map<string, Value>();
@@ -194,7 +185,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   if (source.kind !== 'path') {
     return (env) => {
       const value = source.kind === 'input' ? env.run.input : env.run.payload;
-      return bindFrom(c, node, env, exportsOf(value, `@${source.kind}`), true);
+      return bindFrom(c, node, env, exportsOf(value, `@${source.kind}`));
     };
   }
   const path = c.text(source.path.parts);
@@ -210,7 +201,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
       found = await load(c, node, place, folders, inner);
       return makeValue(null);
     });
-    return found ? bindFrom(c, node, env, found, false) : absent();
+    return found ? bindFrom(c, node, env, found) : absent();
   };
 }
 
@@ -237,14 +228,8 @@ function exportsOf(value: Value, path: string): Exports {
   return { names: new Map(entriesOf(value)), frontMatter: makeValue(null), path, whole };
 }
 
-function bindFrom(
-  c: Compiler,
-  node: NodeOf<'import'>,
-  env: Environment,
-  exports: Exports,
-  isLoose: boolean,
-): Value {
-  const { form } = node;
+function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports: Exports): Value {
+  const { form, source } = node;
   const place = shownPlace(c.unit, node.at);
   const bind = (name: string, value: Value) =>
     env.unit.scope.define(name, 'import', value, `${place} (from ${exports.path})`);
@@ -253,7 +238,7 @@ function bindFrom(
       for (const { name, alias } of form.names) {
         // Guards are active already; their names stand for no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        bind(alias, memberOf(exports, name, isLoose));
+        bind(alias, memberOf(exports, name, source.kind !== 'path'));
       }
       break;
     case 'namespace':

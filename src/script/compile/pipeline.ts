@@ -4,7 +4,6 @@ import { isObject, type Json } from '../../base/index.ts';
 import {
   type ActPorts,
   childFrame,
-  type MaybePromise,
   makeValue,
   type RetryBudget,
   retryHint,
@@ -31,7 +30,7 @@ const MAX_RUNS = 20;
 export interface StagePlan {
   readonly name: string;
   readonly run: Walk;
-  readonly effects: readonly ((value: Value, env: Environment) => MaybePromise<unknown>)[];
+  readonly effects: readonly Walk[];
 }
 
 export interface SourcePlan {
@@ -77,14 +76,13 @@ interface Pass {
   readonly stage: number;
   readonly input: Value;
   readonly context: Context;
-  readonly hint: Value | undefined;
 }
 
-function pipeOf(state: State, { stage, input, context, hint }: Pass): Pipe {
+function pipeOf(state: State, { stage, input, context }: Pass): Pipe {
   return {
     stage,
     attempt: context.attempt,
-    hint,
+    hint: context.hint,
     input,
     outputs: state.outputs.slice(0, Math.max(stage, 1)),
     tries: context.tries.length === 0 ? NO_TRIES : [...context.tries],
@@ -193,10 +191,10 @@ const tooOften = (message: string): never =>
   });
 
 /** The source, asked again by the first stage. */
-async function runSource(state: State, context: Context, hint: Value | undefined): Promise<void> {
+async function runSource(state: State, context: Context): Promise<void> {
   const { source } = state;
   const held = state.outputs[0] ?? makeValue(null);
-  const { env } = stageEnv(state, { stage: 0, input: held, context, hint });
+  const { env } = stageEnv(state, { stage: 0, input: held, context });
   countRun(state, 0, 'the source');
   const ready = takeSource((await source.evaluate?.(env)) ?? held);
   state.outputs[0] = ready;
@@ -215,11 +213,11 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
   let stage = 1;
   for (let plan = stages[0]; plan; plan = stages[stage - 1]) {
     const asking = state.contexts.get(stage);
-    const serving = state.contexts.get(stage + 1);
-    const hint = asking?.attempt ? undefined : serving?.hint;
-    const context = asking ?? serving ?? FIRST;
+    const serving = state.contexts.get(stage + 1) ?? FIRST;
+    // The hint is for whoever is asked.
+    const context = asking ? { ...asking, hint: undefined } : serving;
     const input = valueAt(state.outputs, stage - 1);
-    const answer = await runStage(state, plan, { stage, input, context, hint });
+    const answer = await runStage(state, plan, { stage, input, context });
     if ('value' in answer) {
       finish(state, stage, answer.value);
       if (endsHere(answer.value)) break;
@@ -265,7 +263,7 @@ async function again(
     state.outputs.length = stage - 1;
     return stage - 1;
   }
-  if (state.source.isRepeatable) await runSource(state, context, hint);
+  if (state.source.isRepeatable) await runSource(state, context);
   context.outputs.push(valueAt(state.outputs, 0));
   return stage;
 }
@@ -278,16 +276,19 @@ export async function runPipeline(
   given?: Value,
 ): Promise<Value> {
   const state = new State(env, source);
-  const first = { stage: 0, context: FIRST, hint: undefined };
   if (given) state.outputs.push(given);
-  else await runSource(state, FIRST, undefined);
+  else await runSource(state, FIRST);
   if (given && source.effects.length > 0)
-    await runEffects(source.effects, given, stageEnv(state, { ...first, input: given }).env);
+    await runEffects(
+      source.effects,
+      given,
+      stageEnv(state, { stage: 0, context: FIRST, input: given }).env,
+    );
   const value = await runStages(state, stages);
   const stage = stages.length;
   const input = state.inputs[stage] ?? value;
   // The counters a guard sees while the result is judged: those of the pass that made it.
   const context = { ...FIRST, attempt: Math.max(1, state.runs.at(-1) ?? 1) };
-  env.note?.(pipeFacts(pipeOf(state, { stage, input, context, hint: undefined })));
+  env.note?.(pipeFacts(pipeOf(state, { stage, input, context })));
   return value;
 }

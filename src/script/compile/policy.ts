@@ -14,6 +14,7 @@ import {
   RULE_NAMES,
   type RuleState,
   type Value,
+  type Verdict,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
@@ -196,19 +197,13 @@ function rulesIn(data: JsonObject): PolicyRules {
 const operationsOf = (data: JsonObject): Record<string, string[]> =>
   Object.fromEntries(Object.entries(data).map(([label, patterns]) => [label, words(patterns)]));
 
-const locked = (on: string, decide: (view: GuardView) => string | undefined): Guard =>
-  unwrap(
-    defineGuard({
-      name: 'policy',
-      on,
-      timing: 'before',
-      locked: true,
-      decide(view) {
-        const text = decide(view);
-        return ok(text === undefined ? { kind: 'allow' } : { kind: 'deny', text });
-      },
-    }),
-  );
+const verdictOf = (text: string | undefined): Verdict =>
+  text === undefined ? { kind: 'allow' } : { kind: 'deny', text };
+
+function locked(on: string, refusal: (view: GuardView) => string | undefined): Guard {
+  const decide = (view: GuardView) => ok(verdictOf(refusal(view)));
+  return unwrap(defineGuard({ name: 'policy', on, timing: 'before', locked: true, decide }));
+}
 
 /** `op:…` patterns are filters of guards; an allowed one closes the others of its first word. */
 function operationGuards({ allow = [], deny }: Patterns): Guard[] {

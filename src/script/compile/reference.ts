@@ -58,15 +58,12 @@ function factsOf(name: string, { scope, unit }: Environment): MxFacts {
   return { name, exported, ...(place ? { definedAt: place } : {}) };
 }
 
+type Step<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
+
 /** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
-function method(
-  c: Compiler,
-  name: string,
-  nodes: readonly Expression[],
-  at: number,
-  reading: Reading,
-): Walk {
-  const values = compileArguments(c, nodes);
+function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: Reading): Walk {
+  const { name, at } = step;
+  const values = compileArguments(c, call.arguments);
   return async (value, env) => {
     const measured = guardInputMember(value, name);
     if (measured) return measured;
@@ -168,7 +165,7 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
   for (let at = 0; at < steps.length; at++) {
     const [step, next] = [steps[at] as PathStep, steps[at + 1]];
     if (step.kind === 'field' && next?.kind === 'call') {
-      const walk = method(c, step.name, next.arguments, step.at, reading);
+      const walk = method(c, step, next, reading);
       walks.push({ walk, isEach: false, isOfList: isListMethod(step.name) });
       at++;
     } else {

@@ -46,16 +46,16 @@ const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation
 /** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
 function callRun(
   c: Compiler,
-  target: Eval,
-  name: string,
-  extra: readonly Eval[],
-  at: number,
+  { target: node, at }: NodeOf<'call-stage' | 'while-stage'>,
   isFirst = false,
-): Walk {
+): NamedRun {
+  const { target, steps, values: extra } = compileCallee(c, node);
+  const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
+  const name = [node.name, ...fields].join('.');
   const op = stageOperation(c, name, at);
   // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
-  return async (input, env) => {
+  const run: Walk = async (input, env) => {
     const callee = await target(env);
     const first = takesInput ? [stageInput(input)] : [];
     const executable = executableOf(callee);
@@ -84,18 +84,12 @@ function callRun(
     if (!refused) return await perform();
     return await orDenied(perform, (fault) => refused(values, { env, at, isStage: true }, fault));
   };
+  return { run, name };
 }
 
 /** What a guard made of the input is what `@input` is. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
-
-/** What a stage calls, under the name that it is known by. */
-function targetOf(c: Compiler, { target: node }: NodeOf<'call-stage' | 'while-stage'>) {
-  const { target, steps, values } = compileCallee(c, node);
-  const fields = steps.flatMap((step) => (step.kind === 'field' ? [step.name] : []));
-  return { evaluate: target, name: [node.name, ...fields].join('.'), extra: values };
-}
 
 function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
@@ -113,9 +107,8 @@ function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
 
 /** `while(n) @f`: f answers `done v` or `continue v`. */
 function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
-  const { evaluate, name, extra } = targetOf(c, stage);
+  const { run: once, name } = callRun(c, stage);
   const limit = c.expression(stage.limit);
-  const once = callRun(c, evaluate, name, extra, stage.at);
   const run: Walk = async (input, env) => {
     const rounds = await limit(env);
     const count = Number(rounds.data);
@@ -166,25 +159,21 @@ function planOf(
 ): NamedRun {
   if (stage.kind === 'code-stage') return codeRun(c, stage);
   if (stage.kind === 'while-stage') return whileRun(c, stage);
-  if (stage.kind === 'group-stage') return groupRun(c, stage, isFirst);
-  const { evaluate, name, extra } = targetOf(c, stage);
-  return { run: callRun(c, evaluate, name, extra, stage.at, isFirst), name };
+  return stage.kind === 'group-stage' ? groupRun(c, stage, isFirst) : callRun(c, stage, isFirst);
 }
-
-type Effects = StagePlan['effects'][number][];
 
 /** Effects belong to the stage before them; those before the first stage to the source. */
 function plansOf(
   c: Compiler,
   stages: readonly PipelineStage[],
-  ofSource: Effects,
+  ofSource: Walk[],
   /** So many of them have nothing before them. */
   leading = 0,
 ): StagePlan[] {
-  const plans: { run: Walk; name: string; effects: Effects }[] = [];
+  const plans: { run: Walk; name: string; effects: Walk[] }[] = [];
   for (const stage of stages) {
     if (stage.kind === 'effect-stage') {
-      const run = compileEffect(c, stage.effect, true);
+      const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
       effects.push((value, env) => run({ ...env, pipe: withInput(env, value) }, value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
@@ -214,7 +203,7 @@ export function compilePipeline(
   stages: readonly PipelineStage[],
   format?: Eval,
 ): Eval {
-  const effects: Effects = [];
+  const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
   const evaluate = source && c.expression(source);
   const formatted: Eval | undefined =
@@ -227,7 +216,7 @@ export function compilePipeline(
 }
 
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
-  const effects: Effects = [];
+  const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
   const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
   return (value, env) => runPipeline(env, plan, plans, value);

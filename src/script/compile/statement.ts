@@ -240,10 +240,7 @@ const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
   augment: compileAugment,
   exe: compileExe,
   helpers: compileHelpers,
-  effect(c, node) {
-    const effect = compileEffect(c, node, false);
-    return (env) => effect(env);
-  },
+  effect: compileEffect,
   run: compileRun,
   call: compileCall,
   flow: compileFlow,
@@ -272,8 +269,7 @@ export function compileTop(c: Compiler, node: Statement): Eval {
   return async (env) => {
     const here = onPath({ ...env, frame: env.run.ground });
     const value = await run(here);
-    const writing = env.run.written();
-    if (writing) await writing;
+    await env.run.written();
     return addMarks(value, here.frame.influence);
   };
 }

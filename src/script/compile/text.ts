@@ -16,6 +16,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  given,
   resolvePath,
   under,
 } from '../run/environment.ts';
@@ -67,26 +68,22 @@ const marked = (words: readonly Word[], descriptor: Descriptor): readonly Word[]
     ? words
     : [...words, { value: makeValue('', { descriptor }), quote: 'mark' }];
 
-/** `{{ user.name[0] }}` as a name and keys. */
-function readSlot(slot: string): { name: string; keys: string[] } | undefined {
-  const inner = slot.replace(/^\{\{\s*|\s*\}\}$/g, '');
-  const name = /^[A-Za-z_][\w-]*/.exec(inner)?.[0];
-  if (name === undefined) return undefined;
-  const keys = [...inner.slice(name.length).matchAll(/\.([\w-]+)|\[(?:"([^"]*)"|(-?\d+))\]/g)];
-  return { name, keys: keys.map(([, field, quoted, index]) => field ?? quoted ?? index ?? '') };
-}
+const SLOT_KEY = /\.([\w-]+)|\[(?:"([^"]*)"|(-?\d+))\]/g;
 
+/** `{{ user.name[0] }}`: a name and keys. */
 function valueOfSlot(slot: string, env: Environment): Value | undefined {
-  const read = readSlot(slot);
-  const found = read && findName(env, read.name);
-  if (!read || !found || found.isMissing) return undefined;
-  return read.keys.reduce(
-    (value, key) =>
-      /^-?\d+$/.test(key)
-        ? indexOf(value, makeValue(Number(key)), 'lenient')
-        : fieldOf(value, key, 'lenient'),
-    found.value,
-  );
+  const inner = slot.replace(/^\{\{\s*|\s*\}\}$/g, '');
+  const name = /^[A-Za-z_][\w-]*/.exec(inner)?.[0] ?? '';
+  const found = findName(env, name);
+  if (!found || found.isMissing) return undefined;
+  let { value } = found;
+  for (const [, field, quoted, index] of inner.slice(name.length).matchAll(SLOT_KEY)) {
+    const key = field ?? quoted ?? index ?? '';
+    value = /^-?\d+$/.test(key)
+      ? indexOf(value, makeValue(Number(key)), 'lenient')
+      : fieldOf(value, key, 'lenient');
+  }
+  return value;
 }
 
 /** The value itself unless it is an open text. */
@@ -195,10 +192,7 @@ export function compileParts(
 /** The text of any interpolating form. */
 export function compileText(c: Compiler, parts: readonly TemplatePart[], isMustache = false): Eval {
   const [first = '', ...others] = parts;
-  if (typeof first === 'string' && others.length === 0) {
-    const only = makeValue(first);
-    return () => only;
-  }
+  if (typeof first === 'string' && others.length === 0) return given(makeValue(first));
   const all = compileParts(c, parts, isMustache);
   return async (env) => textOfWords(await all(env));
 }

@@ -288,17 +288,10 @@ export interface Try {
 
 const data = (value: Value | undefined): Json => value?.data ?? null;
 
-const tryJson = ({ attempt, result, hint, output }: Try): JsonObject => ({
-  attempt,
-  result,
-  hint: data(hint),
-  output: data(output),
-});
-
 /** For `@mx.pipe` and its aliases. */
 export const pipeFacts = (pipe: Pipe): JsonObject => ({
   try: pipe.attempt,
-  tries: pipe.tries.map(tryJson),
+  tries: pipe.tries.map((one) => ({ ...one, hint: data(one.hint), output: data(one.output) })),
   stage: pipe.stage,
   length: pipe.outputs.length - 1,
   input: data(pipe.input),

@@ -36,39 +36,32 @@ interface Found {
 export function findName(env: Environment, name: string): Found | undefined {
   const cell = env.scope.find(name);
   if (cell) return cell;
-  const value = ambient(env, name);
+  const ambient = AMBIENT.get(name);
+  const value = ambient ? ambient(env) : findTransformer(name);
   return value && { value, isMissing: false };
 }
 
-function ambient(env: Environment, name: string): Value | undefined {
-  switch (name) {
-    case 'mx':
-    case 'ctx':
-      return makeValue(plainCopy(contextOf(env.frame)), {
-        descriptor: marksOfContext(env, 'input'),
-      });
-    case 'p':
-    case 'pipeline':
-      return env.pipe ? pipeView(env.pipe) : undefined;
-    case 'input':
-      return env.pipe ? env.pipe.input : inputOf(env);
-    case 'fm':
-      return env.unit.frontMatter;
-    case 'root':
-    case 'base':
-      return makeValue(env.run.world.root);
-    case 'now':
-      return makeValue(env.run.world.now().toISOString());
-    case 'payload':
-      return env.run.payload;
-    case 'tool':
-      return TOOL;
-    case 'help':
-      return HELP;
-    default:
-      return findTransformer(name);
-  }
-}
+type Ambient = (env: Environment) => Value | undefined;
+
+const whole: Ambient = (env) =>
+  makeValue(plainCopy(contextOf(env.frame)), { descriptor: marksOfContext(env, 'input') });
+const view: Ambient = ({ pipe }) => pipe && pipeView(pipe);
+const root: Ambient = ({ run }) => makeValue(run.world.root);
+
+const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
+  ['mx', whole],
+  ['ctx', whole],
+  ['p', view],
+  ['pipeline', view],
+  ['input', (env) => env.pipe?.input ?? inputOf(env)],
+  ['fm', ({ unit }) => unit.frontMatter],
+  ['root', root],
+  ['base', root],
+  ['now', ({ run }) => makeValue(run.world.now().toISOString())],
+  ['payload', ({ run }) => run.payload],
+  ['tool', () => TOOL],
+  ['help', () => HELP],
+]);
 
 /** What came in on stdin; a policy may label what carries no label. */
 function inputOf({ run, frame }: Environment): Value {
@@ -150,15 +143,13 @@ function transformerOf(transformer: Transformer): Executable {
   return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }
 
-const transformers = new Map<string, Value>();
+let transformers: ReadonlyMap<string, Value> | undefined;
 
 function findTransformer(name: string): Value | undefined {
-  const transformer = TRANSFORMERS.get(name);
-  const known = transformers.get(name);
-  if (known || !transformer) return known;
-  const made = makeFunction(transformerOf(transformer));
-  transformers.set(name, made);
-  return made;
+  transformers ??= new Map(
+    Array.from(TRANSFORMERS, ([key, made]) => [key, makeFunction(transformerOf(made))]),
+  );
+  return transformers.get(name);
 }
 
 /** `@tool("fs/read_file", { path: @p })`: each parameter is an input of the operation. */

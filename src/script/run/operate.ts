@@ -1,6 +1,6 @@
 // From the language to `perform` and back: thrown faults become outcomes inside, and thrown again
 // outside, with their places.
-import { type Failure, type Outcome, ok } from '../../base/index.ts';
+import { type Outcome, ok } from '../../base/index.ts';
 import {
   type BodyScope,
   type Input,
@@ -9,13 +9,23 @@ import {
   perform,
   type Value,
 } from '../../flow/index.ts';
-import { raiseFailure, toFault } from '../fault.ts';
+import { raise, toFault } from '../fault.ts';
 import type { Environment, Eval } from './environment.ts';
 
-export const unwrap = <T>(outcome: Outcome<T>): T =>
-  outcome.ok ? outcome.output : raiseFailure(outcome);
+export function unwrap<T>(outcome: Outcome<T>): T {
+  if (outcome.ok) return outcome.output;
+  const { code, detail } = outcome.error;
+  return raise(code, detail.message, detail);
+}
 
-export const failed = (error: unknown): Failure => ({ ok: false, error: toFault(error).fault });
+/** Whatever is thrown, as an outcome. */
+export async function caught<T>(work: () => MaybePromise<T>): Promise<Outcome<T>> {
+  try {
+    return ok(await work());
+  } catch (error) {
+    return { ok: false, error: toFault(error).fault };
+  }
+}
 
 /** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
 export const lazyInput = (
@@ -25,13 +35,9 @@ export const lazyInput = (
   finish: (value: Value, env: Environment) => Value = (value) => value,
 ): Input => ({
   name,
-  async value({ frame, pipe }) {
-    try {
-      const inner = { ...env, frame, note: pipe };
-      return ok(finish(await evaluate(inner), inner));
-    } catch (error) {
-      return failed(error);
-    }
+  value({ frame, pipe }) {
+    const inner = { ...env, frame, note: pipe };
+    return caught(async () => finish(await evaluate(inner), inner));
   },
 });
 
@@ -54,13 +60,9 @@ export async function operate<const I extends readonly Input[]>(
   const outcome = await perform(
     op,
     inputs,
-    async (values, scope) => {
-      try {
-        const inner = { ...env, frame: scope.frame, note: undefined };
-        return ok(await body(values as Values<I>, inner, scope));
-      } catch (error) {
-        return failed(error);
-      }
+    (values, scope) => {
+      const inner = { ...env, frame: scope.frame, note: undefined };
+      return caught(() => body(values as Values<I>, inner, scope));
     },
     env.frame,
     env.act,

@@ -56,19 +56,15 @@ export class VariableScope {
 
   /** `let`: again in its own block; elsewhere only where nothing of this file holds the name. */
   let(name: string, value: Value, place: string): void {
-    const own = this.#cells.get(name);
-    if (!own && this.kind !== 'arm') this.#refuseShadow(name);
-    this.bind(name, 'let', value, place);
-  }
-
-  #refuseShadow(name: string): void {
-    const outer = this.parent?.find(name);
+    const isOwn = this.kind === 'arm' || this.#cells.has(name);
+    const outer = isOwn ? undefined : this.parent?.find(name);
     if (outer && outer.kind !== 'import' && outer.kind !== 'ambient' && outer.kind !== 'loop') {
       raise('invalid_input', `\`let @${name}\` would hide the \`@${name}\` of ${outer.place}`, {
         name,
         hint: 'choose another name',
       });
     }
+    this.bind(name, 'let', value, place);
   }
 
   /** The cell `+=` rebinds; leaving a parallel branch for it is an error. */

@@ -6,6 +6,7 @@ import {
   absent,
   computed,
   elementsOf,
+  isAbsent,
   isFunctionData,
   KEEP,
   keepOf,
@@ -46,13 +47,16 @@ export function fieldOf(value: Value, name: string, mode: AccessMode, facts?: Mx
       return functionField(value, name, mode);
     case 'string':
       return textField(value, name, mode);
-    case 'null':
-      return nothing(value);
-    case 'undefined':
-      return absent(meta.descriptor);
     default:
       return noField(value, name, mode);
   }
+}
+
+/** What is read of something that has no such part, where that is no error. */
+function missing(value: Value, mode: AccessMode): Value | undefined {
+  if (typeName(value) === 'null') return nothing(value);
+  const isNothing = mode === 'lenient' || isAbsent(value);
+  return isNothing ? absent(value.meta.descriptor) : undefined;
 }
 
 function listField(value: Value, name: string): Value {
@@ -87,7 +91,8 @@ function textField(value: Value, name: string, mode: AccessMode): Value {
 }
 
 function noField(value: Value, name: string, mode: AccessMode): Value {
-  if (mode === 'lenient') return absent(value.meta.descriptor);
+  const instead = missing(value, mode);
+  if (instead) return instead;
   const ends = `; write \`\\.${name}\` to end the reference before it`;
   const type = typeName(value);
   const parse = type === 'string' ? ', or read JSON with `@parse` first' : '';
@@ -110,20 +115,11 @@ export function indexOf(value: Value, index: Value, mode: AccessMode): Value {
 
 function pick(value: Value, index: Value, mode: AccessMode): Value {
   const name = textOf(index);
-  switch (typeName(value)) {
-    case 'array': {
-      const at = numericOf(index.data);
-      return at === undefined ? nothing(value) : element(value, at);
-    }
-    case 'object':
-      return mxMember(value, name) ?? objectField(value, name, mode);
-    case 'null':
-      return nothing(value);
-    case 'undefined':
-      return absent(value.meta.descriptor);
-    default:
-      if (mode === 'lenient') return absent(value.meta.descriptor);
-  }
+  const type = typeName(value);
+  if (type === 'array') return element(value, numericOf(index.data) ?? Number.NaN);
+  if (type === 'object') return mxMember(value, name) ?? objectField(value, name, mode);
+  const instead = missing(value, mode);
+  if (instead) return instead;
   const hint = typeof value.data === 'string' ? `; a character is \`.at(${name})\`` : '';
   return raise('expression_error', `${kindName(value)} has no element \`${name}\`${hint}`);
 }

@@ -75,9 +75,12 @@ function isEqualPlain(a: Json, b: Json): boolean {
 const isNamedBy = (a: Json, b: Json): boolean =>
   typeof a === 'boolean' && typeof b === 'string' && String(a) === b;
 
-/** Walks without recursion: both sides may be nested as deep as JSON allows. */
-function isEqualData(left: Json, right: Json): boolean {
-  const open: [Json, Json][] = [[left, right]];
+/**
+ * `==`: null and undefined are equal to each other and to nothing else. Walks without recursion: both
+ * sides may be nested as deep as JSON allows.
+ */
+export function isEqual(left: Value, right: Value): boolean {
+  const open: [Json, Json][] = [[left.data, right.data]];
   for (let pair = open.pop(); pair; pair = open.pop()) {
     const [a, b] = pair;
     if (!isStructure(a) || !isStructure(b)) {
@@ -96,9 +99,6 @@ function isEqualData(left: Json, right: Json): boolean {
   }
   return true;
 }
-
-/** `==`: null and undefined are equal to each other and to nothing else. */
-export const isEqual = (left: Value, right: Value): boolean => isEqualData(left.data, right.data);
 
 /** `==` as a value. */
 export const equals = (left: Value, right: Value): Value =>

@@ -88,11 +88,8 @@ const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d[\d.eE+-]*/g;
 
 /** Long numbers are ids more often than quantities: better as they stand than rounded. */
 export function losesDigits(text: string): boolean {
-  if (!/\d{16}/.test(text)) return false;
-  for (const [token] of text.matchAll(TOKENS)) {
-    if (/^-?\d*\.?\d{16}/.test(token) && String(Number(token)) !== token) return true;
-  }
-  return false;
+  const tokens = /\d{16}/.test(text) ? (text.match(TOKENS) ?? []) : [];
+  return tokens.some((token) => /^-?\d*\.?\d{16}/.test(token) && String(Number(token)) !== token);
 }
 
 /** A module shows what stands at its top beside what it exports. */

@@ -69,11 +69,9 @@ const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
     if (Array.isArray(value.data)) return laidOut(value);
     const lines = textOf(value)
       .split('\n')
-      .map((line) => line.trim());
-    return parsed(
-      value,
-      lines.filter((line) => line !== ''),
-    );
+      .map((line) => line.trim())
+      .filter((line) => line !== '');
+    return parsed(value, lines);
   },
 };
 
