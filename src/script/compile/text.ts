@@ -221,7 +221,7 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Eval {
   const prompt = c.text(node.prompt.parts);
   return async (env) => {
-    const request = { prompt: await prompt(env), tier: undefined };
+    const request = { prompt: await prompt(env), tier: node.tier };
     const { data, meta, text } = unwrap(await env.run.world.model(request, env.frame));
     return makeValue(data, { descriptor: meta.descriptor, text });
   };
