@@ -14,12 +14,15 @@ export type BudgetLimits = Amounts;
 const MAX_AMOUNT = 10n ** 18n;
 const MAX_SUM = 2n ** 63n - 1n;
 
+const KNOWN: ReadonlySet<string> = new Set(BUDGET_KINDS);
+
 /** Refuses what is negative, no whole number, too large, or of no known kind. */
 export function checkAmounts(amounts: Amounts): Outcome<null> {
-  for (const [kind, amount] of Object.entries(amounts)) {
-    if (!(BUDGET_KINDS as readonly string[]).includes(kind)) {
+  for (const kind in amounts) {
+    if (!KNOWN.has(kind)) {
       return fail('invalid_input', `\`${kind}\` is not charged; known: ${BUDGET_KINDS.join(', ')}`);
     }
+    const amount: unknown = amounts[kind as BudgetKind];
     if (typeof amount !== 'bigint' || amount < 0n || amount > MAX_AMOUNT) {
       const shown = String(amount);
       return fail('invalid_input', `\`${shown}\` ${kind}: give a whole number from 0 to 10^18`);
@@ -32,44 +35,51 @@ export function checkAmounts(amounts: Amounts): Outcome<null> {
 // which is far above every limit.
 export const add = (a: bigint, b: bigint): bigint => (a + b > MAX_SUM ? MAX_SUM : a + b);
 
-function byKind(amountOf: (kind: BudgetKind) => bigint | undefined): Amounts {
-  const amounts: { [kind in BudgetKind]?: bigint } = {};
-  for (const kind of BUDGET_KINDS) {
-    const amount = amountOf(kind);
-    if (amount !== undefined) amounts[kind] = amount;
-  }
-  return amounts;
-}
+type Writable = { -readonly [kind in BudgetKind]?: Amounts[kind] };
 
 /** Kind by kind `max(0, a - b)`. */
-export const without = (a: Amounts, b: Amounts): Amounts =>
-  byKind((kind) => {
+export function without(a: Amounts, b: Amounts): Amounts {
+  const left: Writable = {};
+  for (const kind of BUDGET_KINDS) {
     const [from, taken] = [a[kind], b[kind] ?? 0n];
-    if (from === undefined) return undefined;
-    return from > taken ? from - taken : 0n;
-  });
+    if (from !== undefined) left[kind] = from > taken ? from - taken : 0n;
+  }
+  return left;
+}
 
-export const plus = (a: Amounts, b: Amounts): Amounts =>
-  byKind((kind) => {
+export function plus(a: Amounts, b: Amounts): Amounts {
+  const sum: Writable = { ...a };
+  for (const kind of BUDGET_KINDS) {
     const [x, y] = [a[kind], b[kind]];
-    return x === undefined || y === undefined ? (x ?? y) : add(x, y);
-  });
+    if (y !== undefined) sum[kind] = x === undefined ? y : add(x, y);
+  }
+  return sum;
+}
 
 /** What is left of nothing is not told. */
-export const positive = (amounts: Amounts): Amounts => byKind((kind) => amounts[kind] || undefined);
+export function positive(amounts: Amounts): Amounts {
+  const some: Writable = {};
+  for (const kind of BUDGET_KINDS) if (amounts[kind]) some[kind] = amounts[kind];
+  return some;
+}
 
 /** Decimal texts, so that no digit is lost on the way through JSON. */
 export type AmountsText = { readonly [kind in BudgetKind]?: string | null };
 
-export const readAmounts = (text: AmountsText): Amounts =>
-  byKind((kind) => (typeof text[kind] === 'string' ? BigInt(text[kind]) : undefined));
+export function readAmounts(text: AmountsText): Amounts {
+  const amounts: Writable = {};
+  for (const kind of BUDGET_KINDS) {
+    if (typeof text[kind] === 'string') amounts[kind] = BigInt(text[kind]);
+  }
+  return amounts;
+}
 
 /** By hand: it is made with every turn, and JSON knows no bigint. */
 export function amountsText(amounts: Amounts): string {
-  const parts: string[] = [];
+  let text = '';
   for (const kind of BUDGET_KINDS) {
     const amount = amounts[kind];
-    if (amount !== undefined) parts.push(`"${kind}":"${amount}"`);
+    if (amount !== undefined) text += `${text && ','}"${kind}":"${amount}"`;
   }
-  return `{${parts.join()}}`;
+  return `{${text}}`;
 }

@@ -88,51 +88,54 @@ export function encodeThread(thread: NewThread): Outcome<ThreadText> {
   return ok({ thread, events: events.output, limits, inputs });
 }
 
-function checkCommit(commit: Commit): Outcome<unknown> {
+/** All that a commit moves. */
+function checkMoved({ raise, charge, reserve, settle }: Commit): Outcome<unknown> {
+  let checked: Outcome<null> = ok(null);
+  if (raise) checked = checkAmounts(raise);
+  if (checked.ok && charge) checked = checkAmounts(charge);
+  for (const { amounts } of reserve ?? []) if (checked.ok) checked = checkAmounts(amounts);
+  for (const { actual } of settle ?? []) if (checked.ok) checked = checkAmounts(actual);
+  return checked;
+}
+
+export function sizeOf(events: readonly EventText[]): number {
+  let sum = 0;
+  for (const { text } of events) sum += text.length;
+  return sum;
+}
+
+const NONE = ok([]);
+
+export function encodeCommit(commit: Commit): Outcome<CommitText> {
+  const { cost, result, children, tell, ask } = commit;
   // A type cannot keep a caller in plain JavaScript from it.
   if (commit.events.length === 0) {
     return fail('invalid_input', 'a commit carries at least one event');
   }
-  const { raise = {}, charge = {}, reserve = [], settle = [] } = commit;
-  return each(
-    [
-      raise,
-      charge,
-      ...reserve.map(({ amounts }) => amounts),
-      ...settle.map(({ actual }) => actual),
-    ],
-    checkAmounts,
-  );
-}
-
-export const sizeOf = (events: readonly EventText[]): number =>
-  events.reduce((sum, { text }) => sum + text.length, 0);
-
-const optional = (value: Json | undefined): Outcome<string | undefined> =>
-  value === undefined ? ok(undefined) : textOf(value);
-
-export function encodeCommit(commit: Commit): Outcome<CommitText> {
-  const valid = checkCommit(commit);
+  const valid = checkMoved(commit);
   if (!valid.ok) return valid;
   const events = each(commit.events, encodeEvent);
   if (!events.ok) return events;
-  const texts = each([commit.cost, commit.result], optional);
-  if (!texts.ok) return texts;
-  const [cost, result] = texts.output;
-  const children = each(commit.children ?? [], encodeThread);
-  if (!children.ok) return children;
-  const tell = each(commit.tell ?? [], encodeSignal);
-  if (!tell.ok) return tell;
-  const asked = each(commit.ask ?? [], checkApproval);
+  const spent = cost === undefined ? ok(undefined) : textOf(cost);
+  if (!spent.ok) return spent;
+  const ended = result === undefined ? ok(undefined) : textOf(result);
+  if (!ended.ok) return ended;
+  const born = children ? each(children, encodeThread) : NONE;
+  if (!born.ok) return born;
+  const told = tell ? each(tell, encodeSignal) : NONE;
+  if (!told.ok) return told;
+  const asked = ask ? each(ask, checkApproval) : NONE;
   if (!asked.ok) return asked;
+  let bytes = sizeOf(events.output);
+  for (const child of born.output) bytes += sizeOf(child.events);
   return ok({
     commit,
     events: events.output,
-    cost,
-    result,
-    children: children.output,
-    tell: tell.output,
-    bytes: sizeOf([events.output, ...children.output.map((child) => child.events)].flat()),
+    cost: spent.output,
+    result: ended.output,
+    children: born.output,
+    tell: told.output,
+    bytes,
   });
 }
 

@@ -37,12 +37,19 @@ function readAccount(text: string): Account {
 }
 
 export function writeAccount({ limits, used, reserved, open }: Account): string {
-  const list = open.map(({ key, amounts, from, standing }) => {
+  let list = '';
+  for (const { key, amounts, from, standing } of open) {
     const more = from === undefined ? '' : `,"from":${JSON.stringify(from)}`;
-    return `{"key":${JSON.stringify(key)},"amounts":${amountsText(amounts)}${more}${standing ? ',"standing":1' : ''}}`;
-  });
-  const [most, spent, held] = [limits, used, reserved].map(amountsText);
-  return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list.join()}]}`;
+    list += `${list && ','}{"key":${JSON.stringify(key)},"amounts":${amountsText(amounts)}${more}${standing ? ',"standing":1' : ''}}`;
+  }
+  const [most, spent, held] = [amountsText(limits), amountsText(used), amountsText(reserved)];
+  return `{"limits":${most},"used":${spent},"reserved":${held},"open":[${list}]}`;
+}
+
+/** Of a thread that is born with this change. */
+export function bornAccount(changed: ReadonlyMap<string, Account>, thread: string): string {
+  const account = changed.get(thread);
+  return account ? writeAccount(account) : '';
 }
 
 const ZERO = { spawns: 0n, tokens: 0n, input_tokens: 0n, output_tokens: 0n, spend: 0n };
@@ -66,8 +73,12 @@ export type Accounts = ReturnType<typeof createAccounts>;
 export function createAccounts(connection: Connection) {
   const known = new Map<string, Account>();
   const unwritten = new Set<string>();
+  const undo = (): void => {
+    known.clear();
+    unwritten.clear();
+  };
   return {
-    get(thread: string): Account | undefined {
+    get(thread: string): Readonly<Account> | undefined {
       const account = known.get(thread);
       if (account) return account;
       const row = connection.get<{ budget: string }>(READ, thread);
@@ -86,17 +97,14 @@ export function createAccounts(connection: Connection) {
       }));
       return told.sort((a, b) => (a.key < b.key ? -1 : 1));
     },
-    /** Those that change with a commit; `written` go with rows of their own. */
-    change(changed: ReadonlyMap<string, Account>, written: readonly string[]) {
+    /** Those that change with a commit of the first of the chain; those above it are written at the end. */
+    change(changed: ReadonlyMap<string, Account>, chain: readonly string[]): void {
       if (changed.size === 0) return;
-      connection.afterRollback(() => {
-        known.clear();
-        unwritten.clear();
-      });
+      connection.afterRollback(undo);
       for (const [thread, account] of changed) {
         known.set(thread, account);
-        if (written.includes(thread)) unwritten.delete(thread);
-        else unwritten.add(thread);
+        if (chain.indexOf(thread) > 0) unwritten.add(thread);
+        else unwritten.delete(thread);
       }
     },
     /** At the end of every transaction. */

@@ -19,7 +19,7 @@ import {
 } from '../amounts.ts';
 import type { Commit, NewThread, Reserve, Settle } from '../port.ts';
 import { noThread } from '../thread-id.ts';
-import { type Account, type Accounts, type Reservation, writeAccount } from './account.ts';
+import type { Account, Accounts, Reservation } from './account.ts';
 import type { Connection } from './file/connection.ts';
 import { ENDED } from './file/schema.ts';
 
@@ -62,19 +62,22 @@ interface Found {
 
 /** Works out one commit. Throws nothing; every answer is an outcome. */
 class Work {
-  readonly reserved: string[] = [];
-  readonly changed = new Map<string, Account>();
+  readonly reserved: string[];
+  readonly changed: Map<string, Account>;
   private readonly connection: Connection;
   private readonly accounts: Accounts;
   private readonly now: number;
 
   constructor(connection: Connection, accounts: Accounts, now: number) {
+    this.reserved = [];
+    this.changed = new Map();
     this.connection = connection;
     this.accounts = accounts;
     this.now = now;
   }
 
-  private get(thread: string): Account | undefined {
+  /** To be read only: it may be what all know. */
+  private get(thread: string): Readonly<Account> | undefined {
     return this.changed.get(thread) ?? this.accounts.get(thread);
   }
 
@@ -82,24 +85,21 @@ class Work {
     this.changed.set(thread, { limits, used: {}, reserved: {}, open: [] });
   }
 
-  private change(threads: readonly string[], by: (account: Account) => Partial<Account>): void {
-    for (const thread of threads) {
-      const account = this.get(thread);
-      if (account) this.changed.set(thread, { ...account, ...by(account) });
-    }
-  }
-
-  private setOpen(thread: string, key: string, reservation?: Reservation): void {
-    this.change([thread], ({ open }) => {
-      const others = open.filter((one) => one.key !== key);
-      return { open: reservation ? [...others, reservation] : others };
-    });
+  /** To be changed: a copy of its own. One that is not there is changed for nobody. */
+  private draft(thread: string): Account {
+    const drafted = this.changed.get(thread);
+    if (drafted) return drafted;
+    const account = this.accounts.get(thread);
+    const draft = account ? { ...account } : { limits: {}, used: {}, reserved: {}, open: [] };
+    if (account) this.changed.set(thread, draft);
+    return draft;
   }
 
   private find(chain: readonly string[], key: string): Found | undefined {
-    for (const [at, thread] of chain.entries()) {
-      const reservation = this.get(thread)?.open.find((one) => one.key === key);
-      if (reservation) return { reservation, along: chain.slice(at) };
+    for (let at = 0; at < chain.length; at++) {
+      for (const reservation of this.get(chain[at] ?? '')?.open ?? []) {
+        if (reservation.key === key) return { reservation, along: at ? chain.slice(at) : chain };
+      }
     }
     return undefined;
   }
@@ -113,24 +113,31 @@ class Work {
   settle(chain: readonly string[], { key, actual }: Settle): Outcome<null> {
     const found = this.find(chain, key);
     if (!found) return this.missing(key);
-    const { along } = found;
-    const { amounts, from } = found.reservation;
-    this.setOpen(along[0] ?? '', key);
-    this.change(along, ({ used, reserved }) => ({
-      used: plus(used, actual),
-      reserved: without(reserved, amounts),
-    }));
+    const { along, reservation } = found;
+    const { amounts, from } = reservation;
+    const owner = this.draft(along[0] ?? '');
+    owner.open = owner.open.length === 1 ? [] : owner.open.filter((one) => one !== reservation);
+    for (const thread of along) {
+      const account = this.draft(thread);
+      account.used = plus(account.used, actual);
+      account.reserved = without(account.reserved, amounts);
+    }
     const source = from === undefined ? undefined : this.find(chain, from);
     if (!source) return ok(null);
     // What is left goes back to where it was drawn from, if that is still open.
     const left = without(amounts, actual);
     this.refill(source, plus(source.reservation.amounts, left));
-    this.change(source.along, ({ reserved }) => ({ reserved: plus(reserved, left) }));
+    for (const thread of source.along) {
+      const account = this.draft(thread);
+      account.reserved = plus(account.reserved, left);
+    }
     return ok(null);
   }
 
   private refill({ reservation, along }: Found, amounts: Amounts): void {
-    this.setOpen(along[0] ?? '', reservation.key, { ...reservation, amounts });
+    const owner = this.draft(along[0] ?? '');
+    const others = owner.open.filter((one) => one !== reservation);
+    owner.open = [...others, { ...reservation, amounts }];
   }
 
   raise(thread: string, to: Amounts): Outcome<null> {
@@ -141,7 +148,7 @@ class Work {
       const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${wanted} would not raise it`;
       return fail('invalid_input', message, { thread, limit: kind });
     }
-    this.change([thread], () => ({ limits: { ...limits, ...to } }));
+    this.draft(thread).limits = { ...limits, ...to };
     return ok(null);
   }
 
@@ -179,7 +186,11 @@ class Work {
 
   charge(chain: readonly string[], amounts: Amounts): Outcome<null> {
     const room = this.room(chain, chain, amounts);
-    if (room.ok) this.change(chain, ({ used }) => ({ used: plus(used, amounts) }));
+    if (!room.ok) return room;
+    for (const thread of chain) {
+      const account = this.draft(thread);
+      account.used = plus(account.used, amounts);
+    }
     return room;
   }
 
@@ -205,49 +216,48 @@ class Work {
     const source = from === undefined ? undefined : this.source(chain, from, amounts);
     if (source && !source.ok) return source;
     // What was drawn from is reserved along its chain already: there it only changes its name.
-    const along = source?.output.along ?? [];
-    const fresh = chain.filter((thread) => !along.includes(thread));
+    const fresh = source ? chain.slice(0, -source.output.along.length) : chain;
     const room = this.room(chain, fresh, amounts);
     if (!room.ok) return room;
     if (source) this.refill(source.output, without(source.output.reservation.amounts, amounts));
-    this.change(fresh, ({ reserved }) => ({ reserved: plus(reserved, amounts) }));
-    this.setOpen(chain[0] ?? '', key, {
-      key,
-      amounts: positive(amounts),
-      ...(from === undefined ? {} : { from }),
-      ...(standing && { standing }),
-    });
+    for (const thread of fresh) {
+      const account = this.draft(thread);
+      account.reserved = plus(account.reserved, amounts);
+    }
+    const made: Reservation = { key, amounts: positive(amounts) };
+    if (from !== undefined) made.from = from;
+    if (standing) made.standing = standing;
+    const owner = this.draft(chain[0] ?? '');
+    owner.open = [...owner.open, made];
     this.reserved.push(key);
     return ok(null);
   }
 
   reserve(chain: readonly string[], wish: Reserve): Outcome<null> {
     const made = this.setAside(chain, wish);
-    const { code } = made.ok ? { code: '' } : made.error;
-    const isShort = code === 'not_found' || code.endsWith('_exceeded');
-    return wish.optional && isShort ? ok(null) : made;
+    if (made.ok || !wish.optional) return made;
+    const { code } = made.error;
+    return code === 'not_found' || code.endsWith('_exceeded') ? ok(null) : made;
   }
 }
 
-interface Wishes extends Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'> {
-  /** The thread first, its root last; empty for the birth of a root. */
-  chain: readonly string[];
-  children: readonly Pick<NewThread, 'id' | 'budget' | 'reserve'>[];
-  now: number;
-}
+type Wishes = Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'>;
+type Child = Pick<NewThread, 'id' | 'budget' | 'reserve'>;
 
 export interface BudgetPlan {
   /** Keys of what was set aside. */
-  reserved: readonly string[];
-  /** The account of a thread that is written with its row; undefined when it stays as it was. */
-  textOf(thread: string): string | undefined;
-  /** Once these are written. */
-  keep(written: readonly string[]): void;
+  readonly reserved: readonly string[];
+  /** Accounts that do not stay as they were, by their threads. */
+  readonly changed: ReadonlyMap<string, Account>;
 }
 
+/** `chain`: the thread first, its root last; empty for the birth of a root. */
 export function planBudgets(
   { connection, accounts }: { connection: Connection; accounts: Accounts },
-  { chain, settle = [], raise, charge, reserve = [], children, now }: Wishes,
+  { settle = [], raise, charge, reserve = [] }: Wishes,
+  chain: readonly string[],
+  children: readonly Child[],
+  now: number,
 ): Outcome<BudgetPlan> {
   const work = new Work(connection, accounts, now);
   for (const { id, budget } of children) work.born(id, budget);
@@ -255,25 +265,19 @@ export function planBudgets(
     const settled = work.settle(chain, one);
     if (!settled.ok) return settled;
   }
-  const raised = raise ? work.raise(chain[0] ?? '', raise) : ok(null);
-  if (!raised.ok) return raised;
-  const charged = charge ? work.charge(chain, charge) : ok(null);
-  if (!charged.ok) return charged;
-  const families = [{ along: chain, wishes: reserve }].concat(
-    children.map((child) => ({ along: [child.id, ...chain], wishes: child.reserve ?? [] })),
-  );
-  for (const { along, wishes } of families) {
-    for (const wish of wishes) {
-      const made = work.reserve(along, wish);
+  const raised = raise ? work.raise(chain[0] ?? '', raise) : undefined;
+  if (raised && !raised.ok) return raised;
+  const charged = charge ? work.charge(chain, charge) : undefined;
+  if (charged && !charged.ok) return charged;
+  for (const wish of reserve) {
+    const made = work.reserve(chain, wish);
+    if (!made.ok) return made;
+  }
+  for (const child of children) {
+    for (const wish of child.reserve ?? []) {
+      const made = work.reserve([child.id, ...chain], wish);
       if (!made.ok) return made;
     }
   }
-  return ok({
-    reserved: work.reserved,
-    textOf(thread) {
-      const account = work.changed.get(thread);
-      return account && writeAccount(account);
-    },
-    keep: (written) => accounts.change(work.changed, written),
-  });
+  return ok(work);
 }

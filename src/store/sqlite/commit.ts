@@ -5,9 +5,10 @@
 // that was frozen past its lease, or lost the thread to another, writes nothing.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import type { CommitText } from '../encode.ts';
-import type { Approval, Commit, Committed, Held, Signal } from '../port.ts';
+import type { CommitText, ThreadText } from '../encode.ts';
+import type { Approval, Commit, Committed, Held } from '../port.ts';
 import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
+import { bornAccount, writeAccount } from './account.ts';
 import {
   approvalExists,
   askApproval,
@@ -48,13 +49,23 @@ interface FenceRow {
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
   FROM threads WHERE id = ?`;
 
-/** `unheard` are the signals after a number. */
+const FREE = ok(null);
+
+/** The thread as this process knows it; one that it learned about elsewhere is looked up. */
+function heldOf({ held, connection }: Registry, thread: string, row: FenceRow): HeldThread {
+  const known = held.get(thread);
+  return known?.epoch === row.epoch
+    ? known
+    : held.add(thread, { ...row, chain: chainOf(connection, thread) });
+}
+
+/** May whoever sends this commit write? */
 function checkFence(
+  registry: Registry,
   row: FenceRow,
   thread: string,
   { expect, heard = 0, events }: Commit,
   now: number,
-  unheard: (after: number) => readonly Signal[],
 ): Outcome<null> {
   const { seq, epoch, lease_until: until } = row;
   const detail = { thread, seq, epoch };
@@ -73,8 +84,10 @@ function checkFence(
     return fail('invalid_input', `thread \`${thread}\` has no room for more events`, detail);
   }
   const obeyed = Math.max(row.heard, heard);
-  if (!expect.quiet || row.wakes <= obeyed) return ok(null);
-  const signals = unheard(obeyed).map((signal): JsonObject => ({ ...signal }));
+  if (!expect.quiet || row.wakes <= obeyed) return FREE;
+  const unheard = signalsAfter(registry.connection, thread, obeyed);
+  registry.held.setTold(heldOf(registry, thread, row), unheard.at(-1)?.number ?? 0);
+  const signals = unheard.map((signal): JsonObject => ({ ...signal }));
   return fail('signalled', `thread \`${thread}\` was spoken to meanwhile`, { thread, signals });
 }
 
@@ -138,40 +151,41 @@ function checkIds(
   return taken === undefined ? ok(null) : refuse(taken);
 }
 
+const NO_USES = ok([]);
+
 /** Everything that may be refused besides the fence. Writes nothing. */
 function check(
   registry: Registry,
-  { commit, children }: CommitText,
+  commit: Commit,
   chain: readonly string[],
   now: number,
 ): Outcome<Checked> {
   const { connection } = registry;
-  const [thread = ''] = chain;
-  const { ask, use, secrets } = commit;
-  const born = children.map((child) => child.thread);
-  const free = checkIds(born, (id) => isThread(connection, id), threadExists);
+  const { ask, use, secrets, children = [] } = commit;
+  const free =
+    children.length > 0 ? checkIds(children, (id) => isThread(connection, id), threadExists) : FREE;
   if (!free.ok) return free;
-  const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : free;
+  const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : FREE;
   if (!asked.ok) return asked;
-  const kept = secrets ? checkSecrets(connection, thread, secrets) : free;
+  const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : FREE;
   if (!kept.ok) return kept;
-  const uses = use ? planUses(connection, use, chain, now) : ok([]);
+  const uses = use ? planUses(connection, use, chain, now) : NO_USES;
   if (!uses.ok) return uses;
-  const plan = planBudgets(registry, { ...commit, chain, children: born, now });
+  const plan = planBudgets(registry, commit, chain, children, now);
   return plan.ok ? ok({ plan: plan.output, uses: uses.output }) : plan;
 }
 
 function bear(
   registry: Registry,
-  { children }: CommitText,
-  plan: BudgetPlan,
+  children: readonly ThreadText[],
+  { changed }: BudgetPlan,
   parent: Parent,
   now: number,
 ): Held[] {
   return children.map((child) => {
-    const { thread } = child;
-    insertThread(registry, child, { parent, budget: plan.textOf(thread.id) ?? '' }, now);
-    const held = holdThread(registry, thread.id, now);
+    const { id } = child.thread;
+    insertThread(registry, child, { parent, budget: bornAccount(changed, id) }, now);
+    const held = holdThread(registry, id, now);
     // It was inserted a moment ago in the same transaction.
     if (!held.ok) throw new Error(held.error.detail.message);
     return held.output;
@@ -198,31 +212,18 @@ function writeRest(
   return approvals;
 }
 
-/** The thread as this process knows it; one that it learned about elsewhere is looked up. */
-function heldOf({ held, connection }: Registry, thread: string, row: FenceRow): HeldThread {
-  const known = held.get(thread);
-  return known?.epoch === row.epoch
-    ? known
-    : held.add(thread, { ...row, chain: chainOf(connection, thread) });
-}
-
 export function runCommit(
   registry: Registry,
   thread: string,
   encoded: CommitText,
   now: number,
 ): Outcome<Committed> {
-  const { connection, held, feed } = registry;
-  const { commit, events } = encoded;
+  const { connection, held, feed, accounts } = registry;
+  const { commit, events, children: born } = encoded;
   const { expect, release } = commit;
   const row = connection.get<FenceRow>(ROW, thread);
   if (!row) return noThread(thread);
-  const unheard = (after: number): readonly Signal[] => {
-    const signals = signalsAfter(connection, thread, after);
-    held.setTold(heldOf(registry, thread, row), signals.at(-1)?.number ?? 0);
-    return signals;
-  };
-  const passed = checkFence(row, thread, commit, now, unheard);
+  const passed = checkFence(registry, row, thread, commit, now);
   if (!passed.ok) {
     if (LOST.includes(passed.error.code))
       connection.afterCommit(() => held.drop(thread, expect.epoch));
@@ -230,14 +231,16 @@ export function runCommit(
   }
   const known = heldOf(registry, thread, row);
   const { chain } = known;
-  const checked = check(registry, encoded, chain, now);
+  const checked = check(registry, commit, chain, now);
   if (!checked.ok) return checked;
   const { plan, uses } = checked.output;
-  const status = writeFenced(connection, row, encoded, plan.textOf(thread), now);
+  const account = plan.changed.get(thread);
+  const status = writeFenced(connection, row, encoded, account && writeAccount(account), now);
   insertEvents(connection, row.number, row.seq, events, now);
-  plan.keep([thread, ...encoded.children.map((child) => child.thread.id)]);
+  accounts.change(plan.changed, chain);
   const { root, depth } = row;
-  const children = bear(registry, encoded, plan, { id: thread, root, depth, chain }, now);
+  const parent = { id: thread, root, depth, chain };
+  const children = born.length > 0 ? bear(registry, born, plan, parent, now) : [];
   const approvals = writeRest(registry, thread, encoded, uses, now);
   if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
   const seq = row.seq + events.length;

@@ -16,7 +16,7 @@ import type {
   Wanted,
 } from '../port.ts';
 import { noThread } from '../thread-id.ts';
-import { toBudgetState } from './account.ts';
+import { bornAccount, toBudgetState } from './account.ts';
 import {
   askApproval,
   decideApproval,
@@ -92,11 +92,11 @@ export function threadsPort(parts: Parts): Threads {
       () => {
         if (isThread(connection, id)) return threadExists(id);
         const now = clock.now();
-        const plan = planBudgets(parts, { chain: [], children: [thread], now });
+        const plan = planBudgets(parts, {}, [], [thread], now);
         if (!plan.ok) return plan;
-        const budget = plan.output.textOf(id) ?? '';
-        insertThread(parts, text.output, { birth, budget }, now);
-        plan.output.keep([id]);
+        const { changed } = plan.output;
+        insertThread(parts, text.output, { birth, budget: bornAccount(changed, id) }, now);
+        parts.accounts.change(changed, [id]);
         return holdThread(parts, id, now);
       },
       { thread: id, bytes: sizeOf(text.output.events), wasWritten },

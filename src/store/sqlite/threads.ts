@@ -129,7 +129,7 @@ export function insertEvents(
 ): void {
   let place = thread * EVENTS_A_THREAD + after;
   for (let at = 0; at < list.length; at += MANY) {
-    const part = list.slice(at, at + MANY);
+    const part = list.length > MANY ? list.slice(at, at + MANY) : list;
     const values: (number | string)[] = [];
     for (const { ts = now, turn, type, text } of part) values.push(++place, ts, turn, type, text);
     connection.run(SOME_EVENTS[part.length] ?? '', ...values);

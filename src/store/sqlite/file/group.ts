@@ -44,6 +44,7 @@ const MAX_BYTES = 4 * 1024 * 1024;
 
 /** The jobs of the next group, taken out of the queue and put into order. */
 function cut(waiting: Job[]): Job[] {
+  if (waiting.length === 1) return waiting.splice(0);
   let [count, bytes] = [0, 0];
   while (count < waiting.length && count < MAX_JOBS && (count === 0 || bytes < MAX_BYTES)) {
     bytes += waiting[count]?.how.bytes ?? 0;
@@ -156,28 +157,23 @@ export function createGroup(connection: Connection, ports: GroupPorts) {
   const idle: (() => void)[] = [];
   let [isScheduled, isClosed] = [false, false];
 
-  function schedule(): void {
-    isScheduled = true;
-    setImmediate(() => {
-      void runAll(cut(waiting)).then(goOn);
-    });
-  }
-
-  /** What came meanwhile is for the next round of the loop. */
+  /** What comes meanwhile is for the next round of the loop. */
   function goOn(): void {
-    isScheduled = false;
-    if (waiting.length > 0) schedule();
+    isScheduled = waiting.length > 0;
+    if (isScheduled) setImmediate(runNext);
     else for (const tell of idle.splice(0)) tell();
   }
+  const runNext = (): void => void runAll(cut(waiting)).then(goOn);
 
   return {
     write<T>(work: () => Outcome<T>, how: Writing = {}): Answer<T> {
       if (isClosed) return Promise.resolve(ports.closed);
-      return new Promise((resolve) => {
-        const answer = resolve as (outcome: Outcome<unknown>) => void;
-        waiting.push({ how, run: work, outcome: undefined, answer });
-        if (!isScheduled) schedule();
-      });
+      const { promise, resolve } = Promise.withResolvers<Outcome<T>>();
+      const answer = resolve as (outcome: Outcome<unknown>) => void;
+      waiting.push({ how, run: work, outcome: undefined, answer });
+      if (!isScheduled) setImmediate(runNext);
+      isScheduled = true;
+      return promise;
     },
     /** Refuses what is new, answers what was asked for. */
     async close(): Promise<void> {
