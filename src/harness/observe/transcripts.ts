@@ -5,7 +5,6 @@ import {
   createRedactor,
   isObject,
   type Json,
-  type JsonObject,
   type Outcome,
   ok,
   type Redactor,
@@ -23,7 +22,6 @@ import {
 } from '../../store/index.ts';
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
 import { type Noted, readStored } from '../thread/journal-event.ts';
-import { encode } from '../thread/journal-writer.ts';
 
 /** A result is shown further than an argument: it is what people look for. */
 const RESULT = 2000;
@@ -34,44 +32,59 @@ const MAX_WAITING = 100;
 /** For what is known to hold no secret. */
 const NOTHING_HIDDEN = createRedactor([]);
 
+/** Shown already: a reply and its calls have the same arguments. */
+type Previews = Map<Json, Json>;
+
 // Secrets go first: written as JSON once more they would be escaped deeper than anybody looks, and a
 // hash of them would tell whoever guesses that he is right.
-const preview = (value: Json, redactor: Redactor, max?: number): Json => ({
-  ...previewOf(redactor.json(value), redactor, max),
-});
-
-const previewCalls = (content: Json, redactor: Redactor): Json =>
-  Array.isArray(content)
-    ? content.map((block) =>
-        isObject(block) && block.type === 'tool_call'
-          ? { ...block, arguments: preview(block.arguments ?? {}, redactor) }
-          : block,
-      )
-    : content;
-
-/** Which field of an event is shown shortened, and how. */
-const SHORTENED: Readonly<Record<string, [field: string, shorten: typeof preview]>> = {
-  thread_start: ['inputs', preview],
-  assistant_message: ['content', previewCalls],
-  tool_call: ['arguments', preview],
-  tool_result: ['content', (content, redactor) => preview(content, redactor, RESULT)],
-};
-
-/** What a line shows of an event's data; the data itself where that is all of it. */
-function shownData(type: string, data: JsonObject, redactor: Redactor): JsonObject {
-  const [field = '', shorten = preview] = SHORTENED[type] ?? [];
-  const given = data[field];
-  return given === undefined ? data : { ...data, [field]: shorten(given, redactor) };
+function preview(value: Json, redactor: Redactor, before: Previews): Json {
+  const known = before.get(value);
+  if (known !== undefined) return known;
+  const shown = { ...previewOf(redactor.json(value), redactor) };
+  before.set(value, shown);
+  return shown;
 }
+
+function previewCalls(content: Json, redactor: Redactor, before: Previews): Json {
+  if (!Array.isArray(content)) return content;
+  const shown: Json[] = [];
+  for (const block of content) {
+    const isCall = isObject(block) && block.type === 'tool_call';
+    const { arguments: given = {} } = isCall ? block : {};
+    shown.push(isCall ? { ...block, arguments: preview(given, redactor, before) } : block);
+  }
+  return shown;
+}
+
+/** Which field of an event is shown shortened. */
+const SHORTENED: Readonly<Record<string, string>> = {
+  thread_start: 'inputs',
+  assistant_message: 'content',
+  tool_call: 'arguments',
+  tool_result: 'content',
+};
 
 type Line = Omit<TranscriptEvent, 'type'> & { type: string };
 
-/** The line with its text. */
-function shownLine(line: Line, redactor: Redactor, isClean: boolean, isFull: boolean): Line {
-  const { type, data, text = JSON.stringify(data) } = line;
-  const shown = isFull ? data : shownData(type, data, isClean ? NOTHING_HIDDEN : redactor);
-  if (isClean) return { ...line, text: shown === data ? text : JSON.stringify(shown) };
-  return { ...line, text: JSON.stringify(redactor.json(shown)) };
+/** What a line shows of an event's data, as JSON; without a redactor nothing has to be hidden. */
+function shownText(
+  { type, data, text }: Line,
+  redactor: Redactor | undefined,
+  isFull: boolean,
+  before: Previews,
+): string {
+  const field = isFull ? '' : (SHORTENED[type] ?? '');
+  const given = data[field];
+  if (given === undefined) {
+    return redactor ? JSON.stringify(redactor.json(data)) : (text ?? JSON.stringify(data));
+  }
+  const hide = redactor ?? NOTHING_HIDDEN;
+  let short: Json;
+  if (type === 'assistant_message') short = previewCalls(given, hide, before);
+  else if (type !== 'tool_result') short = preview(given, hide, before);
+  else short = { ...previewOf(hide.json(given), hide, RESULT) };
+  const shown = { ...data, [field]: short };
+  return JSON.stringify(redactor ? redactor.json(shown) : shown);
 }
 
 interface TranscriptPorts {
@@ -94,8 +107,8 @@ interface Writing {
 /** A thread that this process writes. */
 interface Written {
   writing: Writing;
-  // What is recorded in the same round of the event loop is one write. A process that is killed
-  // before it loses lines the registry has: whoever resumes the thread writes them again.
+  // What is recorded in two rounds of the event loop, mostly an intent and its result, is one write. A
+  // process that is killed before loses lines the registry has: who resumes the thread writes them again.
   waiting: Line[];
   /** The number of its next event; undefined: nothing is known of the file. */
   next?: number;
@@ -109,8 +122,12 @@ export class Transcripts {
   readonly #threads = new Map<string, Written>();
   /** The one used last is the last. */
   readonly #files = new Map<string, Transcript>();
-  /** Is there a write at the end of this round? */
+  /** Is there a write at the end of the next round? */
   #isDue = false;
+  readonly #flushAll = (): void => {
+    this.#isDue = false;
+    for (const thread of this.#threads.keys()) this.#flush(thread);
+  };
 
   constructor(ports: TranscriptPorts) {
     this.#ports = ports;
@@ -157,17 +174,15 @@ export class Transcripts {
 
   #note(thread: string, own: Written, events: readonly Noted[], firstSeq: number): void {
     const ts = this.#ports.clock.now();
-    for (const [index, event] of events.entries()) {
-      own.waiting.push({ ...encode(event, event.turn), ts, seq: firstSeq + index });
-    }
-    own.next = firstSeq + events.length;
+    let seq = firstSeq;
+    // JSON by construction: the union holds nothing else.
+    for (const event of events) own.waiting.push({ ...event, ts, seq: seq++ } as Line);
+    own.next = seq;
     if (own.waiting.length >= MAX_WAITING) this.#flush(thread);
     if (this.#isDue) return;
     this.#isDue = true;
-    setImmediate(() => {
-      this.#isDue = false;
-      for (const one of this.#threads.keys()) this.#flush(one);
-    });
+    // After the next round, not after this one.
+    setImmediate(setImmediate, this.#flushAll);
   }
 
   #flush(thread: string): void {
@@ -185,12 +200,16 @@ export class Transcripts {
   #lines(thread: string, events: readonly Line[]): TranscriptEvent[] {
     const { known, detail } = this.#ports;
     const [redactor, isFull] = [known.redactor(thread), detail() === 'full'];
-    return events.flatMap((event): TranscriptEvent[] => {
-      const { type, data, text } = event;
-      if (!isTranscriptType(type)) return [];
-      const isClean = known.isClean(thread, data, text);
-      return [{ ...shownLine(event, redactor, isClean, isFull), type }];
-    });
+    const lines: TranscriptEvent[] = [];
+    const previews: Previews = new Map();
+    for (const event of events) {
+      const { ts, seq, turn, type, data } = event;
+      if (!isTranscriptType(type)) continue;
+      const isClean = known.isClean(thread, data, event.text);
+      const text = shownText(event, isClean ? undefined : redactor, isFull, previews);
+      lines.push({ ts, seq, turn, type, data, text });
+    }
+    return lines;
   }
 
   #options(thread: string) {

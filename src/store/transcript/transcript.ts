@@ -198,7 +198,9 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
       if (events.length === 0) return ok(null);
       if (handle === undefined) return problem(file, new Error('it was closed'));
       try {
-        writeAll(handle, events.map((event) => toLine(event, redact)).join(''));
+        let text = '';
+        for (const event of events) text += toLine(event, redact);
+        writeAll(handle, text);
         return ok(null);
       } catch (error) {
         try {
