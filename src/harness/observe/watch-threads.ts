@@ -30,17 +30,19 @@ import type { Telemetry } from './telemetry.ts';
 import { Transcripts } from './transcripts.ts';
 
 /** Which right it was: a hash, so that rows of one token can be found and nobody can use it. */
-function subjectOf({ auth, __auth, surface }: Caller): string {
-  const token = auth?.() ?? __auth;
-  return token === undefined ? `policy:${surface}` : `token:${hash('sha256', token).slice(0, 16)}`;
-}
+const subjectOf = (token: string): string => `token:${hash('sha256', token).slice(0, 16)}`;
 
 export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel {
+  /** A thread has one token for long. */
+  let [hashed, subject] = ['', subjectOf('')];
   const audited = (caller: Caller): Caller => {
     const { surface, name = '' } = caller;
     const row = (entry: RecordEntry): void => {
       if (surface !== 'thread' && entry.outcome.ok) return;
-      const who = { surface, caller: name, subject: subjectOf(caller) };
+      const token = caller.auth?.() ?? caller.__auth;
+      if (token !== undefined && token !== hashed) [hashed, subject] = [token, subjectOf(token)];
+      const by = token === undefined ? `policy:${surface}` : subject;
+      const who = { surface, caller: name, subject: by };
       const written = audit.write(auditRow(entry, who));
       // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
       if (!written.ok) throw new Error(written.error.detail.message);

@@ -5,6 +5,8 @@
 import { type Json, type JsonObject, type Outcome, ok, parseJson } from '../../base/index.ts';
 import {
   type Answer,
+  type Commit,
+  type Committed,
   createVault,
   type Held,
   type NewEvent,
@@ -39,6 +41,10 @@ class Vaults {
     this.#vaults.set(thread, undefined);
   }
 
+  has(thread: string): boolean {
+    return this.#vaults.has(thread);
+  }
+
   /** What this process has not held before is read. */
   async load(thread: string): Answer<null> {
     if (this.#vaults.has(thread)) return ok(null);
@@ -60,10 +66,16 @@ class Vaults {
     return vault.ok ? (vault.output.hide(value, known.redactor(thread)) as Outcome<T>) : vault;
   }
 
-  /** What they make known as secret counts from here on. */
-  hideEvents(thread: string, events: readonly NewEvent[]): Outcome<NewEvent[]> {
+  /** What they make known as secret counts from here on. The same list when nothing is hidden. */
+  hideEvents(thread: string, events: readonly NewEvent[]): Outcome<readonly NewEvent[]> {
     const { known } = this.#ports;
-    for (const { type, data } of events) known.learn(thread, eventSecrets(type, data));
+    for (const { type, data } of events) {
+      const news = eventSecrets(type, data);
+      if (news.length > 0) known.learn(thread, news);
+    }
+    let isClean = !this.#vaults.get(thread);
+    for (const { data, text } of events) isClean &&= known.isClean(thread, data, text);
+    if (isClean) return ok(events);
     const hidden: NewEvent[] = [];
     for (const { text, ...event } of events) {
       const data = this.hide(thread, event.data, text);
@@ -146,10 +158,14 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
     vaults.letGo(thread.id);
     return held;
   };
-  const commit: Store['commit'] = async (thread, { children: given = [], ask, ...commit }) => {
+  async function commitSealed(
+    thread: string,
+    { children: given = [], ask, ...commit }: Commit,
+    hidden?: Outcome<readonly NewEvent[]>,
+  ): Answer<Committed> {
     const loaded = await vaults.load(thread);
     if (!loaded.ok) return loaded;
-    const events = vaults.hideEvents(thread, commit.events);
+    const events = hidden ?? vaults.hideEvents(thread, commit.events);
     if (!events.ok) return events;
     const [first = commit.events[0], ...rest] = events.output;
     const result = commit.result === undefined ? ok(undefined) : vaults.hide(thread, commit.result);
@@ -186,6 +202,14 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
       return was && is ? born(child, was, is) : child;
     });
     return ok({ ...done.output, children: held });
+  }
+  /** Most carry events without a secret and nothing else that people read: those go on as they are. */
+  const commit: Store['commit'] = (thread, whole) => {
+    const isPlain = !whole.children && !whole.ask && whole.result === undefined;
+    const events =
+      isPlain && vaults.has(thread) ? vaults.hideEvents(thread, whole.events) : undefined;
+    if (events?.ok && events.output === whole.events) return store.commit(thread, whole);
+    return commitSealed(thread, whole, events);
   };
   return { createThread, commit };
 }

@@ -61,11 +61,14 @@ interface Batch {
   asked?: Part & { readonly answer: (outcome: Outcome<Committed>) => void };
 }
 
+const NOTHING: Part = { events: [], change: {} };
+
 const joinLists = <T>(a: readonly T[] | undefined, b: readonly T[] | undefined) =>
   a && b ? [...a, ...b] : (a ?? b);
 
 /** The later cost, status and result count; what is settled by two is settled by both. */
 function joined(before: Part, after: Part): Part {
+  if (before === NOTHING) return after;
   const [old, change] = [before.change, after.change];
   const settle = joinLists(old.settle, change.settle);
   const back = joinLists(old.back, change.back);
@@ -81,8 +84,6 @@ function joined(before: Part, after: Part): Part {
     },
   };
 }
-
-const NOTHING: Part = { events: [], change: {} };
 
 export class JournalWriter {
   readonly thread: string;
@@ -216,12 +217,13 @@ export class JournalWriter {
   }
 
   /** A change of status is an event too; the end of a thread is its last. */
-  #encode(events: Events, change: Refusable): Part {
-    const given: readonly JournalEvent[] = 'type' in events ? [events] : events;
+  #encode(given: Events, change: Refusable): Part {
     const { status } = change;
-    const all: readonly JournalEvent[] =
-      status === undefined ? given : [{ type: 'status', data: { status } }, ...given];
-    return { events: all.map((event) => encode(event, this.turn)), change };
+    const events: Encoded[] = [];
+    if (status !== undefined) events.push(encode({ type: 'status', data: { status } }, this.turn));
+    if ('type' in given) events.push(encode(given, this.turn));
+    else for (const event of given) events.push(encode(event, this.turn));
+    return { events, change };
   }
 
   /** The last one, while it takes more. */
@@ -244,6 +246,7 @@ export class JournalWriter {
   }
 
   #hear(signals: readonly Signal[]): void {
+    if (signals.length === 0) return;
     const fresh = signals.filter(({ number }) => number > this.#told);
     const last = fresh.at(-1);
     if (!last) return;
@@ -278,15 +281,13 @@ export class JournalWriter {
     const [first, ...rest] = events;
     if (!first) return;
     const { quiet, back, use, ...plain } = change;
-    const uses = joinLists(back, use);
     this.#underWay = events.length;
-    const done = await this.#commit({
-      ...plain,
-      expect: { seq: this.#seq, epoch: this.epoch, ...(quiet && { quiet }) },
-      events: [first, ...rest],
-      ...(this.#heard > this.#heardBefore && { heard: this.#heard }),
-      ...(uses && { use: uses }),
-    });
+    const expect: Commit['expect'] = { seq: this.#seq, epoch: this.epoch };
+    if (quiet) expect.quiet = quiet;
+    const commit: Commit = { ...plain, expect, events: [first, ...rest] };
+    if (this.#heard > this.#heardBefore) commit.heard = this.#heard;
+    if (back ?? use) commit.use = [...(back ?? []), ...(use ?? [])];
+    const done = await this.#commit(commit);
     this.#underWay = 0;
     if (done.ok) {
       this.#ports.transcribe(events, this.#seq + 1);

@@ -92,13 +92,15 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    write(row) {
-      const time = new Date(clock.now()).toISOString();
+    write({ surface, caller, subject, operation, decision, reason }) {
       const line = JSON.stringify({
-        time,
-        ...row,
-        operation: short(row.operation),
-        reason: short(row.reason),
+        time: new Date(clock.now()).toISOString(),
+        surface,
+        caller,
+        subject,
+        operation: short(operation),
+        decision,
+        reason: reason && short(reason),
       });
       try {
         records.append(`${line}\n`, looks.isRecent());
