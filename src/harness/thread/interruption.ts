@@ -74,12 +74,10 @@ export function watchForInterruption(
     },
   };
   control.interruptions.add(interruption);
-  const checked = (): Interruption => {
-    interruption.check();
-    return interruption;
-  };
   const confirmed = journal.confirm();
-  return typeof confirmed === 'boolean' ? checked() : confirmed.then(checked);
+  const isLate = typeof confirmed !== 'boolean';
+  if (!isLate) interruption.check();
+  return isLate ? confirmed.then(() => (interruption.check(), interruption)) : interruption;
 }
 
 /**

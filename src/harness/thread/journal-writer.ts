@@ -63,26 +63,15 @@ interface Batch {
 
 const NOTHING: Part = { events: [], change: {} };
 
-const joinLists = <T>(a: readonly T[] | undefined, b: readonly T[] | undefined) =>
-  a && b ? [...a, ...b] : (a ?? b);
-
 /** The later cost, status and result count; what is settled by two is settled by both. */
 function joined(before: Part, after: Part): Part {
   if (before === NOTHING) return after;
   const [old, change] = [before.change, after.change];
-  const settle = joinLists(old.settle, change.settle);
-  const back = joinLists(old.back, change.back);
-  const raise = old.raise && change.raise ? { raise: { ...old.raise, ...change.raise } } : {};
-  return {
-    events: [...before.events, ...after.events],
-    change: {
-      ...old,
-      ...change,
-      ...raise,
-      ...(settle && { settle }),
-      ...(back && { back }),
-    },
-  };
+  const both: { -readonly [K in keyof Refusable]: Refusable[K] } = { ...old, ...change };
+  if (old.settle && change.settle) both.settle = [...old.settle, ...change.settle];
+  if (old.back && change.back) both.back = [...old.back, ...change.back];
+  if (old.raise && change.raise) both.raise = { ...old.raise, ...change.raise };
+  return { events: [...before.events, ...after.events], change: both };
 }
 
 export class JournalWriter {

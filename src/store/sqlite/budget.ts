@@ -7,7 +7,7 @@
 // changed nothing. A reservation can be drawn from: what hooks and detached children need is set
 // aside in one large reservation first, and their requests take from it instead of from what others
 // have left.
-import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import {
   type Amounts,
   add,
@@ -60,186 +60,181 @@ interface Found {
   along: readonly string[];
 }
 
-/** Works out one commit. Throws nothing; every answer is an outcome. */
-class Work {
+/** One commit that is worked out. Nothing of it throws; every answer is an outcome. */
+interface Work {
+  readonly connection: Connection;
+  readonly accounts: Accounts;
+  readonly now: number;
   readonly reserved: string[];
   readonly changed: Map<string, Account>;
-  private readonly connection: Connection;
-  private readonly accounts: Accounts;
-  private readonly now: number;
-
-  constructor(connection: Connection, accounts: Accounts, now: number) {
-    this.reserved = [];
-    this.changed = new Map();
-    this.connection = connection;
-    this.accounts = accounts;
-    this.now = now;
-  }
-
-  /** To be read only: it may be what all know. */
-  private get(thread: string): Readonly<Account> | undefined {
-    return this.changed.get(thread) ?? this.accounts.get(thread);
-  }
-
-  born(thread: string, limits: Amounts): void {
-    this.changed.set(thread, { limits, used: {}, reserved: {}, open: [] });
-  }
-
-  /** To be changed: a copy of its own. One that is not there is changed for nobody. */
-  private draft(thread: string): Account {
-    const drafted = this.changed.get(thread);
-    if (drafted) return drafted;
-    const account = this.accounts.get(thread);
-    const draft = account ? { ...account } : { limits: {}, used: {}, reserved: {}, open: [] };
-    if (account) this.changed.set(thread, draft);
-    return draft;
-  }
-
-  private find(chain: readonly string[], key: string): Found | undefined {
-    for (let at = 0; at < chain.length; at++) {
-      for (const reservation of this.get(chain[at] ?? '')?.open ?? []) {
-        if (reservation.key === key) return { reservation, along: at ? chain.slice(at) : chain };
-      }
-    }
-    return undefined;
-  }
-
-  private missing(key: string): Outcome<never> {
-    return this.connection.get(ELSEWHERE, key)
-      ? fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key })
-      : fail('not_found', `there is no open reservation \`${key}\``, { key });
-  }
-
-  settle(chain: readonly string[], { key, actual }: Settle): Outcome<null> {
-    const found = this.find(chain, key);
-    if (!found) return this.missing(key);
-    const { along, reservation } = found;
-    const { amounts, from } = reservation;
-    const owner = this.draft(along[0] ?? '');
-    owner.open = owner.open.length === 1 ? [] : owner.open.filter((one) => one !== reservation);
-    for (const thread of along) {
-      const account = this.draft(thread);
-      account.used = plus(account.used, actual);
-      account.reserved = without(account.reserved, amounts);
-    }
-    const source = from === undefined ? undefined : this.find(chain, from);
-    if (!source) return ok(null);
-    // What is left goes back to where it was drawn from, if that is still open.
-    const left = without(amounts, actual);
-    this.refill(source, plus(source.reservation.amounts, left));
-    for (const thread of source.along) {
-      const account = this.draft(thread);
-      account.reserved = plus(account.reserved, left);
-    }
-    return ok(null);
-  }
-
-  private refill({ reservation, along }: Found, amounts: Amounts): void {
-    const owner = this.draft(along[0] ?? '');
-    const others = owner.open.filter((one) => one !== reservation);
-    owner.open = [...others, { ...reservation, amounts }];
-  }
-
-  raise(thread: string, to: Amounts): Outcome<null> {
-    const { limits = {} } = this.get(thread) ?? {};
-    for (const kind of BUDGET_KINDS) {
-      const [wanted, now] = [to[kind], limits[kind]];
-      if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
-      const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${wanted} would not raise it`;
-      return fail('invalid_input', message, { thread, limit: kind });
-    }
-    this.draft(thread).limits = { ...limits, ...to };
-    return ok(null);
-  }
-
-  /** What nobody waits for, at a thread: standing ones, and those of threads without a live lease. */
-  private standing(root: string, thread: string, kind: BudgetKind): bigint {
-    let sum = 0n;
-    for (const row of this.connection.all<TreeRow>(TREE, root)) {
-      const chain: string[] = JSON.parse(row.chain);
-      if (!chain.includes(thread)) continue;
-      const isLeft = row.owner === null || (row.lease_until ?? 0) <= this.now;
-      for (const { standing, amounts } of this.get(row.id)?.open ?? []) {
-        if (standing || isLeft) sum = add(sum, amounts[kind] ?? 0n);
-      }
-    }
-    return sum;
-  }
-
-  /** The nearest thread that has not enough left, and the first kind of it. */
-  private room(chain: readonly string[], threads: readonly string[], amounts: Amounts) {
-    for (const thread of threads) {
-      const account = this.get(thread);
-      if (!account) return noThread(thread);
-      for (const kind of BUDGET_KINDS) {
-        const [requested, max] = [amounts[kind] ?? 0n, account.limits[kind]];
-        if (max === undefined || requested === 0n) continue;
-        const reserved = account.reserved[kind] ?? 0n;
-        const current = (account.used[kind] ?? 0n) + reserved;
-        if (current + requested <= max) continue;
-        const standing = this.standing(chain.at(-1) ?? thread, thread, kind);
-        return exceeded(kind, thread, { current, reserved, standing, max, requested });
-      }
-    }
-    return ok(null);
-  }
-
-  charge(chain: readonly string[], amounts: Amounts): Outcome<null> {
-    const room = this.room(chain, chain, amounts);
-    if (!room.ok) return room;
-    for (const thread of chain) {
-      const account = this.draft(thread);
-      account.used = plus(account.used, amounts);
-    }
-    return room;
-  }
-
-  /** The reservation to take from, if it has enough. */
-  private source(chain: readonly string[], key: string, amounts: Amounts): Outcome<Found> {
-    const source = this.find(chain, key);
-    if (!source) return this.missing(key);
-    for (const kind of BUDGET_KINDS) {
-      const [requested, max] = [amounts[kind] ?? 0n, source.reservation.amounts[kind] ?? 0n];
-      if (requested <= max) continue;
-      const facts = { current: 0n, reserved: 0n, standing: 0n, max, requested };
-      return exceeded(kind, source.along[0] ?? '', facts);
-    }
-    return ok(source);
-  }
-
-  private setAside(chain: readonly string[], wish: Reserve): Outcome<null> {
-    const { key, amounts, from, standing } = wish;
-    if (this.find(chain, key)) {
-      const message = `reservation \`${key}\` is open already; use another key`;
-      return fail('invalid_input', message, { key });
-    }
-    const source = from === undefined ? undefined : this.source(chain, from, amounts);
-    if (source && !source.ok) return source;
-    // What was drawn from is reserved along its chain already: there it only changes its name.
-    const fresh = source ? chain.slice(0, -source.output.along.length) : chain;
-    const room = this.room(chain, fresh, amounts);
-    if (!room.ok) return room;
-    if (source) this.refill(source.output, without(source.output.reservation.amounts, amounts));
-    for (const thread of fresh) {
-      const account = this.draft(thread);
-      account.reserved = plus(account.reserved, amounts);
-    }
-    const made: Reservation = { key, amounts: positive(amounts) };
-    if (from !== undefined) made.from = from;
-    if (standing) made.standing = standing;
-    const owner = this.draft(chain[0] ?? '');
-    owner.open = [...owner.open, made];
-    this.reserved.push(key);
-    return ok(null);
-  }
-
-  reserve(chain: readonly string[], wish: Reserve): Outcome<null> {
-    const made = this.setAside(chain, wish);
-    if (made.ok || !wish.optional) return made;
-    const { code } = made.error;
-    return code === 'not_found' || code.endsWith('_exceeded') ? ok(null) : made;
-  }
 }
+
+/** To be read only: it may be what all know. */
+function accountOf(work: Work, thread: string): Readonly<Account> | undefined {
+  return work.changed.get(thread) ?? work.accounts.get(thread);
+}
+
+/** To be changed: a copy of its own. One that is not there is changed for nobody. */
+function draftOf(work: Work, thread: string): Account {
+  const drafted = work.changed.get(thread);
+  if (drafted) return drafted;
+  const account = work.accounts.get(thread);
+  const draft = account ? { ...account } : { limits: {}, used: {}, reserved: {}, open: [] };
+  if (account) work.changed.set(thread, draft);
+  return draft;
+}
+
+function find(work: Work, chain: readonly string[], key: string): Found | undefined {
+  for (let at = 0; at < chain.length; at++) {
+    for (const reservation of accountOf(work, chain[at] ?? '')?.open ?? []) {
+      if (reservation.key === key) return { reservation, along: at ? chain.slice(at) : chain };
+    }
+  }
+  return undefined;
+}
+
+function missing(work: Work, key: string): Outcome<never> {
+  return work.connection.get(ELSEWHERE, key)
+    ? fail('invalid_input', `reservation \`${key}\` belongs to other threads`, { key })
+    : fail('not_found', `there is no open reservation \`${key}\``, { key });
+}
+
+function settleOne(work: Work, chain: readonly string[], { key, actual }: Settle): Outcome<null> {
+  const found = find(work, chain, key);
+  if (!found) return missing(work, key);
+  const { along, reservation } = found;
+  const { amounts, from } = reservation;
+  const owner = draftOf(work, along[0] ?? '');
+  owner.open = owner.open.length === 1 ? [] : owner.open.filter((one) => one !== reservation);
+  for (const thread of along) {
+    const account = draftOf(work, thread);
+    account.used = plus(account.used, actual);
+    account.reserved = without(account.reserved, amounts);
+  }
+  const source = from === undefined ? undefined : find(work, chain, from);
+  if (!source) return ok(null);
+  // What is left goes back to where it was drawn from, if that is still open.
+  const left = without(amounts, actual);
+  refill(work, source, plus(source.reservation.amounts, left));
+  for (const thread of source.along) {
+    const account = draftOf(work, thread);
+    account.reserved = plus(account.reserved, left);
+  }
+  return ok(null);
+}
+
+function refill(work: Work, { reservation, along }: Found, amounts: Amounts): void {
+  const owner = draftOf(work, along[0] ?? '');
+  const others = owner.open.filter((one) => one !== reservation);
+  owner.open = [...others, { ...reservation, amounts }];
+}
+
+function raiseLimits(work: Work, thread: string, to: Amounts): Outcome<null> {
+  const { limits = {} } = accountOf(work, thread) ?? {};
+  for (const kind of BUDGET_KINDS) {
+    const [wanted, now] = [to[kind], limits[kind]];
+    if (wanted === undefined || (now !== undefined && wanted >= now)) continue;
+    const message = `the ${kind} limit of thread \`${thread}\` is ${now ?? 'none'}; ${wanted} would not raise it`;
+    return fail('invalid_input', message, { thread, limit: kind });
+  }
+  draftOf(work, thread).limits = { ...limits, ...to };
+  return ok(null);
+}
+
+/** What nobody waits for, at a thread: standing ones, and those of threads without a live lease. */
+function standingOf(work: Work, root: string, thread: string, kind: BudgetKind): bigint {
+  let sum = 0n;
+  for (const row of work.connection.all<TreeRow>(TREE, root)) {
+    const chain: string[] = JSON.parse(row.chain);
+    if (!chain.includes(thread)) continue;
+    const isLeft = row.owner === null || (row.lease_until ?? 0) <= work.now;
+    for (const { standing, amounts } of accountOf(work, row.id)?.open ?? []) {
+      if (standing || isLeft) sum = add(sum, amounts[kind] ?? 0n);
+    }
+  }
+  return sum;
+}
+
+/** The nearest thread that has not enough left, and the first kind of it. */
+function checkRoom(
+  work: Work,
+  chain: readonly string[],
+  threads: readonly string[],
+  amounts: Amounts,
+) {
+  for (const thread of threads) {
+    const account = accountOf(work, thread);
+    if (!account) return noThread(thread);
+    for (const kind of BUDGET_KINDS) {
+      const [requested, max] = [amounts[kind] ?? 0n, account.limits[kind]];
+      if (max === undefined || requested === 0n) continue;
+      const reserved = account.reserved[kind] ?? 0n;
+      const current = (account.used[kind] ?? 0n) + reserved;
+      if (current + requested <= max) continue;
+      const standing = standingOf(work, chain.at(-1) ?? thread, thread, kind);
+      return exceeded(kind, thread, { current, reserved, standing, max, requested });
+    }
+  }
+  return ok(null);
+}
+
+function chargeAll(work: Work, chain: readonly string[], amounts: Amounts): Outcome<null> {
+  const room = checkRoom(work, chain, chain, amounts);
+  if (!room.ok) return room;
+  for (const thread of chain) {
+    const account = draftOf(work, thread);
+    account.used = plus(account.used, amounts);
+  }
+  return room;
+}
+
+/** The reservation to take from, if it has enough. */
+function sourceOf(
+  work: Work,
+  chain: readonly string[],
+  key: string,
+  amounts: Amounts,
+): Outcome<Found> {
+  const source = find(work, chain, key);
+  if (!source) return missing(work, key);
+  for (const kind of BUDGET_KINDS) {
+    const [requested, max] = [amounts[kind] ?? 0n, source.reservation.amounts[kind] ?? 0n];
+    if (requested <= max) continue;
+    const facts = { current: 0n, reserved: 0n, standing: 0n, max, requested };
+    return exceeded(kind, source.along[0] ?? '', facts);
+  }
+  return ok(source);
+}
+
+function setAside(work: Work, chain: readonly string[], wish: Reserve): Outcome<null> {
+  const { key, amounts, from, standing } = wish;
+  if (find(work, chain, key)) {
+    const message = `reservation \`${key}\` is open already; use another key`;
+    return fail('invalid_input', message, { key });
+  }
+  const source = from === undefined ? undefined : sourceOf(work, chain, from, amounts);
+  if (source && !source.ok) return source;
+  // What was drawn from is reserved along its chain already: there it only changes its name.
+  const fresh = source ? chain.slice(0, -source.output.along.length) : chain;
+  const room = checkRoom(work, chain, fresh, amounts);
+  if (!room.ok) return room;
+  if (source) refill(work, source.output, without(source.output.reservation.amounts, amounts));
+  for (const thread of fresh) {
+    const account = draftOf(work, thread);
+    account.reserved = plus(account.reserved, amounts);
+  }
+  const made: Reservation = { key, amounts: positive(amounts) };
+  if (from !== undefined) made.from = from;
+  if (standing) made.standing = standing;
+  const owner = draftOf(work, chain[0] ?? '');
+  owner.open = [...owner.open, made];
+  work.reserved.push(key);
+  return ok(null);
+}
+
+/** Goes without, when it may. */
+const isDispensable = ({ optional }: Reserve, { error: { code } }: Failure): boolean =>
+  optional === true && (code === 'not_found' || code.endsWith('_exceeded'));
 
 type Wishes = Pick<Commit, 'settle' | 'raise' | 'charge' | 'reserve'>;
 type Child = Pick<NewThread, 'id' | 'budget' | 'reserve'>;
@@ -259,24 +254,26 @@ export function planBudgets(
   children: readonly Child[],
   now: number,
 ): Outcome<BudgetPlan> {
-  const work = new Work(connection, accounts, now);
-  for (const { id, budget } of children) work.born(id, budget);
+  const work: Work = { connection, accounts, now, reserved: [], changed: new Map() };
+  for (const { id, budget: limits } of children) {
+    work.changed.set(id, { limits, used: {}, reserved: {}, open: [] });
+  }
   for (const one of settle) {
-    const settled = work.settle(chain, one);
+    const settled = settleOne(work, chain, one);
     if (!settled.ok) return settled;
   }
-  const raised = raise ? work.raise(chain[0] ?? '', raise) : undefined;
+  const raised = raise ? raiseLimits(work, chain[0] ?? '', raise) : undefined;
   if (raised && !raised.ok) return raised;
-  const charged = charge ? work.charge(chain, charge) : undefined;
+  const charged = charge ? chargeAll(work, chain, charge) : undefined;
   if (charged && !charged.ok) return charged;
   for (const wish of reserve) {
-    const made = work.reserve(chain, wish);
-    if (!made.ok) return made;
+    const made = setAside(work, chain, wish);
+    if (!made.ok && !isDispensable(wish, made)) return made;
   }
   for (const child of children) {
     for (const wish of child.reserve ?? []) {
-      const made = work.reserve([child.id, ...chain], wish);
-      if (!made.ok) return made;
+      const made = setAside(work, [child.id, ...chain], wish);
+      if (!made.ok && !isDispensable(wish, made)) return made;
     }
   }
   return ok(work);

@@ -2,12 +2,13 @@
 // out without writing, the fence before the rest; then the parts are written. INVARIANT: a refusal
 // comes before the first write, so the others of a group never have to be undone for it. INVARIANT:
 // sequence, epoch and lease are looked at inside the transaction that changes the row, so a process
-// that was frozen past its lease, or lost the thread to another, writes nothing.
+// that was frozen past its lease, or lost the thread to another, writes nothing. The row as the last
+// commit left it counts as looked at when nobody, of this process or another, wrote since.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
 import type { Approval, Commit, Committed, Held } from '../port.ts';
-import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
+import { isEnded, noThread } from '../thread-id.ts';
 import { bornAccount, writeAccount } from './account.ts';
 import {
   approvalExists,
@@ -20,7 +21,7 @@ import {
 import { type BudgetPlan, planBudgets } from './budget.ts';
 import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
-import { type HeldThread, REVOKING } from './held.ts';
+import { type FenceRow, type HeldThread, REVOKING } from './held.ts';
 import { checkSecrets, keepSecrets, writeAudit } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
 import {
@@ -33,18 +34,6 @@ import {
   type Registry,
   threadExists,
 } from './threads.ts';
-
-interface FenceRow {
-  number: number;
-  root: string;
-  depth: number;
-  seq: number;
-  epoch: number;
-  status: ThreadStatus;
-  lease_until: number | null;
-  wakes: number;
-  heard: number;
-}
 
 const ROW = `SELECT number, root, depth, seq, epoch, status, lease_until, wakes, heard
   FROM threads WHERE id = ?`;
@@ -95,25 +84,20 @@ function checkFence(
 const ALWAYS = `UPDATE threads SET seq = ?, updated = ?, cost = coalesce(?, cost),
   attempt = coalesce(?, attempt), budget = coalesce(?, budget)`;
 
-/** Writes the row, with the account when that changes; answers with the status it has now. */
+/** Writes the row, with the account when that changes; answers with what it is now. */
 function writeFenced(
   connection: Connection,
   row: FenceRow,
   { commit, events, cost }: CommitText,
   budget: string | undefined,
   now: number,
-): ThreadStatus {
+): FenceRow {
   const { status = row.status, attempt, release } = commit;
   // Nobody hears what was not said.
   const heard = Math.max(row.heard, Math.min(commit.heard ?? 0, row.wakes));
+  const seq = row.seq + events.length;
   let sql = ALWAYS;
-  const values: SQLInputValue[] = [
-    row.seq + events.length,
-    now,
-    cost ?? null,
-    attempt ?? null,
-    budget ?? null,
-  ];
+  const values: SQLInputValue[] = [seq, now, cost ?? null, attempt ?? null, budget ?? null];
   if (commit.status !== undefined) {
     sql += ', status = ?, ended = ?';
     values.push(status, isEnded(status) ? now : null);
@@ -129,7 +113,7 @@ function writeFenced(
     values.push(isEnded(status) ? null : wake);
   }
   connection.run(`${sql} WHERE number = ?`, ...values, row.number);
-  return status;
+  return { ...row, seq, status, heard, lease_until: release ? null : row.lease_until };
 }
 
 interface Checked {
@@ -205,6 +189,7 @@ function writeRest(
   }
   // Who has ended, or is gone, is left out.
   for (const signal of tell) sendSignal(registry, signal, now);
+  if (tell.length > 0) registry.held.forgetRows();
   const approvals = (commit.ask ?? []).map((asked) => askApproval(connection, asked, thread, now));
   if (uses.length > 0) writeUses(connection, uses, thread);
   if (commit.secrets) keepSecrets(connection, thread, commit.secrets);
@@ -221,7 +206,7 @@ export function runCommit(
   const { connection, held, feed, accounts } = registry;
   const { commit, events, children: born } = encoded;
   const { expect, release } = commit;
-  const row = connection.get<FenceRow>(ROW, thread);
+  const row = held.rowOf(held.get(thread)) ?? connection.get<FenceRow>(ROW, thread);
   if (!row) return noThread(thread);
   const passed = checkFence(registry, row, thread, commit, now);
   if (!passed.ok) {
@@ -235,7 +220,9 @@ export function runCommit(
   if (!checked.ok) return checked;
   const { plan, uses } = checked.output;
   const account = plan.changed.get(thread);
-  const status = writeFenced(connection, row, encoded, account && writeAccount(account), now);
+  const written = writeFenced(connection, row, encoded, account && writeAccount(account), now);
+  held.keepRow(known, written);
+  const { seq, status } = written;
   insertEvents(connection, row.number, row.seq, events, now);
   accounts.change(plan.changed, chain);
   const { root, depth } = row;
@@ -243,7 +230,6 @@ export function runCommit(
   const children = born.length > 0 ? bear(registry, born, plan, parent, now) : [];
   const approvals = writeRest(registry, thread, encoded, uses, now);
   if (commit.status !== undefined && REVOKING.includes(status)) held.forgetWords();
-  const seq = row.seq + events.length;
   connection.afterCommit(() => {
     if (release) held.drop(thread, expect.epoch);
     if (release && !isEnded(status)) feed.queued();

@@ -1,6 +1,20 @@
 // What this process knows about the threads it holds: their chain, which signals it was told, and
 // whether their word still counts. Bounded by the threads that are held; what is let go is forgotten.
+import type { ThreadStatus } from '../thread-id.ts';
 import { byLength, type Connection } from './file/connection.ts';
+
+/** What a commit is checked against. */
+export interface FenceRow {
+  number: number;
+  root: string;
+  depth: number;
+  seq: number;
+  epoch: number;
+  status: ThreadStatus;
+  lease_until: number | null;
+  wakes: number;
+  heard: number;
+}
 
 export interface HeldThread {
   epoch: number;
@@ -12,6 +26,9 @@ export interface HeldThread {
   /** As of `asOf`. */
   revoked: string | undefined;
   asOf: number;
+  /** As the last commit left it, as of `rowAsOf`. */
+  row?: FenceRow;
+  rowAsOf: number;
 }
 
 /** Whoever has one of these took back what it and all below it may do. */
@@ -26,7 +43,8 @@ export type HeldThreads = ReturnType<typeof createHeldThreads>;
 
 export function createHeldThreads(connection: Connection) {
   const all = new Map<string, HeldThread>();
-  let version = 0;
+  let [version, rowVersion] = [0, 0];
+  const forgetRows = (): void => void (rowVersion += 1);
 
   return {
     get: (thread: string): HeldThread | undefined => all.get(thread),
@@ -36,7 +54,7 @@ export function createHeldThreads(connection: Connection) {
       facts: { epoch: number; chain: readonly string[]; heard: number; wakes: number },
     ): HeldThread {
       const { epoch, chain, heard: told, wakes: announced } = facts;
-      const held = { epoch, chain, told, announced, revoked: undefined, asOf: -1 };
+      const held = { epoch, chain, told, announced, revoked: undefined, asOf: -1, rowAsOf: -1 };
       all.set(thread, held);
       return held;
     },
@@ -61,6 +79,15 @@ export function createHeldThreads(connection: Connection) {
       if (held) [held.revoked, held.asOf] = [found, version];
       return found;
     },
+    /** Undefined: it has to be read. INVARIANT: true inside a transaction, as the file has it. */
+    rowOf: (held: HeldThread | undefined): FenceRow | undefined =>
+      held?.rowAsOf === rowVersion ? held.row : undefined,
+    keepRow(held: HeldThread, row: FenceRow): void {
+      [held.row, held.rowAsOf] = [row, rowVersion];
+      connection.afterRollback(forgetRows);
+    },
+    /** Somebody wrote rows who is no commit of the thread itself: whatever they say now is read again. */
+    forgetRows,
     /** Somebody ended, or another process wrote: what was known about words counts no more. */
     forgetWords(): void {
       version += 1;

@@ -71,6 +71,8 @@ export interface Parts extends Registry {
   /** Refused once the store closes. What the file throws becomes a fault; a busy file is asked again. */
   read<T>(work: () => Outcome<T>): Answer<T>;
   write: Group['write'];
+  /** For `runCommit` only, which knows what it does to the rows of threads. */
+  commit: Group['write'];
   /** Several steps of `look` and `group.write`, which go on to the end when the store closes meanwhile. */
   steps<T>(work: () => Answer<T>): Answer<T>;
   look<T>(work: () => Outcome<T>): Answer<T>;
@@ -123,7 +125,7 @@ export function journalPort(parts: Parts): Journal {
         const row = connection.get<Record<'seq' | 'epoch', number>>(SEQ, thread);
         return row?.seq === seq + events.length && row.epoch === epoch;
       };
-      return parts.write(() => runCommit(parts, thread, encoded.output, clock.now()), {
+      return parts.commit(() => runCommit(parts, thread, encoded.output, clock.now()), {
         thread,
         bytes,
         wasWritten,

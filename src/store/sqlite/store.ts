@@ -8,7 +8,7 @@ import { createAccounts } from './account.ts';
 import { createFeed } from './feed.ts';
 import { pause } from './file/connection.ts';
 import { isBusy } from './file/fault.ts';
-import { createGroup } from './file/group.ts';
+import { createGroup, type Group } from './file/group.ts';
 import { type FileOptions, openFile } from './file/open-file.ts';
 import { createHeldThreads } from './held.ts';
 import {
@@ -42,10 +42,19 @@ export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
   const connection = opened.output;
   const held = createHeldThreads(connection);
   const accounts = createAccounts(connection);
-  const feed = createFeed(connection, held, watchIntervalMs, accounts.forget);
+  const feed = createFeed(connection, held, watchIntervalMs, () => {
+    accounts.forget();
+    held.forgetRows();
+  });
   const closed = fail('store_closed', `the registry \`${file}\` was closed`, { file });
   const [onBegin, onEnd] = [feed.onBegin, accounts.write];
   const group = createGroup(connection, { clock, random, patienceMs, onBegin, onEnd, closed });
+  const write: Group['write'] = (work, how) =>
+    group.write(() => {
+      held.forgetRows();
+      return work();
+    }, how);
+  const refuse = () => Promise.resolve(closed);
   let [isClosing, isClosed] = [false, false];
   const unfinished = new Set<Promise<unknown>>();
 
@@ -76,14 +85,15 @@ export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
     clock,
     random,
     isGone: options.isGone ?? isOwnerGone,
-    group,
+    group: { ...group, write },
     feed,
     held,
     accounts,
     look,
     steps,
-    read: (work) => (isClosing ? Promise.resolve(closed) : look(work)),
-    write: (work, how) => (isClosing ? Promise.resolve(closed) : group.write(work, how)),
+    read: (work) => (isClosing ? refuse() : look(work)),
+    write,
+    commit: group.write,
   };
   return ok({
     ...threadsPort(parts),
@@ -94,6 +104,8 @@ export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
     ...recordsPort(parts),
     async close() {
       isClosing = true;
+      parts.write = refuse;
+      parts.commit = refuse;
       feed.close();
       await Promise.all(unfinished);
       await group.close();

@@ -3,7 +3,7 @@
 /* oxlint-disable typescript/no-unnecessary-type-parameters -- whoever asks says what the columns are */
 import type { DatabaseSync, SQLInputValue, SQLOutputValue, StatementSync } from 'node:sqlite';
 import { fail, type Outcome, type RandomBytes } from '../../../base/index.ts';
-import { faultOf, isBusy } from './fault.ts';
+import { faultOf } from './fault.ts';
 
 /**
  * Columns by their names. Whoever asks says what they are: the tables are strict, so the file keeps
@@ -59,16 +59,8 @@ export function createConnection(database: DatabaseSync, file: string) {
     run: (sql: string, ...values: SQLInputValue[]): void => void prepare(sql).run(...values),
     /** Several statements without values: tables, settings. */
     exec: (sql: string): void => database.exec(sql),
-    /** False when another writer is at it. Throws what else is in the way. */
-    begin(): boolean {
-      try {
-        prepare('BEGIN IMMEDIATE').run();
-        return true;
-      } catch (error) {
-        if (isBusy(error)) return false;
-        throw error;
-      }
-    },
+    /** Throws when another writer is at it. */
+    begin: (): void => void prepare('BEGIN IMMEDIATE').run(),
     commit: (): void => void prepare('COMMIT').run(),
     /** Happens in memory once the transaction is certainly in the file. */
     afterCommit: (step: () => void): void => void afters.push(step),

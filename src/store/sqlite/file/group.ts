@@ -11,6 +11,7 @@ import {
 } from '../../../base/index.ts';
 import type { Answer } from '../../port.ts';
 import { type Connection, pause } from './connection.ts';
+import { isBusy } from './fault.ts';
 
 interface Writing {
   /** Leases go first in a group, unless the same thread has something before them; audit rows last. */
@@ -80,14 +81,17 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
 
   /** Never waits: nothing else may run between the beginning of a transaction and its end. */
   function tryBegin(deadline: number): 'begun' | 'busy' | Outcome<never> {
+    let isBegun = false;
     try {
-      if (connection.begin()) {
-        ports.onBegin();
-        return 'begun';
-      }
+      connection.begin();
+      isBegun = true;
+      ports.onBegin();
+      return 'begun';
     } catch (error) {
-      connection.rollback();
-      return connection.fault(error);
+      if (isBegun || !isBusy(error)) {
+        connection.rollback();
+        return connection.fault(error);
+      }
     }
     if (clock.monotonic() < deadline) return 'busy';
     const message = 'the registry is in use by other processes; try again';
