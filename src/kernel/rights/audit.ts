@@ -102,10 +102,13 @@ export function createAudit(file: string, clock: Clock): Audit {
         decision,
         reason: reason && short(reason),
       });
+      const isLooked = looks.isRecent();
       try {
-        records.append(`${line}\n`, looks.isRecent());
+        if (!isLooked) looks.begin();
+        records.append(`${line}\n`, isLooked);
         return ok(null);
       } catch (error) {
+        looks.forget();
         return refuse(error);
       }
     },

@@ -116,11 +116,17 @@ interface TranscriptOptions {
 export const transcriptFile = (dir: string, thread: string): string =>
   join(dir, thread, 'transcript.jsonl');
 
-const toLine = (event: TranscriptEvent, redact: (value: Json) => Json): string => {
-  const { ts, seq, turn, type, data, text = JSON.stringify(redact(data)) } = event;
-  const time = new Date(ts).toISOString();
-  return `{"ts":"${time}","seq":${seq},"turn":${turn},"type":"${type}","data":${text}}\n`;
-};
+/** Of one write. */
+function toLines(events: readonly TranscriptEvent[], redact: (value: Json) => Json): string {
+  let [lines, time, last] = ['', '', Number.NaN];
+  for (const { ts, seq, turn, type, data, text = JSON.stringify(redact(data)) } of events) {
+    // Those of one commit have one time.
+    if (ts !== last) time = new Date(ts).toISOString();
+    last = ts;
+    lines += `{"ts":"${time}","seq":${seq},"turn":${turn},"type":"${type}","data":${text}}\n`;
+  }
+  return lines;
+}
 
 const problem = (file: string, error: unknown): Outcome<never> => {
   const { code, message } = error as NodeJS.ErrnoException;
@@ -198,9 +204,7 @@ export function createTranscript(options: TranscriptOptions): Outcome<Transcript
       if (events.length === 0) return ok(null);
       if (handle === undefined) return problem(file, new Error('it was closed'));
       try {
-        let text = '';
-        for (const event of events) text += toLine(event, redact);
-        writeAll(handle, text);
+        writeAll(handle, toLines(events, redact));
         return ok(null);
       } catch (error) {
         try {
@@ -237,7 +241,7 @@ export function rebuildTranscript(
     for (const event of events) {
       const { type } = event;
       if (!isTranscriptType(type)) continue;
-      writeAll(handle, toLine({ ...event, type }, options.redact));
+      writeAll(handle, toLines([{ ...event, type }], options.redact));
       lines += 1;
     }
     fsyncSync(handle);
