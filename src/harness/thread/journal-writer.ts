@@ -251,7 +251,7 @@ export class JournalWriter {
   }
 
   #drained(): Promise<void> {
-    clearImmediate(this.#soon);
+    if (this.#soon) clearImmediate(this.#soon);
     this.#soon = undefined;
     if (this.#queue.length > 0) this.#draining ??= this.#drain();
     return this.#draining ?? Promise.resolve();
@@ -270,15 +270,24 @@ export class JournalWriter {
     const [first, ...rest] = events;
     if (!first) return;
     const { quiet, back, use, ...plain } = change;
-    this.#underWay = events.length;
     const expect: Commit['expect'] = { seq: this.#seq, epoch: this.epoch };
     if (quiet) expect.quiet = quiet;
     const commit: Commit = { ...plain, expect, events: [first, ...rest] };
     if (this.#heard > this.#heardBefore) commit.heard = this.#heard;
     if (back ?? use) commit.use = [...(back ?? []), ...(use ?? [])];
-    const done = await this.#commit(commit);
+    this.#underWay = events.length;
+    let since = this.#ports.now();
+    let done = await this.#ports.store.commit(this.thread, commit);
+    while (!done.ok && AGAIN.has(done.error.code) && this.isHeld()) {
+      await sleep(AGAIN_MS);
+      since = this.#ports.now();
+      done = await this.#ports.store.commit(this.thread, commit);
+    }
     this.#underWay = 0;
     if (done.ok) {
+      this.#deadline = since + done.output.lease_ms;
+      this.#answered = since;
+      this.#revoked = done.output.revoked;
       this.#ports.transcribe(events, this.#seq + 1);
       this.#seq = done.output.seq;
       this.#hear(done.output.signals);
@@ -291,20 +300,5 @@ export class JournalWriter {
       if (done.error.code === 'signalled') await this.listen();
     }
     asked?.answer(done);
-  }
-
-  async #commit(commit: Commit): Promise<Outcome<Committed>> {
-    const { store, now } = this.#ports;
-    for (;;) {
-      const asked = now();
-      const done = await store.commit(this.thread, commit);
-      if (done.ok) {
-        this.#deadline = asked + done.output.lease_ms;
-        this.#answered = asked;
-        this.#revoked = done.output.revoked;
-      }
-      if (done.ok || !AGAIN.has(done.error.code) || !this.isHeld()) return done;
-      await sleep(AGAIN_MS);
-    }
   }
 }

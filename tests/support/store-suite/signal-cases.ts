@@ -68,6 +68,21 @@ function telling(inStage: InStage): void {
   );
 
   test(
+    'what others write between two commits of a thread is known to the second',
+    inStage(async ({ store, another }) => {
+      const [writer, speaker] = [await begin(store, 't'), await begin(store, 'u')];
+      const other = await another();
+      await writer.must();
+      must(await other.signal(said('t', 'a')));
+      expect((await writer.must()).signals).toMatchObject([{ key: 'a' }]);
+      await speaker.must({ tell: [said('t', 'b')] });
+      expect((await writer.must()).signals).toMatchObject([{ key: 'b' }]);
+      must(await other.claim('t', owner('there'), { force: true }));
+      expect(codeOf(await writer.commit())).toBe('stale_epoch');
+    }),
+  );
+
+  test(
     'a quiet commit is refused with what was not heard, and goes when it was',
     inStage(async ({ store }) => {
       const writer = await begin(store, 't');
