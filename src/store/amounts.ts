@@ -17,12 +17,12 @@ const MAX_SUM = 2n ** 63n - 1n;
 const KNOWN: ReadonlySet<string> = new Set(BUDGET_KINDS);
 
 /** Refuses what is negative, no whole number, too large, or of no known kind. */
-export function checkAmounts(amounts: Amounts): Outcome<null> {
+export function checkAmounts(amounts: Readonly<Record<string, unknown>>): Outcome<null> {
   for (const kind in amounts) {
     if (!KNOWN.has(kind)) {
       return fail('invalid_input', `\`${kind}\` is not charged; known: ${BUDGET_KINDS.join(', ')}`);
     }
-    const amount: unknown = amounts[kind as BudgetKind];
+    const amount = amounts[kind];
     if (typeof amount !== 'bigint' || amount < 0n || amount > MAX_AMOUNT) {
       const shown = String(amount);
       return fail('invalid_input', `\`${shown}\` ${kind}: give a whole number from 0 to 10^18`);

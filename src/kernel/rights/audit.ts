@@ -92,16 +92,11 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    write({ surface, caller, subject, operation, decision, reason }) {
-      const line = JSON.stringify({
-        time: new Date(clock.now()).toISOString(),
-        surface,
-        caller,
-        subject,
-        operation: short(operation),
-        decision,
-        reason: reason && short(reason),
-      });
+    write({ surface, caller, subject, operation: asked, decision, reason: why }) {
+      const time = new Date(clock.now()).toISOString();
+      const [operation, reason] = [short(asked), short(why)];
+      const row: AuditRow = { time, surface, caller, subject, operation, decision, reason };
+      const line = JSON.stringify(row);
       const isLooked = looks.isRecent();
       try {
         if (!isLooked) looks.begin();
