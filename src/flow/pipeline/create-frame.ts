@@ -79,12 +79,6 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
   };
 }
 
-function heldInside(frame: Frame, op: Operation): readonly string[] {
-  const given = frame.policy.operationLabels(op, frame.held);
-  if (given.length === 0 && !op.labels?.length) return frame.held;
-  return [...new Set([...frame.held, ...(op.labels ?? []), ...given])];
-}
-
 /** Stage 1: `ctx.op`, and the operation's labels, also those a policy gives it, for all inside. */
 export function pushOperation(
   frame: Frame,
@@ -92,13 +86,16 @@ export function pushOperation(
   retry: RetryBudget | undefined,
   inputs: readonly Argument[],
 ): Frame {
+  const { held } = frame;
+  const given = frame.policy.operationLabels(op, held);
+  const isPlain = given.length === 0 && !op.labels?.length;
   return {
     parent: frame,
     ports: frame.ports,
     guards: frame.guards,
     policy: frame.policy,
     influence: frame.influence,
-    held: heldInside(frame, op),
+    held: isPlain ? held : [...new Set([...held, ...(op.labels ?? []), ...given])],
     op,
     inputs,
     isJudging: frame.isJudging,

@@ -5,7 +5,7 @@
 //
 // Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
 // Never throws: a bug in a body or a port is a fault like any other.
-import { type Outcome, ok } from '../../base/index.ts';
+import { type Failure, type Outcome, ok } from '../../base/index.ts';
 import type { Frame, Input } from '../frame.ts';
 import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
 import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
@@ -16,19 +16,15 @@ import { type ActPorts, NO_ACT_PORTS } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { NO_BUFFER } from './effects.ts';
 import {
-  AFTER_STEP,
   type Attempt,
   type AttemptEnding,
-  AUDIT,
-  audited,
-  BEFORE_STEP,
   type Body,
+  endingBy,
   entryOf,
-  LIMITS,
-  madeIn,
-  raise,
   resultOf,
   runStages,
+  STAGE,
+  type Stage,
   startAttempt,
 } from './stages.ts';
 import { marksOfInputs } from './taint.ts';
@@ -46,32 +42,36 @@ export async function perform(
   try {
     const call = { op, inputs, body, outer: frame, own };
     let attempt = startAttempt(call, 1, []);
-    let first = 0;
+    let first: Stage = STAGE.inputs;
     let repeats = 0;
     for (;;) {
       const ending = await runStages(attempt, first);
-      if (ending !== 'again' && ending?.ok && isDone(attempt)) return ending;
-      const result = ending === 'again' || !ending ? resultOf(attempt) : ending;
-      const outcome = marked(attempt, result.ok ? result : (own.explain?.(result) ?? result));
-      const hint = hintFor(attempt, outcome);
+      const result = ending === 'again' ? resultOf(attempt) : ending;
+      // Nothing to settle and nobody to tell: the common case.
+      const isDone = attempt.reservation === undefined && own.record === undefined;
+      if (isDone && result === ending && result.ok) return result;
+      const outcome = result.ok ? result : marked(attempt, own.explain?.(result) ?? result);
+      const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
       if (hint !== undefined) {
         // A guard wants the same act done again: counted already, with what was set aside for it.
         const noted = await thrownAway(attempt, outcome);
         if (noted) return noted;
         attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
-        first = 0;
+        first = STAGE.inputs;
         continue;
       }
       const settled = await settle(attempt, outcome);
-      const verdict =
-        ending === 'again' && settled.ok ? ending : await faultRaised(attempt, settled);
-      if (verdict !== 'again')
-        return await recorded(attempt, marked(attempt, verdict ?? settled), false);
+      const again = ending === 'again' ? ending : undefined;
+      const verdict = settled.ok ? again : await faultRaised(attempt, settled);
+      if (verdict !== 'again') {
+        const last = verdict ?? settled;
+        return await recorded(attempt, last.ok ? last : marked(attempt, last), false);
+      }
       if (repeats++ >= MAX_REPEATS)
         return await recorded(attempt, repeatedTooOften(op, settled), false);
       // A checkpoint wants it done again: after a limit from there on, otherwise all of it.
-      first = LIMITS.has(attempt.stage) ? attempt.stage : 0;
-      if (first > 0) continue;
+      first = isLimit(attempt.stage) ? attempt.stage : STAGE.inputs;
+      if (first !== STAGE.inputs) continue;
       const noted = await recorded(attempt, settled, true);
       if (noted !== settled) return noted;
       attempt = startAttempt(call, attempt.number + 1, attempt.hints);
@@ -82,17 +82,16 @@ export async function perform(
   }
 }
 
-/** Nothing to settle and nobody to tell: the common case. */
-const isDone = ({ reservation, call }: Attempt): boolean =>
-  reservation === undefined && call.own.record === undefined;
+/** Refusals of these are limits; what is tried again after one goes on there. */
+const isLimit = (stage: Stage): boolean => stage === STAGE.intent || stage === STAGE.reserve;
 
 /** Faults quote values: they carry the marks of everything that went in. */
-const marked = (attempt: Attempt, outcome: Outcome<Value>): Outcome<Value> =>
-  outcome.ok ? outcome : markFailure(outcome, marksOfInputs(madeIn(attempt)));
+const marked = (attempt: Attempt, failure: Failure): Failure =>
+  markFailure(failure, marksOfInputs(attempt));
 
 /** The hint of a guard inside that asks exactly this operation to try again. */
-const hintFor = ({ budget }: Attempt, outcome: Outcome<Value>): string | undefined =>
-  outcome.ok || !budget ? undefined : retryHint(outcome.error, budget);
+const hintFor = ({ budget }: Attempt, { error }: Failure): string | undefined =>
+  budget && retryHint(error, budget);
 
 const repeatedTooOften = (op: Operation, outcome: Outcome<Value>): Outcome<Value> =>
   outcome.ok ? crashed(operationName(op), `repeated more than ${MAX_REPEATS} times`) : outcome;
@@ -104,7 +103,7 @@ async function thrownAway(
 ): Promise<Outcome<Value> | undefined> {
   try {
     endEffects(attempt, outcome);
-    await audited(attempt, outcome);
+    await attempt.call.own.audit?.(entryOf(attempt, outcome, false));
   } catch (error) {
     return await settle(attempt, marked(attempt, crashed(operationName(attempt.call.op), error)));
   }
@@ -118,7 +117,7 @@ async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcom
   attempt.reservation = undefined;
   if (reservation === undefined && effects === NO_BUFFER) return outcome;
   try {
-    endEffects(attempt, outcome);
+    if (effects !== NO_BUFFER) endEffects(attempt, outcome);
     await (isStarted || isRepeat ? reservation?.settle(outcome) : reservation?.release());
     return outcome;
   } catch (error) {
@@ -128,28 +127,32 @@ async function settle(attempt: Attempt, outcome: Outcome<Value>): Promise<Outcom
 
 /** A body that failed has no result to judge; its effects go out unless a guard would have looked. */
 function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
-  const { frame, call, effects } = attempt;
+  const { frame, op, effects } = attempt;
   if (outcome.ok) return effects.flush();
-  const marks = marksOfInputs(madeIn(attempt));
+  const marks = marksOfInputs(attempt);
   const concerned =
     outcome.error.code === RETRY_CODE ||
     frame.guards.forMarks(marks, 'after').length > 0 ||
-    frame.guards.forOperation(call.op, frame.held, 'after').length > 0;
+    frame.guards.forOperation(op, frame.held, 'after').length > 0;
   if (concerned) effects.drop();
   else effects.flush();
 }
 
 /** on_limit for a refusal of stage 4, on_error for everything later and for the gate. */
-async function faultRaised(attempt: Attempt, outcome: Outcome<Value>): Promise<AttemptEnding> {
-  if (outcome.ok || attempt.stage <= BEFORE_STEP || attempt.stage === AFTER_STEP) return undefined;
-  const { checkpoint } = attempt.call.own;
+async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptEnding> {
+  const { stage, op, inputs } = attempt;
+  const { error: fault } = failure;
+  // Up to there the operation has not begun.
+  if (stage <= STAGE.beforeStep || stage === STAGE.afterStep) return undefined;
+  const { checkpoint, audit } = attempt.call.own;
   try {
-    if (attempt.stage < AUDIT) await audited(attempt, outcome);
-    if (outcome.error.code === RETRY_CODE || !checkpoint) return undefined;
-    const name = LIMITS.has(attempt.stage) ? 'limit' : 'error';
-    return await raise(attempt, { name, fault: outcome.error, arguments: attempt.inputs });
+    if (stage < STAGE.audit) await audit?.(entryOf(attempt, failure, false));
+    if (fault.code === RETRY_CODE || !checkpoint) return undefined;
+    const event = { name: isLimit(stage) ? 'limit' : 'error', fault, arguments: inputs } as const;
+    const verdict = await checkpoint(event, op, attempt.frame);
+    return verdict && endingBy(attempt, verdict);
   } catch (error) {
-    return crashed(operationName(attempt.call.op), error);
+    return crashed(operationName(op), error);
   }
 }
 

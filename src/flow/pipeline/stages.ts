@@ -7,6 +7,7 @@ import type {
   InputNote,
   MaybePromise,
   RetryBudget,
+  ScriptHooks,
   TraceEntry,
 } from '../frame.ts';
 import {
@@ -19,13 +20,7 @@ import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decisi
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
-import type {
-  ActPorts,
-  CheckpointVerdict,
-  FlowCheckpoint,
-  LimitReservation,
-  RecordEntry,
-} from './act-ports.ts';
+import type { ActPorts, CheckpointVerdict, LimitReservation, RecordEntry } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { createEffectBuffer, type EffectBuffer, emitTo, NO_BUFFER } from './effects.ts';
 import { type Made, marksOfInputs, taintResult } from './taint.ts';
@@ -55,7 +50,7 @@ interface PipelineCall {
 }
 
 /** One attempt: what the stages leave for one another. */
-export interface Attempt {
+export interface Attempt extends Made {
   readonly call: PipelineCall;
   readonly budget: RetryBudget | undefined;
   /** From 1. */
@@ -75,9 +70,22 @@ export interface Attempt {
   effects: EffectBuffer;
   result: Value | undefined;
   trace: readonly TraceEntry[];
-  /** Index of the stage that is running, or that ended the attempt. */
-  stage: number;
+  /** The stage that is running, or that ended the attempt. */
+  stage: Stage;
 }
+
+/** As far as it matters where an attempt ended, in the order of `runStages`. */
+export const STAGE = {
+  inputs: 0,
+  beforeStep: 1,
+  intent: 2,
+  gate: 3,
+  reserve: 4,
+  body: 5,
+  audit: 6,
+  afterStep: 7,
+} as const;
+export type Stage = (typeof STAGE)[keyof typeof STAGE];
 
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 const NO_TRACE: readonly TraceEntry[] = Object.freeze([]);
@@ -107,6 +115,7 @@ export function startAttempt(
   const ready = readyInputs(call.inputs);
   const retry = op.retryOwner === undefined ? outer.retry : budget;
   return {
+    op,
     call,
     budget,
     number,
@@ -121,7 +130,7 @@ export function startAttempt(
     effects: NO_BUFFER,
     result: undefined,
     trace: NO_TRACE,
-    stage: 0,
+    stage: STAGE.inputs,
   };
 }
 
@@ -131,25 +140,13 @@ function valuesOf(inputs: readonly Argument[]): readonly Value[] {
   return values;
 }
 
-/** What the marks of a result, or of a fault, are made from. */
-export const madeIn = ({ call, frame, inputs, captured }: Attempt): Made => ({
-  op: call.op,
-  frame,
-  inputs,
-  captured,
-});
-
-// The stages between the inputs and the record, one function each. `STAGES` is the order, and the
-// only place that knows it. A stage answers undefined to go on, or the outcome that ends the attempt.
-// One that has nobody to ask answers at once; what waits is an async function of its own.
+// The stages between the inputs and the record. What is mounted may answer at once: a tick for every
+// stage, whether it waits or not, would cost more than the stages do.
 
 export type AttemptEnding = Outcome<Value> | 'again' | undefined;
-type Stage = (attempt: Attempt) => MaybePromise<AttemptEnding>;
-
-const inputs: Stage = (attempt) => (attempt.isReady ? undefined : evaluateInputs(attempt));
 
 /** Stage 2: each input exactly once, in order. */
-async function evaluateInputs(attempt: Attempt): Promise<AttemptEnding> {
+async function evaluateInputs(attempt: Attempt): Promise<Failure | undefined> {
   const { inputs: given, outer } = attempt.call;
   const found: Argument[] = [];
   attempt.inputs = found;
@@ -175,55 +172,12 @@ async function evaluateInputs(attempt: Attempt): Promise<AttemptEnding> {
   return undefined;
 }
 
-/** Asks whoever mounted checkpoints; nobody means go on. */
-export function raise(attempt: Attempt, event: FlowCheckpoint): MaybePromise<AttemptEnding> {
-  const { call, frame } = attempt;
-  const verdict = call.own.checkpoint?.(event, call.op, frame);
-  return verdict instanceof Promise
-    ? verdict.then((given) => endingBy(attempt, given))
-    : verdict && endingBy(attempt, verdict);
-}
-
-function endingBy(attempt: Attempt, verdict: CheckpointVerdict | undefined): AttemptEnding {
-  if (!verdict || verdict.action === 'continue') return undefined;
+/** What a checkpoint's word means here. */
+export function endingBy(attempt: Attempt, verdict: CheckpointVerdict): AttemptEnding {
+  if (verdict.action === 'continue') return undefined;
   if (verdict.action === 'retry') return 'again';
   const { outcome } = verdict;
-  return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(madeIn(attempt)))) : outcome;
-}
-
-// Before a step there is nothing to repeat yet: retry means go on.
-const beforeStep: Stage = (attempt) => {
-  if (attempt.isRepeat) return undefined;
-  const ending = raise(attempt, { name: 'before_step', arguments: attempt.inputs });
-  return ending instanceof Promise ? ending.then(unlessAgain) : unlessAgain(ending);
-};
-
-const unlessAgain = (ending: AttemptEnding): AttemptEnding =>
-  ending === 'again' ? undefined : ending;
-
-/** A stage goes on where there is nothing to say against it. */
-const unlessRefused = (answer: Outcome<unknown>): Failure | undefined =>
-  answer.ok ? undefined : answer;
-
-const intent: Stage = ({ call: { own }, isRepeat }) => {
-  const noted = isRepeat ? undefined : own.intent?.();
-  return noted instanceof Promise ? noted.then(unlessRefused) : noted && unlessRefused(noted);
-};
-
-const gate: Stage = ({ call, inputs: given, frame }) => {
-  const answer = call.own.gate?.(call.op, valuesOf(given), frame);
-  return answer instanceof Promise ? answer.then(unlessRefused) : answer && unlessRefused(answer);
-};
-
-const reserve: Stage = (attempt) =>
-  attempt.call.own.limits && !attempt.isRepeat ? askLimits(attempt) : undefined;
-
-async function askLimits(attempt: Attempt): Promise<AttemptEnding> {
-  const { call, frame } = attempt;
-  const answer = await call.own.limits?.reserve(call.op, valuesOf(attempt.inputs), frame);
-  if (answer?.ok === false) return answer;
-  attempt.reservation = answer?.output;
-  return undefined;
+  return outcome.ok ? ok(addMarks(outcome.output, marksOfInputs(attempt))) : outcome;
 }
 
 const withMarksOf = (old: Value, given: Value | Json | undefined): Value =>
@@ -231,37 +185,27 @@ const withMarksOf = (old: Value, given: Value | Json | undefined): Value =>
     ? old
     : addMarks(isValue(given) ? given : makeValue(given), old.meta.descriptor);
 
-const hooksOf = ({ frame }: Attempt) =>
-  frame.isHooking || frame.isJudging ? undefined : frame.ports.scriptHooks;
-
-const hookFrame = ({ frame, call }: Attempt) => ({
+const hookFrame = ({ frame, op }: Attempt) => ({
   ...frame,
   parent: frame,
   isHooking: true,
-  facts: { ...frame.facts, op: call.op },
+  facts: { ...frame.facts, op },
 });
 
-const hooksBefore: Stage = (attempt) =>
-  hooksOf(attempt)?.before ? askHooksBefore(attempt) : undefined;
-
-async function askHooksBefore(attempt: Attempt): Promise<AttemptEnding> {
-  const { call, inputs: old } = attempt;
-  const given = await hooksOf(attempt)?.before?.(call.op, old, hookFrame(attempt));
-  if (!given) return undefined;
+async function askHooksBefore(attempt: Attempt, hooks: ScriptHooks): Promise<void> {
+  const { op, inputs: old } = attempt;
+  const given = await hooks.before?.(op, old, hookFrame(attempt));
+  if (!given) return;
   const changed = old.map((input, at) => ({
     ...input,
     value: withMarksOf(input.value, given[at]),
   }));
   attempt.inputs = changed;
   attempt.frame = { ...attempt.frame, inputs: changed };
-  return undefined;
 }
 
-const guardsBefore: Stage = (attempt) =>
-  isUncontested(attempt.call.op, attempt.inputs, attempt.frame) ? undefined : judgeInputs(attempt);
-
-async function judgeInputs(attempt: Attempt): Promise<AttemptEnding> {
-  const { op } = attempt.call;
+async function judgeInputs(attempt: Attempt): Promise<Failure | undefined> {
+  const { op } = attempt;
   const judgement = await judgeBefore(op, attempt.inputs, attempt.frame);
   if (judgement.inputs !== attempt.inputs) {
     attempt.inputs = judgement.inputs;
@@ -271,145 +215,143 @@ async function judgeInputs(attempt: Attempt): Promise<AttemptEnding> {
   return await carryOut(op, judgement, attempt.frame);
 }
 
-/** A stream would be out before an after-guard could object. */
-const refuseStream: Stage = ({ call, frame }) =>
-  call.op.metadata?.stream === true &&
-  (frame.emit !== undefined || frame.guards.mayObjectAfter(call.op, frame.held))
-    ? fail(
-        'invalid_input',
-        `${operationName(call.op)} cannot stream while a guard judges its result`,
-      )
+/** Stages 2 to 5, from `first` on: undefined when the body may begin. */
+async function admit(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
+  const { op, isRepeat } = attempt;
+  const { own } = attempt.call;
+  if (first === STAGE.inputs) {
+    const failed = attempt.isReady ? undefined : await evaluateInputs(attempt);
+    if (failed) return failed;
+    attempt.stage = STAGE.beforeStep;
+    if (own.checkpoint && !isRepeat) {
+      const event = { name: 'before_step', arguments: attempt.inputs } as const;
+      const said = own.checkpoint(event, op, attempt.frame);
+      const verdict = said instanceof Promise ? await said : said;
+      const ending = verdict && endingBy(attempt, verdict);
+      // There is nothing to repeat yet: retry means go on.
+      if (ending !== undefined && ending !== 'again') return ending;
+    }
+  }
+  if (first <= STAGE.intent) {
+    attempt.stage = STAGE.intent;
+    const noted = isRepeat ? undefined : own.intent?.();
+    const counted = noted instanceof Promise ? await noted : noted;
+    if (counted?.ok === false) return counted;
+    attempt.stage = STAGE.gate;
+    const asked = own.gate?.(op, valuesOf(attempt.inputs), attempt.frame);
+    const allowed = asked instanceof Promise ? await asked : asked;
+    if (allowed?.ok === false) return allowed;
+  }
+  attempt.stage = STAGE.reserve;
+  if (own.limits && !isRepeat) {
+    const reserved = await own.limits.reserve(op, valuesOf(attempt.inputs), attempt.frame);
+    if (!reserved.ok) return reserved;
+    attempt.reservation = reserved.output;
+  }
+  attempt.stage = STAGE.body;
+  const { isHooking, isJudging, ports, guards } = attempt.frame;
+  const { scriptHooks } = ports;
+  if (scriptHooks?.before && !isHooking && !isJudging) await askHooksBefore(attempt, scriptHooks);
+  const refused = isUncontested(op, attempt.inputs, attempt.frame)
+    ? undefined
+    : await judgeInputs(attempt);
+  if (refused || op.metadata?.stream !== true) return refused;
+  // A stream would be out before an after-guard could object.
+  return attempt.frame.emit !== undefined || guards.mayObjectAfter(op, attempt.frame.held)
+    ? fail('invalid_input', `${operationName(op)} cannot stream while a guard judges its result`)
     : undefined;
+}
 
 /** Stage 6. */
-async function runBody(attempt: Attempt): Promise<AttemptEnding> {
-  const { call, frame } = attempt;
-  const { op, outer, body } = call;
-  const isHeld = frame.guards.mayObjectAfter(op, frame.held);
-  if (isHeld) attempt.effects = createEffectBuffer(outer);
-  const inner = isHeld ? { ...frame, emit: attempt.effects.emit } : frame;
-  const scope: Omit<BodyScope, 'signal'> = {
+function runBody(
+  attempt: Attempt,
+  inner: Frame,
+  signal?: AbortSignal,
+): MaybePromise<Outcome<Value>> {
+  return attempt.call.body(valuesOf(attempt.inputs), {
     frame: inner,
+    signal,
     capture(value) {
       const marks = 'meta' in value ? value.meta.descriptor : value;
       attempt.captured = mergeDescriptors(attempt.captured, marks);
     },
     emit: (effect) => emitTo(inner, effect),
     trace: attempt.trace,
-  };
-  attempt.isStarted = true;
-  const run = (signal?: AbortSignal) => body(valuesOf(attempt.inputs), { ...scope, signal });
-  const outcome = await (call.own.run ? call.own.run(run) : run());
-  if (!outcome.ok) return outcome;
-  attempt.result = outcome.output;
-  return undefined;
+  });
+}
+
+async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value): Promise<Value> {
+  const given = await hooks.after?.(attempt.op, result, attempt.inputs, hookFrame(attempt));
+  return withMarksOf(result, given);
+}
+
+async function judgeResult(attempt: Attempt, result: Value): Promise<Failure | undefined> {
+  const { op, frame } = attempt;
+  const judgement = await judgeAfter(op, attempt.inputs, result, frame);
+  attempt.result = judgement.output ?? result;
+  if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
+  return await carryOut(op, judgement, frame);
+}
+
+/** What somebody who keeps a trail calls the result. */
+function withTrail(attempt: Attempt, result: Value): Value {
+  const used = mergeDescriptors(marksOfInputs(attempt), result.meta.descriptor);
+  const mark = attempt.frame.ports.trail?.(attempt.op, used);
+  return mark ? addMarks(result, mark) : result;
 }
 
 export const resultOf = ({ result }: Attempt): Outcome<Value> =>
   result ? ok(result) : fail('internal_error', 'the body gave no value');
 
-const taint: Stage = (attempt) => {
-  const { call, frame, result, effects } = attempt;
-  if (effects.hasOverflowed()) {
-    return fail('quota_exceeded', `${operationName(call.op)} emitted more than can be held back`);
-  }
-  if (!result) return resultOf(attempt);
-  const made = madeIn(attempt);
-  const tainted = taintResult(made, result);
-  const mark = frame.ports.trail?.(
-    call.op,
-    mergeDescriptors(marksOfInputs(made), tainted.meta.descriptor),
-  );
-  attempt.result = mark ? addMarks(tainted, mark) : tainted;
-  return undefined;
-};
-
-const hooksAfter: Stage = (attempt) =>
-  hooksOf(attempt)?.after ? askHooksAfter(attempt) : undefined;
-
-async function askHooksAfter(attempt: Attempt): Promise<AttemptEnding> {
-  const { call, result, inputs: used } = attempt;
-  if (!result) return undefined;
-  const given = await hooksOf(attempt)?.after?.(call.op, result, used, hookFrame(attempt));
-  attempt.result = withMarksOf(result, given);
-  return undefined;
-}
-
-const guardsAfter: Stage = (attempt) => {
-  const { call, frame, result } = attempt;
-  if (result && !isUncontestedAfter(call.op, result, frame)) return judgeResult(attempt, result);
-  attempt.effects.flush();
-  return undefined;
-};
-
-async function judgeResult(attempt: Attempt, result: Value): Promise<AttemptEnding> {
-  const { call, frame } = attempt;
-  const judgement = await judgeAfter(call.op, attempt.inputs, result, frame);
-  attempt.result = judgement.output;
-  if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
-  const failure = await carryOut(call.op, judgement, frame);
-  if (!failure) attempt.effects.flush();
-  return failure;
-}
-
-const audit: Stage = (attempt) =>
-  attempt.call.own.audit ? audited(attempt, resultOf(attempt)) : undefined;
-
-/** One row for every attempt. INVARIANT: what could not be noted is not reported as done. */
-export async function audited(attempt: Attempt, outcome: Outcome<Value>): Promise<undefined> {
-  await attempt.call.own.audit?.(entryOf(attempt, outcome, false));
-}
-
 export const entryOf = (
-  { call: { op }, frame, inputs: passed, number, trace }: Attempt,
+  { op, frame, inputs: passed, number, trace }: Attempt,
   outcome: Outcome<Value>,
   retried: boolean,
 ): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
 
-const afterStep: Stage = (attempt) => {
-  const { call, result } = attempt;
-  if (!result || !call.own.checkpoint) return undefined;
-  return raise(attempt, { name: 'after_step', arguments: attempt.inputs, result });
-};
-
-const STAGES: readonly Stage[] = [
-  inputs,
-  beforeStep,
-  intent,
-  gate,
-  reserve,
-  hooksBefore,
-  guardsBefore,
-  refuseStream,
-  runBody,
-  taint,
-  hooksAfter,
-  guardsAfter,
-  audit,
-  afterStep,
-];
-
-/** Refusals of these are limits; what is tried again after one goes on there. */
-export const LIMITS: ReadonlySet<number> = new Set(
-  [intent, reserve].map((one) => STAGES.indexOf(one)),
-);
-export const AUDIT = STAGES.indexOf(audit);
-export const AFTER_STEP = STAGES.indexOf(afterStep);
-/** Faults up to here raise no checkpoint: the operation has not begun. */
-export const BEFORE_STEP = STAGES.indexOf(beforeStep);
-
 /** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
-export async function runStages(attempt: Attempt, first: number): Promise<AttemptEnding> {
+export async function runStages(attempt: Attempt, first: Stage): Promise<Outcome<Value> | 'again'> {
+  const { op, call } = attempt;
+  const { own } = call;
   try {
-    for (let at = first; at < STAGES.length; at++) {
-      attempt.stage = at;
-      const answer = STAGES[at]?.(attempt);
-      // A tick for every stage, whether it waits or not, would cost more than the stages do.
-      const ending = answer instanceof Promise ? await answer : answer;
-      if (ending !== undefined) return ending;
+    const refused = await admit(attempt, first);
+    if (refused !== undefined) return refused;
+    const { frame } = attempt;
+    const { guards, ports, isHooking, isJudging } = frame;
+    const isHeld = guards.list.length > 0 && guards.mayObjectAfter(op, frame.held);
+    if (isHeld) attempt.effects = createEffectBuffer(call.outer);
+    const inner = isHeld ? { ...frame, emit: attempt.effects.emit } : frame;
+    attempt.isStarted = true;
+    const done = await (own.run
+      ? own.run((signal) => runBody(attempt, inner, signal))
+      : runBody(attempt, inner));
+    if (!done.ok) return done;
+    if (isHeld && attempt.effects.hasOverflowed()) {
+      return fail('quota_exceeded', `${operationName(op)} emitted more than can be held back`);
     }
-    return resultOf(attempt);
+    let made = taintResult(attempt, done.output);
+    if (ports.trail) made = withTrail(attempt, made);
+    if (ports.scriptHooks?.after && !isHooking && !isJudging) {
+      made = await askHooksAfter(attempt, ports.scriptHooks, made);
+    }
+    attempt.result = made;
+    if (guards.list.length > 0 && !isUncontestedAfter(op, made, frame)) {
+      const objection = await judgeResult(attempt, made);
+      if (objection) return objection;
+    }
+    if (isHeld) attempt.effects.flush();
+    attempt.stage = STAGE.audit;
+    const { result } = attempt;
+    const outcome = ok(result);
+    // INVARIANT: one row for every attempt; what could not be noted is not reported as done.
+    if (own.audit) await own.audit(entryOf(attempt, outcome, false));
+    attempt.stage = STAGE.afterStep;
+    if (!own.checkpoint) return outcome;
+    const event = { name: 'after_step', arguments: attempt.inputs, result } as const;
+    const said = own.checkpoint(event, op, frame);
+    const verdict = said instanceof Promise ? await said : said;
+    return (verdict && endingBy(attempt, verdict)) ?? outcome;
   } catch (error) {
-    return crashed(operationName(attempt.call.op), error);
+    return crashed(operationName(op), error);
   }
 }

@@ -24,7 +24,8 @@ function ownMarks(op: Operation): Descriptor {
   if (!labels?.length && source === undefined && !sources?.length) return EMPTY;
   const known = declaredBy.get(op);
   if (known) return known;
-  const key = JSON.stringify([labels, source, sources]);
+  const isPlain = source !== undefined && !labels?.length && !sources?.length;
+  const key = isPlain ? source : JSON.stringify([labels, source, sources]);
   const found = declared.get(key) ?? declared.set(key, describeOwn(op));
   declaredBy.set(op, found);
   return found;
@@ -39,11 +40,6 @@ const describeOwn = ({ labels, source, sources }: Operation): Descriptor =>
 
 /** Where data enters from outside, a policy may label what carries no label. */
 const ENTRANCES = new Set(['src:file', 'src:network', 'src:user']);
-
-function entranceLabels(op: Operation, marks: Descriptor, frame: Frame): readonly string[] {
-  const isEntrance = op.source !== undefined && ENTRANCES.has(op.source);
-  return isEntrance && marks.labels.length === 0 ? frame.policy.unlabelled : [];
-}
 
 export interface Made {
   readonly op: Operation;
@@ -61,23 +57,22 @@ export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor
 }
 
 export function taintResult(made: Made, result: Value): Value {
-  const { op, frame, inputs } = made;
-  if (inputs.some(({ value }) => value === result)) return taintPassedOn(made, result);
-  const marks = mergeDescriptors(marksOfInputs(made), frame.policy.mark);
-  const added = frame.policy.resultLabels(op, frame.held, inputs, frame.influence);
-  const marked = addMarks(result, addLabels(marks, added));
-  const entering = entranceLabels(op, marked.meta.descriptor, frame);
+  const { op, inputs } = made;
+  for (const { value } of inputs) if (value === result) return taintPassedOn(made, result);
+  const { policy, held, influence } = made.frame;
+  const marks = mergeDescriptors(marksOfInputs(made), policy.mark);
+  const added = policy.resultLabels(op, held, inputs, influence);
+  const marked = addMarks(result, added.length === 0 ? marks : addLabels(marks, added));
+  if (op.source === undefined) return marked;
+  const { labels } = marked.meta.descriptor;
+  const isEntering = labels.length === 0 && ENTRANCES.has(op.source);
   const labelled =
-    entering.length === 0 ? marked : addMarks(marked, describe({ labels: entering }));
-  return op.source === undefined ? labelled : madeBy(labelled, op.type);
-}
-
-/** New data: the kind of operation that made it is this one. */
-function madeBy(value: Value, type: string): Value {
-  const descriptor = withCapability(value.meta.descriptor, type);
-  return descriptor === value.meta.descriptor || value.meta.elements
-    ? value
-    : relabel(value, descriptor);
+    isEntering && policy.unlabelled.length > 0
+      ? addMarks(marked, describe({ labels: policy.unlabelled }))
+      : marked;
+  const { descriptor, elements } = labelled.meta;
+  // New data: the kind of operation that made it is this one.
+  return elements ? labelled : relabel(labelled, withCapability(descriptor, op.type));
 }
 
 /**

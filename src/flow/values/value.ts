@@ -37,24 +37,20 @@ const NO_ORIGIN: Origin = Object.freeze({});
 class LabelledValue implements Value {
   readonly data: Json;
   readonly meta: Meta;
+  readonly hasOwnText: boolean;
   #text: string | undefined;
-  readonly #given: boolean;
 
   constructor(data: Json, meta: Meta, text: string | undefined) {
     this.data = data;
     this.meta = meta;
+    this.hasOwnText = text !== undefined;
     this.#text = text;
-    this.#given = text !== undefined;
     Object.freeze(this);
   }
 
   get text(): string {
     this.#text ??= typeof this.data === 'string' ? this.data : JSON.stringify(this.data);
     return this.#text;
-  }
-
-  get hasOwnText(): boolean {
-    return this.#given;
   }
 }
 
