@@ -82,16 +82,20 @@ const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
 });
 
 const MAX_NAME = 1000;
-const isName = (value: unknown): boolean => typeof value === 'string' && value.length <= MAX_NAME;
 
 /** Requests come from programs and other processes too: their types are a claim until looked at. */
 function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefined {
-  const { action, parameters, content } = request as Partial<ExecuteRequest>;
+  const {
+    action = '',
+    parameters,
+    content,
+  } = request as { [name in keyof ExecuteRequest]: unknown };
   for (const name of ['item_type', 'item_id'] as const) {
-    if (!isName(request[name]))
+    const value: unknown = request[name];
+    if (typeof value !== 'string' || value.length > MAX_NAME)
       return fail('invalid_input', `\`${name}\` must be a text of at most ${MAX_NAME} characters`);
   }
-  if (action !== undefined && !isName(action)) {
+  if (typeof action !== 'string' || action.length > MAX_NAME) {
     return fail('invalid_input', '`action` must be a short text');
   }
   if (content !== undefined && typeof content !== 'string') {
@@ -132,29 +136,32 @@ function kindOf(
   return ok({ kind, action });
 }
 
-/**
- * The one pass of a call. INVARIANT: also what cannot be prepared goes through it, so that every call is
- * counted and recorded; and whoever has no right hears that, not what is wrong with his call.
- */
+/** INVARIANT: also what cannot be prepared is performed, so that every call is counted and recorded. */
+const unprepared = (
+  verb: string,
+  request: ExecuteRequest | LoadRequest,
+  failure: Failure,
+): PreparedCall => ({
+  op: operation(verb, targetOf(request)),
+  gate: () => failure,
+  body: () => failure,
+});
+
+/** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
 async function act(
   { authorize }: Pick<KernelPorts, 'authorize'>,
-  verb: string,
-  target: string,
-  prepared: Outcome<PreparedCall>,
+  call: PreparedCall,
   caller: Caller,
 ): Promise<Outcome<Value>> {
-  const call: PreparedCall = prepared.ok
-    ? prepared.output
-    : { op: operation(verb, target), gate: () => prepared, body: () => prepared };
   let made: Omit<MadeCall, 'capture'> | undefined;
   return await perform(
     call.op,
     call.inputs ?? [],
-    async (values, { signal, capture }) => {
-      if (!made) return fail('internal_error', `\`${verb}\` was not judged`);
+    (values, { signal, capture }) => {
+      if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
       const { authority, caller: judged } = made;
       const speaker = signal ? { ...judged, signal } : judged;
-      return await call.body(values, { authority, caller: speaker, capture });
+      return call.body(values, { authority, caller: speaker, capture });
     },
     caller.frame,
     {
@@ -162,7 +169,8 @@ async function act(
       ...(call.explain && { explain: call.explain }),
       async gate() {
         const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-        const authority = await authorize(speaker);
+        const answer = authorize(speaker);
+        const authority = answer instanceof Promise ? await answer : answer;
         if (!authority.ok) return authority;
         made = { authority: authority.output, caller: speaker };
         return call.gate?.(authority.output) ?? ok(null);
@@ -191,15 +199,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         return found.ok ? ok(makeValue(found.output)) : found;
       },
     };
-    return await act(ports, verb, target, ok(call), caller);
-  }
-
-  async function prepare(request: ExecuteRequest): Promise<Outcome<PreparedCall>> {
-    const chosen = requestProblem(request) ?? kindOf(kinds, request);
-    if (!chosen.ok) return chosen;
-    await library.refresh();
-    const { kind, action } = chosen.output;
-    return await kind.prepare({ ...request, action });
+    return await act(ports, call, caller);
   }
 
   return {
@@ -210,14 +210,21 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
           : searchLibrary(library, request, authority),
       ),
     async load(request, caller) {
-      const [target, odd] = [targetOf(request), requestProblem(request)];
-      if (odd) return await act(ports, 'load', target, odd, caller);
-      return await answer('load', target, caller, ({ authority }, uses) =>
+      const odd = requestProblem(request);
+      if (odd) return await act(ports, unprepared('load', request, odd), caller);
+      return await answer('load', targetOf(request), caller, ({ authority }, uses) =>
         loadItem(library, request, authority, ports.copies, uses),
       );
     },
-    execute: async (request, caller) =>
-      await act(ports, 'execute', targetOf(request), await prepare(request), caller),
+    async execute(request, caller) {
+      const chosen = requestProblem(request) ?? kindOf(kinds, request);
+      if (!chosen.ok) return await act(ports, unprepared('execute', request, chosen), caller);
+      await library.refresh();
+      const { kind, action } = chosen.output;
+      const prepared = await kind.prepare({ ...request, action });
+      const call = prepared.ok ? prepared.output : unprepared('execute', request, prepared);
+      return await act(ports, call, caller);
+    },
     help: (request, caller) =>
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
         giveHelp(library, request, made.caller, ports.signal, uses),
