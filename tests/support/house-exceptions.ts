@@ -37,7 +37,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'harness/spawn/spawn.ts limitsLeft',
   'harness/spawn/spawn.ts shared',
   'harness/step/large-result.ts shorten',
-  'harness/step/large-result.ts sizeUpTo',
   'harness/thread/live-threads.ts createLeaseKeeper',
   'items/files/item-file.ts readYamlHeader',
   'kernel/http/address.ts addressKind',

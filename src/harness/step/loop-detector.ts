@@ -8,9 +8,11 @@ import {
   isDeeperThan,
   isObject,
   type Json,
+  type JsonObject,
   setOwn,
 } from '../../base/index.ts';
 import type { CallPrint, LoopDetector, LoopFound, ObservedCall } from '../thread/thread.ts';
+import { sizeUpTo } from './large-result.ts';
 
 const TIMES = [
   /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?$/,
@@ -49,36 +51,50 @@ function plain(value: Json): Json {
 
 const MAX_DEPTH = 100;
 
-const digest = (value: Json): string =>
-  hash('sha256', isDeeperThan(value, MAX_DEPTH) ? JSON.stringify(value) : canonicalJson(value));
+const canonical = (value: Json): string =>
+  isDeeperThan(value, MAX_DEPTH) ? JSON.stringify(value) : canonicalJson(value);
 
-const digestPlain = (value: Json): string =>
-  digest(isDeeperThan(value, MAX_DEPTH) ? value : plain(value));
+/** What is longer is compared by its digest. */
+const SHORT = 200;
+
+const shortened = (text: string): string => (text.length > SHORT ? hash('sha256', text) : text);
+
+const plainText = (value: Json): string =>
+  shortened(canonical(isDeeperThan(value, MAX_DEPTH) ? value : plain(value)));
 
 /** An id that is all there is to a call says what the call is about: then it counts. */
-function countedFields({ arguments: given, volatile = [] }: ObservedCall): Record<string, string> {
-  if (!isObject(given)) return { '': digestPlain(given) };
+function countedFields(given: JsonObject, volatile: readonly string[]): Record<string, string> {
   const ids: Record<string, string> = {};
   const others: Record<string, string> = {};
   let hasOthers = false;
-  for (const [name, value] of Object.entries(given)) {
+  for (const name of Object.keys(given).sort()) {
+    const value = given[name] as Json;
     if (volatile.includes(name) || fits(value, TIMES)) continue;
-    const isId = typeof value === 'string' && fits(value, IDS);
+    const isText = typeof value === 'string';
+    const isId = isText && fits(value, IDS);
     hasOthers ||= !isId;
-    setOwn(isId ? ids : others, name, isId ? digest(value) : digestPlain(value));
+    // The quote tells a text from what only looks like it.
+    setOwn(isId ? ids : others, name, isText ? shortened(`"${value}`) : plainText(value));
   }
   return hasOthers ? others : ids;
 }
 
-function printOf(call: ObservedCall): CallPrint {
-  const fields = countedFields(call);
-  return {
-    tool: call.tool,
-    key: digest([call.tool, fields]),
-    fields,
-    ...(call.turn !== undefined && { turn: call.turn }),
-  };
+/** As it is compared here, in the clear where it is short: nobody but this detector sees it. */
+function printOf({ tool, arguments: given, volatile = [], turn }: ObservedCall): CallPrint {
+  const fields = isObject(given) ? countedFields(given, volatile) : { '': plainText(given) };
+  const key = shortened(JSON.stringify([tool, fields]));
+  return turn === undefined ? { tool, key, fields } : { tool, key, fields, turn };
 }
+
+/** As it may be handed on. */
+const digested = ({ tool, key, fields, turn }: CallPrint): CallPrint => ({
+  tool,
+  key: hash('sha256', key),
+  fields: Object.fromEntries(
+    Object.entries(fields).map(([name, text]) => [name, hash('sha256', text)]),
+  ),
+  ...(turn !== undefined && { turn }),
+});
 
 /** One tool, the same arguments, at most one of which differs while another does not. */
 function isSimilar(a: CallPrint, b: CallPrint): boolean {
@@ -98,17 +114,19 @@ const WINDOW = 5;
 const REPEATS = 3;
 const SIMILAR = 4;
 const TAIL = 3;
+/** Of a larger result only the digest is kept. */
+const LARGE = 4000;
 
 interface Entry extends CallPrint {
   readonly id?: string | undefined;
-  news?: { text: string; isError: boolean };
+  news?: { result: Json; isError: boolean };
 }
 
 /** Did each of these bring back something else? Of an error only another call's own words are new. */
 function hasProgress(entries: readonly Entry[], countErrors: boolean): boolean {
   const news = entries.map((entry) => entry.news);
   if (news.some((each) => each === undefined || (each.isError && !countErrors))) return false;
-  return new Set(news.map((each) => each?.text)).size === news.length;
+  return new Set(news.map((each) => canonical(each?.result ?? null))).size === news.length;
 }
 
 function findRepeated(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
@@ -161,25 +179,26 @@ function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
   return false;
 }
 
-const printed = ({ tool, key, fields, turn }: Entry): CallPrint => ({
-  tool,
-  key,
-  fields,
-  ...(turn !== undefined && { turn }),
-});
-
 /** `parentTail`: what the parent did last. A child that begins by doing the same counts on. */
 export function createLoopDetector(
   options: { parentTail?: readonly CallPrint[]; history?: readonly CallPrint[] } = {},
 ): LoopDetector {
-  let recent: Entry[] = [...(options.history ?? [])];
-  let inherited = options.history ? [] : (options.parentTail ?? []).slice(-TAIL);
+  const { history, parentTail = [] } = options;
+  // Beside prints that were handed over only prints of the same make can be compared.
+  const handedOn = (entry: Entry): CallPrint => {
+    const { id: _, news: __, ...print } = entry;
+    return history ? print : digested(entry);
+  };
+  let recent: Entry[] = [...(history ?? [])];
+  let inherited = history ? [] : parentTail.slice(-TAIL);
 
   return {
     observe(call) {
-      const newest: Entry = { ...printOf(call), id: call.id };
-      if (recent.length === 0 && inherited.every(({ key }) => key === newest.key)) {
-        recent = inherited.map(({ tool, key, fields }) => ({ tool, key, fields }));
+      const print = history ? digested(printOf(call)) : printOf(call);
+      const newest: Entry = { ...print, id: call.id };
+      if (recent.length === 0 && inherited.length > 0) {
+        const { key } = digested(print);
+        if (inherited.every((one) => one.key === key)) recent = inherited.map(() => print);
       }
       inherited = [];
       recent = [...recent, newest].slice(-WINDOW);
@@ -191,11 +210,14 @@ export function createLoopDetector(
       );
     },
     learned(id, result, isError) {
-      const entry = recent.findLast((each) => each.id === id);
-      if (entry) entry.news = { text: digest(result), isError };
+      let entry: Entry | undefined;
+      for (const each of recent) if (each.id === id) entry = each;
+      if (!entry) return;
+      const isLarge = sizeUpTo(result, LARGE) > LARGE;
+      entry.news = { result: isLarge ? hash('sha256', canonical(result)) : result, isError };
     },
-    tail: () => recent.slice(-TAIL).map(printed),
-    history: () => recent.map(printed),
+    tail: () => recent.slice(-TAIL).map(handedOn),
+    history: () => recent.map(handedOn),
   };
 }
 
