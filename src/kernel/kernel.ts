@@ -148,13 +148,13 @@ const unprepared = (
 });
 
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
-async function act(
+function act(
   { authorize }: Pick<KernelPorts, 'authorize'>,
   call: PreparedCall,
   caller: Caller,
 ): Promise<Outcome<Value>> {
   let made: Omit<MadeCall, 'capture'> | undefined;
-  return await perform(
+  return perform(
     call.op,
     call.inputs ?? [],
     (values, { signal, capture }) => {
@@ -166,7 +166,7 @@ async function act(
     caller.frame,
     {
       ...caller.act,
-      ...(call.explain && { explain: call.explain }),
+      explain: call.explain ?? caller.act?.explain,
       async gate() {
         const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
         const answer = authorize(speaker);
@@ -230,7 +230,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
         giveHelp(library, request, made.caller, ports.signal, uses),
       ),
     async line(id, caller) {
-      const authority = await ports.authorize(caller);
+      const answer = ports.authorize(caller);
+      const authority = answer instanceof Promise ? await answer : answer;
       if (!authority.ok) return authority;
       await library.refresh();
       const found = library.find('tool', id);
@@ -238,7 +239,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!line.ok) return line;
       const admitted = line.output.admit(authority.output);
       if (!admitted.ok) return admitted;
-      const judged = await judgeOperation(line.output.op, caller.frame);
+      const asked = judgeOperation(line.output.op, caller.frame);
+      const judged = asked instanceof Promise ? await asked : asked;
       return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;
     },
   };

@@ -75,7 +75,7 @@ export interface ActPorts {
   /** Stage 9, as the checkpoints left it. What cannot be recorded counts as failed. */
   readonly record?: (entry: RecordEntry) => MaybePromise<void>;
   /** Where in the act it failed, for whoever reads the fault. */
-  readonly explain?: (failure: Failure) => Failure;
+  readonly explain?: ((failure: Failure) => Failure) | undefined;
   /** Before and after the stages, and where they fail. */
   readonly checkpoint?: (
     event: FlowCheckpoint,

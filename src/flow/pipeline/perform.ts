@@ -6,10 +6,10 @@
 // Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
 // Never throws: a bug in a body or a port is a fault like any other.
 import { type Failure, type Outcome, ok } from '../../base/index.ts';
-import type { Frame, Input } from '../frame.ts';
+import type { Frame, Input, MaybePromise } from '../frame.ts';
 import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
 import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
-import type { Operation } from '../operation.ts';
+import type { Argument, Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 import { type ActPorts, NO_ACT_PORTS } from './act-ports.ts';
@@ -31,6 +31,8 @@ import { marksOfInputs } from './taint.ts';
 
 /** Whoever mounts checkpoints counts its own retries; this only keeps a mistake from going on forever. */
 const MAX_REPEATS = 20;
+
+const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 
 export async function perform(
   op: Operation,
@@ -175,9 +177,9 @@ async function recorded(
  * Would rules and guards let this operation begin, before anything goes into it? For the part of an act
  * that is not performed by itself.
  */
-export async function judgeOperation(op: Operation, frame: Frame): Promise<Outcome<null>> {
-  const inside = pushOperation(frame, op, undefined, []);
-  if (isUncontested(op, [], inside)) return ok(null);
-  const refused = await carryOut(op, await judgeBefore(op, [], inside), inside);
-  return refused ?? ok(null);
+export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcome<null>> {
+  const inside = pushOperation(frame, op, undefined, NO_INPUTS);
+  if (isUncontested(op, NO_INPUTS, inside)) return ok(null);
+  const judged = judgeBefore(op, NO_INPUTS, inside);
+  return judged.then(async (found) => (await carryOut(op, found, inside)) ?? ok(null));
 }

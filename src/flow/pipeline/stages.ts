@@ -87,19 +87,7 @@ export const STAGE = {
 } as const;
 export type Stage = (typeof STAGE)[keyof typeof STAGE];
 
-const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 const NO_TRACE: readonly TraceEntry[] = Object.freeze([]);
-
-/** Inputs that are values already need no evaluation; undefined when one of them does. */
-function readyInputs(inputs: readonly Input[]): readonly Argument[] | undefined {
-  if (inputs.length === 0) return NO_INPUTS;
-  const ready: Argument[] = [];
-  for (const { name, role, value } of inputs) {
-    if (typeof value === 'function') return undefined;
-    ready.push({ name, role, value });
-  }
-  return ready;
-}
 
 /** Stage 1. */
 export function startAttempt(
@@ -112,7 +100,13 @@ export function startAttempt(
   const budget = op.retryOwner
     ? { attempt: hints.length + 1, max: MAX_ATTEMPTS, hints }
     : undefined;
-  const ready = readyInputs(call.inputs);
+  // Inputs that are values already need no evaluation.
+  const ready: Argument[] = [];
+  for (const { name, role, value } of call.inputs) {
+    if (typeof value !== 'function') ready.push({ name, role, value });
+  }
+  const isReady = ready.length === call.inputs.length;
+  const inputs = isReady ? ready : [];
   const retry = op.retryOwner === undefined ? outer.retry : budget;
   return {
     op,
@@ -120,9 +114,9 @@ export function startAttempt(
     budget,
     number,
     hints,
-    frame: pushOperation(outer, op, retry, ready ?? NO_INPUTS),
-    inputs: ready ?? NO_INPUTS,
-    isReady: ready !== undefined,
+    frame: pushOperation(outer, op, retry, inputs),
+    inputs,
+    isReady,
     isRepeat: repeated !== undefined,
     reservation: repeated?.reservation,
     isStarted: false,

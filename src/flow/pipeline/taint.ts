@@ -21,11 +21,13 @@ const declaredBy = new WeakMap<Operation, Descriptor>();
 /** Labels, source label and provenance that the operation itself contributes. */
 function ownMarks(op: Operation): Descriptor {
   const { labels, source, sources } = op;
-  if (!labels?.length && source === undefined && !sources?.length) return EMPTY;
+  if (!labels?.length && !sources?.length) {
+    if (source === undefined) return EMPTY;
+    return declared.get(source) ?? declared.set(source, describeOwn(op));
+  }
   const known = declaredBy.get(op);
   if (known) return known;
-  const isPlain = source !== undefined && !labels?.length && !sources?.length;
-  const key = isPlain ? source : JSON.stringify([labels, source, sources]);
+  const key = JSON.stringify([labels, source, sources]);
   const found = declared.get(key) ?? declared.set(key, describeOwn(op));
   declaredBy.set(op, found);
   return found;
