@@ -77,9 +77,8 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   }
 
   return {
-    countTurn() {
-      cost.turns += 1;
-    },
+    /** How many there are with it. */
+    countTurn: (): number => ++cost.turns,
     /** A person interrupted it: the turn did not happen, its tokens and money did. */
     giveBackTurn() {
       cost.turns = Math.max(0, cost.turns - 1);
@@ -91,9 +90,8 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost.context_tokens = count(usage.context_tokens);
       cost.estimated ||= usage.estimated;
     },
-    countToolCall() {
-      cost.tool_calls += 1;
-    },
+    /** How many there are with it. */
+    countToolCall: (): number => ++cost.tool_calls,
     /** A process was lost while it was made: it will be made again, or said to be unknown. */
     giveBackToolCall() {
       cost.tool_calls = Math.max(0, cost.tool_calls - 1);
@@ -170,16 +168,22 @@ const packHooks = ({ duration_ms, spend, ...counts }: HookCost): JsonObject => (
 /** Most threads have no hook that costs anything. */
 const NO_HOOKS = Object.freeze(packHooks(NO_COST.hooks));
 
-/** For the journal and the result: exact, money as decimal text. */
-export function packCost(cost: Cost): JsonObject {
-  const { duration_ms, spend, hooks, ...counts } = cost;
-  return {
-    ...counts,
-    duration_seconds: duration_ms / 1000,
-    spend: formatMoney(spend),
-    hooks: hooks === NO_COST.hooks ? NO_HOOKS : packHooks(hooks),
-  };
-}
+/** For the journal and the result: exact, money as decimal text. Twice a turn, so each by its name. */
+export const packCost = (cost: Cost): JsonObject => ({
+  turns: cost.turns,
+  tokens: cost.tokens,
+  input_tokens: cost.input_tokens,
+  output_tokens: cost.output_tokens,
+  cache_read_tokens: cost.cache_read_tokens,
+  cache_write_tokens: cost.cache_write_tokens,
+  tool_calls: cost.tool_calls,
+  spawns: cost.spawns,
+  context_tokens: cost.context_tokens,
+  estimated: cost.estimated,
+  duration_seconds: cost.duration_ms / 1000,
+  spend: formatMoney(cost.spend),
+  hooks: cost.hooks === NO_COST.hooks ? NO_HOOKS : packHooks(cost.hooks),
+});
 
 const COUNTS = [
   ...(['turns', 'tokens', ...TOKENS, 'tool_calls', 'spawns', 'context_tokens'] as const),

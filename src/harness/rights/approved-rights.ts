@@ -15,7 +15,6 @@ import {
 import type { Approval, ApprovalState } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
 import type { ApprovalNote, JournalEvent } from '../thread/journal-event.ts';
-import type { Change } from '../thread/journal-writer.ts';
 import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
 
 /** More calls than these are never at work at once. */
@@ -259,14 +258,7 @@ export async function commitIntent(
 }
 
 /** What a call took and did not exercise goes back, with its result. */
-export function givenBack(
-  { rights }: Thread,
-  call: string,
-): { events: readonly JournalEvent[]; change: Pick<Change, 'back'> } {
-  const unused = rights.approved.unused(call);
-  const back = unused.map((use) => ({ ...asked(use), back: true as const }));
-  return {
-    events: unused.map((use) => useNote(use, call, 'returned')),
-    change: back.length === 0 ? {} : { back },
-  };
-}
+export const givenBack = (unused: readonly TakenUse[], call: string) => ({
+  events: unused.map((use) => useNote(use, call, 'returned')),
+  back: unused.map((use) => ({ ...asked(use), back: true as const })),
+});

@@ -3,12 +3,13 @@
 // the same names, so a server that knows the key, or a child that is there already, is not done twice.
 import { hash } from 'node:crypto';
 import { getOwn, plainText } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
-import type { Recorded, RecordedOf, ToolCall } from '../thread/journal-event.ts';
+import type { Recorded, RecordedOf } from '../thread/journal-event.ts';
 import { makeThreadId } from '../thread/opening.ts';
-import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 
 /** What of a call says whether it spawns a thread. */
@@ -28,13 +29,20 @@ function nameOf(library: Library, wanted: string): string {
   return name ?? (wanted.replace(/[^A-Za-z0-9_-]+/g, '_') || 'thread');
 }
 
-async function childOf({ ports }: Thread, { verb, tool, parameters }: Callee) {
+/** The thread that a call is going to spawn; one that was left behind keeps its child, once. */
+export function childOf(
+  { ports, control }: Thread,
+  { id }: ToolCallBlock,
+  { verb, tool, parameters }: Callee,
+): MaybePromise<string | undefined> {
+  const before = control.intents.get(id);
+  if (before?.isUnfinished) return before.child;
   const spawn = verb === 'execute' ? spawnsBy(ports.library, tool) : undefined;
   if (!spawn) return undefined;
   const given = plainText(getOwn(parameters, 'thread_id') ?? '');
   if (!spawn.makesId) return parseThreadId(given).ok ? given : undefined;
   const name = nameOf(ports.library, plainText(getOwn(parameters, 'directive_name') ?? ''));
-  return await freeId(name, ports);
+  return freeId(name, ports);
 }
 
 /** Many are named in one second: one that is taken is not promised to a child. */
@@ -46,22 +54,17 @@ async function freeId(name: string, ports: HarnessPorts): Promise<string> {
   return id;
 }
 
-/** Names a call that is about to be made; one that was left behind keeps its names, once. */
-export async function nameCall(
-  thread: Thread,
-  call: ToolCallBlock,
-  known: Callee,
-): Promise<CallIntent> {
-  const before = thread.control.intents.get(call.id);
-  const child = before?.isUnfinished ? before.child : await childOf(thread, known);
-  const begun: CallIntent = {
-    key: callKey(thread, call),
-    ...(child === undefined ? {} : { child }),
-    isUnfinished: before?.isUnfinished ?? false,
-  };
-  thread.control.intents.set(call.id, { ...begun, isUnfinished: false });
-  thread.control.atWork.set(begun.key, begun);
-  return begun;
+/** Names a call that is about to be made. */
+export function nameCall(
+  { control: { intents, atWork } }: Thread,
+  { id }: ToolCallBlock,
+  key: string,
+  child: string | undefined,
+): void {
+  const isUnfinished = intents.get(id)?.isUnfinished ?? false;
+  const names = child === undefined ? { key } : { key, child };
+  intents.set(id, { ...names, isUnfinished: false });
+  atWork.set(key, { ...names, isUnfinished });
 }
 
 export function endCall(
@@ -71,16 +74,6 @@ export function endCall(
   atWork.delete(begun.get(id)?.key ?? '');
   begun.delete(id);
 }
-
-/** As it stands in the journal; `n` tells whether a recorded cost holds it already. */
-export const intentOf = (
-  { key, child }: CallIntent,
-  n: number,
-): Pick<ToolCall, 'key' | 'n' | 'child'> => ({
-  key,
-  n,
-  ...(child === undefined ? {} : { child }),
-});
 
 type Intent = RecordedOf<'tool_call'>;
 

@@ -10,7 +10,7 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import type { Descriptor } from '../../flow/index.ts';
+import type { Descriptor, MaybePromise } from '../../flow/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
@@ -122,13 +122,17 @@ const read = (artifact: string, offset: number): string =>
   `shortened; read on with execute {"item_type":"artifact","item_id":"${artifact}","parameters":{"field":"/…","offset":${offset}}}`;
 
 /** As it enters the journal and the conversation. A result that is not large is left as it is. */
-export async function keepResult(
+export function keepResult(thread: Thread, result: Result): MaybePromise<Result> {
+  const { max, preview } = bounds(thread.ports);
+  return sizeUpTo(result.content, max) <= max ? result : keepApart(thread, result, preview);
+}
+
+async function keepApart(
   { ports, place: { id } }: Thread,
   result: Result,
+  preview: number,
 ): Promise<Result> {
   const { content, marks, isError } = result;
-  const { max, preview } = bounds(ports);
-  if (sizeUpTo(content, max) <= max) return result;
   const whole = { content, marks: packMarks(marks), is_error: isError };
   const bytes = Buffer.from(JSON.stringify(whole));
   const kept = await ports.store.putArtifact(id, bytes);

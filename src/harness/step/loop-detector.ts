@@ -29,11 +29,12 @@ const IDS = [
   /^[a-z]{2,12}_(?=[A-Za-z]*\d)[A-Za-z0-9]{16,64}$/,
 ];
 
-const LONGEST = 100;
+/** What all of these are made of; paths and sentences mostly are not. */
+const MAY_FIT = /^[\w:.,+ -]{10,100}$/;
 
 function fits(value: Json, formats: readonly RegExp[]): boolean {
   const text = typeof value === 'number' ? String(value) : value;
-  if (typeof text !== 'string' || text.length > LONGEST) return false;
+  if (typeof text !== 'string' || !MAY_FIT.test(text)) return false;
   for (const format of formats) if (format.test(text)) return true;
   return false;
 }

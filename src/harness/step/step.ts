@@ -37,7 +37,7 @@ import type { ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
-import { callKey, endCall, intentOf, nameCall } from './call-intent.ts';
+import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
 import { asLimit, type IdentifiedCall, identifyCall, stepKind } from './tool-call.ts';
@@ -89,8 +89,9 @@ export function noteResult(
     marks: packMarks(marks),
   };
   const cost = packCost(budget.meter.read());
-  const { events, change } = givenBack(thread, call.id);
-  journal.note([{ type: 'tool_result', data }, ...events], { cost, ...change });
+  const unused = thread.rights.approved.unused(call.id);
+  const { events = [], ...back } = unused.length > 0 ? givenBack(unused, call.id) : {};
+  journal.note([{ type: 'tool_result', data }, ...events], { cost, ...back });
   endCall(thread, call);
 }
 
@@ -101,7 +102,8 @@ async function conclude(
   result: Result,
   tool?: string,
 ): Promise<void> {
-  const kept = await keepResult(thread, result);
+  const fit = keepResult(thread, result);
+  const kept = fit instanceof Promise ? await fit : fit;
   noteResult(thread, call, kept, tool);
   thread.talk.conversation.result(call.id, kept.content, kept.marks, kept.isError);
 }
@@ -123,6 +125,7 @@ export async function callKernel(
   { values, marks, frame = thread.ports.frame() }: KernelCall,
 ): Promise<Outcome<Value>> {
   const { ports, place, rights } = thread;
+  const key = callKey(thread, call);
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
@@ -130,8 +133,8 @@ export async function callKernel(
     auth: () => rights.approved.auth(call.id),
     __thread_id: place.id,
     __directive_id: place.directive.name,
-    idempotencyKey: callKey(thread, call),
-    act: stepAct(thread, call, known),
+    idempotencyKey: key,
+    act: stepAct(thread, call, known, key),
   };
   const request = { ...known.request, values };
   return carrying(await ports.kernel[known.verb](request as never, caller), marks);
@@ -159,58 +162,71 @@ const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
 const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
-export async function performCall(
+export function performCall(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
 ): Promise<Outcome<Value>> {
   // Everything the model wrote carries what it has read.
   const marks = thread.talk.conversation.ownMarks();
-  const written = Object.entries(known.parameters);
-  // By definition, not assignment: a parameter may have any name, `__proto__` too.
-  const values: Record<string, Value> = Object.fromEntries(
-    written.map(([name, data]) => [name, makeValue(data, { descriptor: marks })]),
-  );
+  // A parameter may have any name, `__proto__` too.
+  const values: Record<string, Value> = Object.create(null);
+  for (const [name, data] of Object.entries(known.parameters)) {
+    values[name] = makeValue(data, { descriptor: marks });
+  }
   const { content } = known.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return await callKernel(thread, call, known, { values, marks });
+  return callKernel(thread, call, known, { values, marks });
 }
 
 /** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
-export function stepAct(thread: Thread, call: ToolCallBlock, known: StepFacts): ActPorts {
-  const {
-    ports,
-    journal,
-    budget: { meter },
-  } = thread;
+export function stepAct(
+  thread: Thread,
+  call: ToolCallBlock,
+  known: StepFacts,
+  key = callKey(thread, call),
+): ActPorts {
+  const { ports, journal, budget } = thread;
+  const { tool, verb, effect, volatile } = known;
   thread.control.currentCall = call.id;
   const step = {
-    kind: known.verb === 'execute' ? stepKind(ports.library, known.tool) : ('tool' as const),
-    tool: known.tool,
+    // Only hooks ask.
+    get kind() {
+      return verb === 'execute' ? stepKind(ports.library, tool) : 'tool';
+    },
+    tool,
     turn: journal.turn,
     arguments: call.arguments,
   };
   return {
     async intent() {
-      const used = usedAmounts(meter.read());
-      const event = firstExceeded(used, UNITS.tool, thread.budget.limits);
+      const used = usedAmounts(budget.meter.read());
+      const event = firstExceeded(used, UNITS.tool, budget.limits);
       if (event) return refusedBy(event, used.tool_calls ?? 0n);
       // Counted before the answer: a branch that runs at the same time sees it.
-      meter.countToolCall();
-      const n = meter.read().tool_calls;
+      const n = budget.meter.countToolCall();
+      const spawned = childOf(thread, call, known);
+      const child = spawned instanceof Promise ? await spawned : spawned;
+      nameCall(thread, call, key, child);
       const data: ToolCall = {
         call_id: call.id,
-        tool: known.tool,
-        verb: known.verb,
-        effect: known.effect,
+        tool,
+        verb,
+        effect,
         arguments: call.arguments,
-        ...(known.volatile.length > 0 && { volatile: [...known.volatile] }),
-        ...intentOf(await nameCall(thread, call, known), n),
+        ...(volatile.length > 0 && { volatile: [...volatile] }),
+        key,
+        // Tells whether a recorded cost holds it already.
+        n,
+        ...(child !== undefined && { child }),
       };
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
     run: (body) => runStep(thread, known, body),
     checkpoint(event) {
+      if (event.name === 'before_step' || event.name === 'after_step') {
+        return raise(thread, event, step);
+      }
       const verdict = raise(thread, asLimit(event), step);
       if (mayRepeat(known, event)) return verdict;
       const unlessRetry = (given: CheckpointVerdict | undefined) =>
@@ -240,7 +256,7 @@ export async function beginStep(
     turn: thread.journal.turn,
     tool,
     arguments: verb === 'execute' ? parameters : call.arguments,
-    volatile: [...volatile],
+    volatile,
   });
   if (loop) {
     if (!loop.progress) thread.talk.loops += 1;

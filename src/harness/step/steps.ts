@@ -30,6 +30,13 @@ function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: numbe
   return Math.max(1, end - first);
 }
 
+async function runOne(thread: Thread, call: ToolCallBlock): Promise<Ending | undefined> {
+  const step = await beginStep(thread, call);
+  if (!('known' in step)) return step.ending;
+  const outcome = await performCall(thread, call, step.known);
+  return await endStep(thread, call, step.known, outcome);
+}
+
 async function runGroup(
   thread: Thread,
   group: readonly ToolCallBlock[],
@@ -51,19 +58,27 @@ async function runGroup(
   return undefined;
 }
 
+function stillOpen({ talk }: Thread, calls: readonly ToolCallBlock[]): readonly ToolCallBlock[] {
+  const open = new Set(talk.conversation.pending().map(({ id }) => id));
+  return calls.filter(({ id }) => open.has(id));
+}
+
+/** `calls` are those that are pending now. */
 export async function runSteps(
   thread: Thread,
   calls: readonly ToolCallBlock[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending | undefined> {
   for (let at = 0; at < calls.length; ) {
-    const size = groupSize(thread, calls, at);
+    const size = at + 1 < calls.length ? groupSize(thread, calls, at) : 1;
     const stopped = at === 0 ? undefined : await between();
     if (stopped) return stopped;
+    const next = calls.slice(at, at + size);
     // Whoever steers may have left the rest out.
-    const open = thread.talk.conversation.pending();
-    const group = calls.slice(at, at + size).filter(({ id }) => open.some((one) => one.id === id));
-    const ended = await runGroup(thread, group);
+    const group = at === 0 ? next : stillOpen(thread, next);
+    const [only] = group;
+    const ended =
+      only && group.length === 1 ? await runOne(thread, only) : await runGroup(thread, group);
     if (ended) return ended;
     at += size;
   }

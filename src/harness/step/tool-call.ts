@@ -13,8 +13,10 @@ import type { Library, ToolEffect } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 
-const VERBS = ['search', 'load', 'execute', 'help'] as const;
-type Verb = (typeof VERBS)[number];
+type Verb = 'search' | 'load' | 'execute' | 'help';
+const VERBS: ReadonlyMap<string, Verb> = new Map(
+  (['search', 'load', 'execute', 'help'] as const).map((verb) => [verb, verb]),
+);
 
 export interface IdentifiedCall {
   verb: Verb;
@@ -27,6 +29,7 @@ export interface IdentifiedCall {
   parameters: JsonObject;
 }
 
+const CHANGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
 /** What one may do with a thread's handle that changes nothing. */
 const READS_THREAD: ReadonlySet<string> = new Set(['status', 'wait']);
 
@@ -35,40 +38,33 @@ export function identifyCall(
   { library }: Pick<HarnessPorts, 'library'>,
   call: ToolCallBlock,
 ): Outcome<IdentifiedCall> {
-  const verb = VERBS.find((name) => name === call.name);
+  const verb = VERBS.get(call.name);
   if (!verb) {
     return fail(
       'invalid_input',
-      `there is no tool \`${call.name}\`; there are: ${VERBS.join(', ')}`,
+      `there is no tool \`${call.name}\`; there are: ${[...VERBS.keys()].join(', ')}`,
     );
   }
   const request = call.arguments;
   const parameters = (getOwn(request, 'parameters') ?? {}) as JsonObject;
-  const base = {
-    verb,
-    request,
-    parameters,
-    effect: 'read' as ToolEffect,
-    volatile: [],
-    tool: verb,
-  };
-  if (verb !== 'execute') return ok(base);
+  if (verb !== 'execute') {
+    return ok({ verb, request, parameters, effect: 'read', volatile: [], tool: verb });
+  }
   const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
-  const action = getOwn(request, 'action') ?? 'run';
-  const isChange = ['create', 'update', 'delete'].includes(plainText(action));
+  const action = plainText(getOwn(request, 'action') ?? 'run');
+  const isChange = CHANGES.has(action);
   const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;
   if (!found?.ok) {
-    const isWrite = isChange || (kind === 'thread' && !READS_THREAD.has(plainText(action)));
-    return ok({ ...base, tool: plainText(id ?? 'execute'), effect: isWrite ? 'write' : 'read' });
+    const effect = isChange || (kind === 'thread' && !READS_THREAD.has(action)) ? 'write' : 'read';
+    const tool = plainText(id ?? 'execute');
+    return ok({ verb, request, parameters, effect, volatile: [], tool });
   }
-  const { tool } = found.output;
-  const chosen = tool?.actions.find(({ name }) => name === getOwn(parameters, 'action'));
-  return ok({
-    ...base,
-    tool: found.output.id,
-    effect: isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write'),
-    volatile: tool?.parameters.filter((one) => one.volatile).map(({ name }) => name) ?? [],
-  });
+  const { tool, id: name } = found.output;
+  const volatile: string[] = [];
+  for (const one of tool?.parameters ?? []) if (one.volatile) volatile.push(one.name);
+  const chosen = tool?.actions.find((one) => one.name === getOwn(parameters, 'action'));
+  const effect = isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write');
+  return ok({ verb, request, parameters, effect, volatile, tool: name });
 }
 
 // A tool call that spawns is a step of its own kind, and a spawn that is refused for its limits is a

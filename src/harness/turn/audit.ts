@@ -13,18 +13,14 @@ interface RequestFacts {
   charged: Amounts;
 }
 
-function figures({ reply, charged }: RequestFacts, currency: string): string {
+export function requestRow(
+  { place: { id, item }, talk: { model, price } }: Thread,
+  { outcome, reply, charged }: RequestFacts,
+): Omit<AuditRow, 'time'> {
   const { tokens = 0n, input_tokens = 0n, output_tokens = 0n, spend = 0n } = charged;
   const cached = reply ? reply.usage.cache_read_tokens + reply.usage.cache_write_tokens : 0;
   const parts = `input ${input_tokens}, output ${output_tokens}, cached ${cached}`;
-  return `${tokens} tokens (${parts}), ${formatMoney(spend)} ${currency}`;
-}
-
-export function requestRow(
-  { place: { id, item }, talk: { model, price } }: Thread,
-  facts: RequestFacts,
-): Omit<AuditRow, 'time'> {
-  const { outcome, reply } = facts;
+  const figures = `${tokens} tokens (${parts}), ${formatMoney(spend)} ${price.currency}`;
   const code = outcome.ok ? '' : outcome.error.code;
   const end = outcome.ok ? (reply ? `, ended by ${reply.stop}` : ', not used') : '';
   const broken = reply?.broken ? ', broke off' : '';
@@ -34,6 +30,6 @@ export function requestRow(
     subject: `directive:${item.id}`,
     operation: `model:${model.provider}/${model.model}`,
     decision: outcome.ok ? 'allowed' : code === 'permission_denied' ? 'denied' : 'failed',
-    reason: `${code && `${code}; `}${figures(facts, price.currency)}${end}${broken}`,
+    reason: `${code && `${code}; `}${figures}${end}${broken}`,
   };
 }

@@ -53,7 +53,7 @@ export interface TurnAccount {
   /** Stage 4: local limits, then the whole chain in one transaction. */
   reserve(): Promise<Outcome<LimitReservation>>;
   /** Stage 9: reply or error, cost and charge in one commit. */
-  record(entry: RecordEntry): void;
+  readonly record: (entry: RecordEntry) => void;
 }
 
 export const amountsOf = (unit: LimitAmounts): Amounts => ({
@@ -61,13 +61,6 @@ export const amountsOf = (unit: LimitAmounts): Amounts => ({
   spend: unit.spend ?? 0n,
   input_tokens: unit.input_tokens ?? 0n,
   output_tokens: unit.output_tokens ?? 0n,
-});
-
-const actualOf = (usage: Usage, spend: bigint): Amounts => ({
-  tokens: BigInt(usage.tokens),
-  spend,
-  input_tokens: BigInt(usage.input_tokens),
-  output_tokens: BigInt(usage.output_tokens),
 });
 
 /** Reserved amounts as a usage nobody reported. */
@@ -165,25 +158,28 @@ function failureEvents(thread: Thread, failure: Failure, account: TurnAccount): 
 }
 
 export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
-  const {
-    ports,
-    journal,
-    budget: { meter },
-    talk: { conversation },
-  } = thread;
-  let [key, unit]: [string, LimitAmounts] = ['', {}];
+  const { ports, journal } = thread;
+  const { meter } = thread.budget;
+  const { conversation } = thread.talk;
+  let key = '';
+  /** What is set aside. */
+  let worst: Amounts = {};
   let change: Change = {};
   let charged: Amounts = {};
 
   function charge(usage: Usage, spend: bigint): Amounts {
     meter.countRequest(usage, spend);
     if (!usage.estimated) thread.talk.ratio = tokenRatio(usage, account.bytes);
-    return actualOf(usage, spend);
+    return {
+      tokens: BigInt(usage.tokens),
+      spend,
+      input_tokens: BigInt(usage.input_tokens),
+      output_tokens: BigInt(usage.output_tokens),
+    };
   }
 
   function settle(outcome: Outcome<unknown>): void {
     const usage = outcome.ok ? account.reply?.usage : usageIn(outcome);
-    const worst = amountsOf(unit);
     const actual = usage
       ? charge(usage, costOf(usage, thread.talk.price))
       : !outcome.ok && wasFree(outcome)
@@ -218,9 +214,8 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
       const { model, provider } = thread.talk.model;
       // Counted before the answer: whoever reserves meanwhile sees it.
-      meter.countTurn();
       // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
-      const n = meter.read().turns;
+      const n = meter.countTurn();
       const data = { max_tokens: fit.maxTokens, model, provider, key, n };
       // One commit: a turn that is begun has its worst case set aside, and the other way round.
       const from = thread.budget.drawFrom;
@@ -231,7 +226,8 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
         meter.giveBackTurn();
         return started;
       }
-      [account.maxTokens, unit] = [fit.maxTokens, fit.unit];
+      account.maxTokens = fit.maxTokens;
+      worst = amounts;
       return ok({
         settle,
         release() {

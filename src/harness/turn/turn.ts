@@ -26,7 +26,7 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
     reading: {
       requestBytes: account.bytes,
       ...(ratio === undefined ? {} : { ratio }),
-      onText: (piece) => watch.onText?.(place.id, piece),
+      ...(watch.onText ? { onText: (piece) => watch.onText?.(place.id, piece) } : {}),
     },
     ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
   };
@@ -34,8 +34,7 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
 
 /** A model that will not answer: another one may. */
 function refusal(reply: ModelReply): Failure | undefined {
-  const hasCalls = reply.content.some(({ type }) => type === 'tool_call');
-  if (reply.stop !== 'refusal' || hasCalls) return undefined;
+  if (reply.content.some(({ type }) => type === 'tool_call')) return undefined;
   return fail('provider_error', 'the model refused to answer', {
     reason: 'refusal',
     usage: { ...reply.usage },
@@ -53,7 +52,7 @@ async function ask(
   if (!line) return fail('internal_error', 'the model was not asked for');
   const answer = await line.ask(requestOf(thread, account), signal);
   if (!answer.ok) return answer;
-  const refused = refusal(answer.output);
+  const refused = answer.output.stop === 'refusal' ? refusal(answer.output) : undefined;
   if (refused) return refused;
   account.reply = answer.output;
   return ok(makeValue(answer.output.content as unknown as Json));
@@ -88,13 +87,13 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
       line = opened.ok ? opened.output : undefined;
       return opened.ok ? ok(null) : opened;
     },
-    limits: { reserve: () => account.reserve() },
+    limits: account,
     run: (body) =>
       runInTime(thread, STOPS_STREAM, body, (failure, cause) => {
         account.calledOff = cause;
         return failure;
       }),
-    record: (entry) => account.record(entry),
+    record: account.record,
     checkpoint: (event) =>
       event.name === 'error' && account.next ? undefined : raise(thread, event, step),
   };
@@ -106,9 +105,12 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
     frame,
     act,
   );
-  return await after(thread, account, done, tries);
+  const { reply } = account;
+  const isOver = thread.control.ending !== undefined || journal.lost() !== undefined;
+  return done.ok && reply && !isOver ? { reply } : await after(thread, account, done, tries);
 }
 
+/** Nothing was said, or it does not matter any more. */
 async function after(
   thread: Thread,
   account: TurnAccount,
@@ -119,8 +121,7 @@ async function after(
   const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
   if (thread.control.ending) return { ending: thread.control.ending };
-  const { reply, next } = account;
-  if (done.ok && reply) return { reply };
+  const { next } = account;
   if (done.ok) {
     // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.
     journal.turn -= 1;
