@@ -115,7 +115,8 @@ export function crossedMarks(
 ): WarningEvent[] {
   const events: WarningEvent[] = [];
   for (const limit of LIMIT_NAMES) {
-    const [max, current] = [limits[limit]?.value ?? 0n, used[limit] ?? 0n];
+    const max = limits[limit]?.value ?? 0n;
+    const current = used[limit] ?? 0n;
     if (PER_UNIT.has(limit) || max === 0n) continue;
     for (const percent of MARKS) {
       if (current * 100n < max * percent) break;

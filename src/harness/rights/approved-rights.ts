@@ -131,9 +131,9 @@ export function createApproved(self: () => Thread): ApprovedRights {
     },
     auth(call) {
       const own = call === undefined ? undefined : uses.get(call);
+      if (call !== undefined && !own) return self().rights.own.auth;
       const extra = inForce().filter(
-        ({ approval }) =>
-          call === undefined || own?.taken.has(approval) || own?.refused.has(approval),
+        ({ approval }) => !own || own.taken.has(approval) || own.refused.has(approval),
       );
       const token = extra.length > 0 ? mint(self(), extra) : undefined;
       if (!token?.ok) return self().rights.own.auth;
@@ -260,5 +260,5 @@ export async function commitIntent(
 /** What a call took and did not exercise goes back, with its result. */
 export const givenBack = (unused: readonly TakenUse[], call: string) => ({
   events: unused.map((use) => useNote(use, call, 'returned')),
-  back: unused.map((use) => ({ ...asked(use), back: true as const })),
+  change: { back: unused.map((use) => ({ ...asked(use), back: true as const })) },
 });

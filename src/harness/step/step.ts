@@ -33,7 +33,7 @@ import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
-import type { ToolCall } from '../thread/journal-event.ts';
+import type { JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { refusedBy } from '../turn/turn-account.ts';
@@ -90,8 +90,9 @@ export function noteResult(
   };
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
-  const { events = [], ...back } = unused.length > 0 ? givenBack(unused, call.id) : {};
-  journal.note([{ type: 'tool_result', data }, ...events], { cost, ...back });
+  const given = unused.length > 0 ? givenBack(unused, call.id) : undefined;
+  const events: JournalEvent[] = [{ type: 'tool_result', data }];
+  journal.note(given ? [...events, ...given.events] : events, { cost, ...given?.change });
   endCall(thread, call);
 }
 
@@ -150,9 +151,10 @@ export const runStep = (
   { tool }: StepFacts,
   body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
 ): Promise<Outcome<Value>> =>
-  runInTime(thread, STOPS_TOOL, body, ({ error }) =>
-    fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail }),
-  );
+  runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure));
+
+const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
+  fail('cancelled', `\`${tool}\` was stopped while it was at work`, { ...error.detail });
 
 // INVARIANT: a write that was stopped in the middle may have had its effect. It is not done again,
 // whatever a hook says; the model is told and may look.
@@ -222,7 +224,7 @@ export function stepAct(
       };
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
-    run: (body) => runStep(thread, known, body),
+    run: (body) => runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure)),
     checkpoint(event) {
       if (event.name === 'before_step' || event.name === 'after_step') {
         return raise(thread, event, step);

@@ -50,7 +50,8 @@ export function identifyCall(
   if (verb !== 'execute') {
     return ok({ verb, request, parameters, effect: 'read', volatile: [], tool: verb });
   }
-  const [kind, id] = [getOwn(request, 'item_type'), getOwn(request, 'item_id')];
+  const kind = getOwn(request, 'item_type');
+  const id = getOwn(request, 'item_id');
   const action = plainText(getOwn(request, 'action') ?? 'run');
   const isChange = CHANGES.has(action);
   const found = kind === 'tool' ? library.find('tool', plainText(id)) : undefined;

@@ -131,6 +131,7 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalE
       },
     },
   ];
+  if (!broken && bad.length === 0) return events;
   const marks = packMarks(thread.talk.conversation.ownMarks());
   for (const { id, name, text, message } of bad) {
     const content = badArgumentsResult(name, text, message);
@@ -185,7 +186,8 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       : !outcome.ok && wasFree(outcome)
         ? {}
         : charge(usageOf(worst), worst.spend ?? 0n);
-    [change, charged] = [{ settle: [{ key, actual }] }, actual];
+    change = { settle: [{ key, actual }] };
+    charged = actual;
     account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
     // The same turn is tried again: it counts once, whatever its requests cost.
     if (account.next) meter.giveBackTurn();
@@ -219,15 +221,14 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       const data = { max_tokens: fit.maxTokens, model, provider, key, n };
       // One commit: a turn that is begun has its worst case set aside, and the other way round.
       const from = thread.budget.drawFrom;
-      const amounts = amountsOf(fit.unit);
-      const reserve = [{ key, amounts, ...(from === undefined ? {} : { from }) }];
+      worst = amountsOf(fit.unit);
+      const reserve = [{ key, amounts: worst, ...(from === undefined ? {} : { from }) }];
       const started = await journal.commit({ type: 'turn_start', data }, { reserve });
       if (!started.ok) {
         meter.giveBackTurn();
         return started;
       }
       account.maxTokens = fit.maxTokens;
-      worst = amounts;
       return ok({
         settle,
         release() {
