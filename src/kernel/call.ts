@@ -11,7 +11,7 @@ import type {
   Value,
 } from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
-import type { AuthFields, PlannedNeed } from './primitive.ts';
+import type { AuthFields, Verifier } from './primitive.ts';
 import type { Sink } from './sink.ts';
 
 export interface Caller extends AuthFields {
@@ -39,7 +39,7 @@ export interface Caller extends AuthFields {
 /** What a caller may do. Every answer denies when in doubt. */
 export interface Authority {
   /** The actual call, with its resolved scope. */
-  check(need: PlannedNeed): Outcome<null>;
+  readonly check: Verifier;
   /** Is any grant of this name held, whatever its scope? Asked before the scope can be known. */
   holds(capability: string): Outcome<null>;
   /** May a tool with this effect be called at all on this surface? */

@@ -30,7 +30,8 @@ import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 // folder on the way can be swapped for a link. So the folder is opened first, what was opened is
 // compared with what was asked about, and everything else happens relative to that open folder:
 // on Linux `/proc/self/fd/N/name` is what `openat` is in C. Elsewhere the full path is used and the
-// comparison is the protection.
+// comparison is the protection. A file that is only read is opened by its path where the system can
+// tell what was opened: it is used when that is the very place that was asked about.
 
 const { O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
 
@@ -126,24 +127,54 @@ export interface OpenFile {
   mtimeMs: number;
 }
 
-/** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
-export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
+const FILE_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+
+/** A descriptor of what is at a real path; undefined when that cannot be told, or when it was moved. */
+function openAsMeant(absolute: string): number | undefined {
+  let descriptor: number | undefined;
+  try {
+    descriptor = openSync(absolute, FILE_FLAGS);
+    if (readlinkSync(`/proc/self/fd/${descriptor}`) === absolute) return descriptor;
+  } catch {
+    // Through its folder the reason comes out.
+  }
+  if (descriptor !== undefined) closeSync(descriptor);
+  return undefined;
+}
+
+/** The same relative to its open folder: whatever becomes of the file's own name meanwhile. */
+function openInFolder(absolute: string, shown: string): Outcome<number> {
   const folder = openFolder(dirname(absolute), shown);
   if (!folder.ok) return folder;
   try {
-    const path = join(folder.output.path, basename(absolute));
-    const descriptor = openSync(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    const stats = fstatSync(descriptor);
-    const { size, mtimeMs } = stats;
-    if (stats.isFile()) return ok({ descriptor, size, mtimeMs });
-    closeSync(descriptor);
-    const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
-    return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
+    return ok(openSync(join(folder.output.path, basename(absolute)), FILE_FLAGS));
   } catch (error) {
     return diskFault(error, shown);
   } finally {
     closeSync(folder.output.descriptor);
   }
+}
+
+/** Opens a regular file for reading. A pipe or device neither blocks nor gets read. */
+export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
+  const meant = openAsMeant(absolute);
+  const opened = meant === undefined ? openInFolder(absolute, shown) : ok(meant);
+  if (!opened.ok) return opened;
+  const descriptor = opened.output;
+  const stats = fstatSync(descriptor);
+  const { size, mtimeMs } = stats;
+  if (stats.isFile()) return ok({ descriptor, size, mtimeMs });
+  closeSync(descriptor);
+  const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
+  return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });
+}
+
+/** The whole of a small file; undefined for a larger one, and for one that is growing. */
+export function readAtOnce({ descriptor, size }: OpenFile): Buffer | undefined {
+  if (size > CHUNK) return undefined;
+  const buffer = Buffer.allocUnsafe(size + 1);
+  const count = readSync(descriptor, buffer, 0, size + 1, 0);
+  return count === size ? buffer.subarray(0, size) : undefined;
 }
 
 const readLater = promisify(read);

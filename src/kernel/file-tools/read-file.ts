@@ -1,6 +1,7 @@
 // `read_file`, and how every built-in file function gets at content. The whole file is always
 // hashed, also when a part is shown: label records are kept per content, so a part read without the
 // hash would come back without its labels.
+import { isUtf8 } from 'node:buffer';
 import { createHash, hash } from 'node:crypto';
 import { closeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
@@ -16,6 +17,7 @@ import {
   MAX_FILE_BYTES,
   type OpenFile,
   openFile,
+  readAtOnce,
   textOf,
 } from './content.ts';
 import { entriesOf } from './list.ts';
@@ -95,6 +97,42 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
   }
 }
 
+/** Some lines of a file, and what is known of all of it. */
+interface Shown {
+  content: string;
+  total: number;
+  /** The number of the last line that is shown. */
+  last: number;
+  /** Is that line not whole? */
+  cut: boolean;
+  bytes: number;
+  lossy: boolean;
+  sha256: string;
+}
+
+/** Of a file that is shorter than what may be shown; its bytes are UTF-8. */
+function linesOf(bytes: Buffer, first: number, count: number): Shown {
+  const text = bytes.toString('utf8');
+  const wanted = first + count - 1;
+  let [total, from, to] = [0, text.length, text.length];
+  for (let at = 0; at < text.length; ) {
+    total++;
+    if (total === first) from = at;
+    const newline = text.indexOf('\n', at);
+    at = newline === -1 ? text.length : newline + 1;
+    if (total === wanted) to = at;
+  }
+  return {
+    content: text.slice(from, to),
+    total,
+    last: Math.max(first - 1, Math.min(total, wanted)),
+    cut: false,
+    bytes: bytes.length,
+    lossy: false,
+    sha256: hash('sha256', bytes),
+  };
+}
+
 /** Keeps the lines of a window out of bytes that arrive in pieces; counts and hashes all of them. */
 function createLineWindow(first: number, count: number) {
   const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
@@ -142,7 +180,7 @@ function createLineWindow(first: number, count: number) {
       content.update(chunk);
       add(chunk);
     },
-    end() {
+    end(): Shown {
       add();
       if (!atLineStart) finishLine();
       const total = line - 1;
@@ -153,28 +191,41 @@ function createLineWindow(first: number, count: number) {
   };
 }
 
-async function showLines(
+/** Piece by piece, whatever the file's size. */
+async function streamLines(
   file: OpenFile,
-  place: ProjectPath,
-  call: PrimitiveCall,
-): Promise<Outcome<PrimitiveResult>> {
-  const { absolute, relative } = place;
-  const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
-  const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
-  const lines = createLineWindow(first, count);
+  shown: string,
+  lines: ReturnType<typeof createLineWindow>,
+  signal: AbortSignal,
+): Promise<Outcome<Shown>> {
   let isFirst = true;
   const ended = await eachChunk(file, (chunk) => {
-    if (call.signal.aborted) return cancelled();
+    if (signal.aborted) return cancelled();
     if (isFirst && looksBinary(chunk)) {
-      const message = `\`${relative}\` is a binary file; only text can be read`;
-      return fail('invalid_input', message, { path: relative, binary: true });
+      const message = `\`${shown}\` is a binary file; only text can be read`;
+      return fail('invalid_input', message, { path: shown, binary: true });
     }
     isFirst = false;
     lines.push(chunk);
     return undefined;
   });
-  if (ended) return ended;
-  const { content, total, last, cut, bytes, lossy, sha256 } = lines.end();
+  return ended ?? ok(lines.end());
+}
+
+async function showLines(
+  file: OpenFile,
+  { absolute, relative }: ProjectPath,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const first = countOf(call.parameters, 'offset', { fallback: 1, min: 1, max: 2 ** 40 });
+  const count = countOf(call.parameters, 'limit', { fallback: 2000, min: 1, max: MAX_SHOWN_LINES });
+  const whole = readAtOnce(file);
+  const isPlain = whole !== undefined && isUtf8(whole) && !whole.includes(0);
+  const shown = isPlain
+    ? ok(linesOf(whole, first, count))
+    : await streamLines(file, relative, createLineWindow(first, count), call.signal);
+  if (!shown.ok) return shown;
+  const { content, total, last, cut, bytes, lossy, sha256 } = shown.output;
   if (first > Math.max(1, total)) {
     const message = `offset ${first} is past the end: \`${relative}\` has ${total} lines`;
     return fail('invalid_input', message, { path: relative, total_lines: total });

@@ -1,6 +1,6 @@
 // What a caller may do, made from what speaks for it: a capability token inside a thread, or the
 // operator's policy for the surface the call came in on. Both answer the same questions.
-import { join, relative, resolve } from 'node:path';
+import { isAbsolute, join, relative, resolve } from 'node:path';
 import {
   type Clock,
   createLooks,
@@ -17,7 +17,7 @@ import {
   type VerifiedToken,
 } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
-import type { PlannedNeed, Verifier } from '../primitive.ts';
+import type { Verifier } from '../primitive.ts';
 import { realOf } from './project-path.ts';
 
 /** By policy and surface: both, and the catalogue, are replaced as a whole when anything changes. */
@@ -72,12 +72,12 @@ export function tokenAuthority(token: VerifiedToken): Authority {
   if (before) return before;
   const authority: Authority = {
     subject: `token:${token.hash}`,
-    check: (need) => token.check(need),
-    holds: (capability) => token.holds(capability),
-    sees: (kind, category, id) => token.sees(kind, category, id),
+    check: token.check,
+    holds: token.holds,
+    sees: token.sees,
     globs: () => token.globs(),
-    allowsEffect: () => token.current(),
-    allowsDirective: () => token.current(),
+    allowsEffect: token.current,
+    allowsDirective: token.current,
   };
   ofTokens.set(token, authority);
   return authority;
@@ -85,9 +85,10 @@ export function tokenAuthority(token: VerifiedToken): Authority {
 
 /** For a primitive, which asks and need not know who answers. */
 export function verifierOf(authority: Authority): Verifier {
-  const check = (need: PlannedNeed): Outcome<null> => authority.check(need);
-  const { globs } = authority;
-  return globs ? Object.assign(check, { globs: () => globs() }) : check;
+  const { check, globs } = authority;
+  if (check.globs === globs) return check;
+  const verify: Verifier = (need) => authority.check(need);
+  return globs ? Object.assign(verify, { globs }) : verify;
 }
 
 /** The same without the capabilities that are refused. */
@@ -135,22 +136,25 @@ export function createKeepOut(
 ): (authority: Authority) => Authority {
   const looks = createLooks(clock);
   const listed = { home, items: join(project, '.ai') };
-  const real = { ...listed };
+  let real = { home: '', items: '', isHomeNear: true };
   const known = new WeakMap<Authority, Authority>();
 
   function places() {
     if (looks.isRecent()) return real;
     looks.begin();
     // What is not there yet has no link that leads to it either.
-    real.home = realOf(listed.home) ?? listed.home;
-    real.items = realOf(listed.items) ?? listed.items;
+    const now = realOf(listed.home) ?? listed.home;
+    const items = realOf(listed.items) ?? listed.items;
+    const isHomeNear =
+      now === real.home ? real.isHomeNear : isInside(now, project) || isInside(project, now);
+    real = { home: now, items, isHomeNear };
     return real;
   }
-  function refusal({ capability, scope }: PlannedNeed): string | undefined {
-    if (scope?.path === undefined || !capability.startsWith('fs.')) return undefined;
-    const { home: own, items } = places();
+  function refusal(capability: string, path: string): string | undefined {
+    const { home: own, items, isHomeNear } = places();
     // Scopes of files are relative to the project and already free of links.
-    const place = resolve(project, scope.path);
+    if (capability === 'fs.read' && !isHomeNear && !isAbsolute(path)) return undefined;
+    const place = resolve(project, path);
     if (isInside(place, own)) return 'is in the folder that holds your keys';
     return capability === 'fs.write' && isInside(place, items)
       ? 'is where the items of the project are; they change through `execute`'
@@ -166,20 +170,19 @@ export function createKeepOut(
     const before = known.get(authority);
     if (before) return before;
     const { globs } = authority;
-    const made: Authority = {
-      ...authority,
-      check(need) {
-        const allowed = authority.check(need);
-        const reason = allowed.ok ? refusal(need) : undefined;
-        if (reason === undefined) return allowed;
-        const path = need.scope?.path ?? '';
-        return fail('permission_denied', `\`${path}\` ${reason}`, {
-          missing: need.capability,
-          attempted: path,
-        });
-      },
-      ...(globs && { globs: () => [...globs(), ...closed()] }),
+    const check: Verifier = (need) => {
+      const allowed = authority.check(need);
+      const path = need.scope?.path;
+      if (!allowed.ok || path === undefined || !need.capability.startsWith('fs.')) return allowed;
+      const reason = refusal(need.capability, path);
+      if (reason === undefined) return allowed;
+      return fail('permission_denied', `\`${path}\` ${reason}`, {
+        missing: need.capability,
+        attempted: path,
+      });
     };
+    if (globs) check.globs = () => [...globs(), ...closed()];
+    const made: Authority = { ...authority, check, ...(check.globs && { globs: check.globs }) };
     known.set(authority, made);
     return made;
   };

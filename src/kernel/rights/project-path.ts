@@ -27,7 +27,8 @@ function realOrNew(path: string): Outcome<string> {
   const missing: string[] = [];
   for (let current = path; ; current = dirname(current)) {
     try {
-      return ok(join(realpathSync.native(current), ...missing));
+      const real = realpathSync.native(current);
+      return ok(missing.length === 0 ? real : join(real, ...missing));
     } catch (error) {
       const code = errnoOf(error);
       if (code === 'ENOTDIR') {
@@ -55,12 +56,17 @@ export function resolveProjectPath(projectRoot: string, path: string): Outcome<P
   }
   const real = realOrNew(isAbsolute(path) ? path : resolve(projectRoot, path));
   if (!real.ok) return real;
-  const inside = relative(projectRoot, real.output);
+  // Nearly always it begins with the root, which is seen at once.
+  const isBelow = real.output.startsWith(projectRoot) && real.output[projectRoot.length] === sep;
+  const inside = isBelow
+    ? real.output.slice(projectRoot.length + 1)
+    : relative(projectRoot, real.output);
   if (inside === '..' || inside.startsWith(`..${sep}`) || isAbsolute(inside)) {
     return fail('permission_denied', `path \`${path}\` leads out of the project`, {
       missing: 'fs.absolute',
       attempted: path,
     });
   }
-  return ok({ absolute: real.output, relative: inside === '' ? '.' : inside.split(sep).join('/') });
+  const shown = sep === '/' ? inside : inside.replaceAll(sep, '/');
+  return ok({ absolute: real.output, relative: shown || '.' });
 }

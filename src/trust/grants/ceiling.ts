@@ -10,7 +10,7 @@ import {
   grantGlobs,
   grantHolds,
   grantName,
-  grantsAllow,
+  grantsCover,
   MAX_REMEMBERED,
   type Need,
   needProblem,
@@ -34,7 +34,7 @@ export function capRefusal(
     if (deny.some((entry) => grantDenies(entry, need, catalog))) {
       return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
     }
-    if (allow && !grantsAllow(allow, need, catalog, 'ceiling')) {
+    if (allow && !grantsCover(allow, need, catalog, 'ceiling')) {
       return `the policy does not allow ${describeNeed(need)}; add it to \`capabilities.allow\` to allow it`;
     }
   }

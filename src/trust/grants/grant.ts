@@ -49,8 +49,16 @@ export interface Need {
 export const MAX_REMEMBERED = 500;
 
 /** INVARIANT: the same for two needs only if every grant answers both alike. */
-export const needText = ({ capability, scope, signed }: Need): string =>
-  JSON.stringify([capability, signed === true, ...Object.entries(scope ?? {}).flat()]);
+export function needText({ capability, scope, signed }: Need): string {
+  // With its length before it, no text can look like another field.
+  let text = `${capability.length} ${capability}${signed === true ? ' signed' : ''}`;
+  for (const field in scope) {
+    const value: unknown = scope[field as ScopeField];
+    const shown = typeof value === 'string' ? `${value.length} ${value}` : JSON.stringify([value]);
+    text += ` ${field.length} ${field} ${shown}`;
+  }
+  return text;
+}
 
 /** A grant of these capabilities says where; leaving it out is a mistake, not "everywhere". */
 const REQUIRED: ReadonlySet<string> = new Set(['path', 'id', 'subtree']);
@@ -111,9 +119,8 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
   );
 }
 
-function nameCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
-  if (held === wanted.name) return true;
-  if (!isNamePattern(held) || !isNameOrPattern(held)) return false;
+function patternCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
+  if (!held.includes('*') || !isNameOrPattern(held)) return false;
   // INVARIANT: no wildcard ever gives a system-only capability; it does take one away.
   return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(held, wanted.name);
 }
@@ -130,7 +137,8 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
   const inDoubt = stance === 'deny';
   const info = catalog.get(need.capability);
   if (!info) return inDoubt;
-  if (!nameCovers(grant.capability, info, stance)) return false;
+  if (grant.capability !== info.name && !patternCovers(grant.capability, info, stance))
+    return false;
   for (const field in grant.scope) if (!info.scope.includes(field)) return inDoubt;
   for (const name of info.scope) {
     const field = name as ScopeField;
@@ -151,16 +159,15 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
 }
 
 /**
- * Does one of these grants allow what is needed? Holding a capability that implies the needed one
- * on the same scope is enough: whoever may write there may read there.
+ * Does one of these grants cover a need that has no problem? Holding a capability that implies the
+ * needed one on the same scope is enough: whoever may write there may read there.
  */
-export function grantsAllow(
+export function grantsCover(
   grants: readonly Grant[],
   need: Need,
   catalog: CapabilityCatalog,
   stance: 'grant' | 'ceiling' = 'grant',
 ): boolean {
-  if (needProblem(need, catalog) !== undefined) return false;
   for (const grant of grants) if (covers(grant, need, catalog, stance)) return true;
   return catalog.impliedBy(need.capability).some((capability) => {
     const wider = { ...need, capability };
@@ -170,6 +177,15 @@ export function grantsAllow(
     );
   });
 }
+
+/** Do these grants allow what is needed, whatever that is? */
+export const grantsAllow = (
+  grants: readonly Grant[],
+  need: Need,
+  catalog: CapabilityCatalog,
+  stance: 'grant' | 'ceiling' = 'grant',
+): boolean =>
+  needProblem(need, catalog) === undefined && grantsCover(grants, need, catalog, stance);
 
 /** Does this entry of a deny list take the needed right away? In doubt it does. */
 export const grantDenies = (entry: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
@@ -185,7 +201,8 @@ export function grantHolds(
   const names = stance === 'deny' ? [capability] : [capability, ...catalog.impliedBy(capability)];
   return names.some((name) => {
     const info = catalog.get(name);
-    return info !== undefined && nameCovers(grant.capability, info, stance);
+    if (info === undefined) return false;
+    return grant.capability === info.name || patternCovers(grant.capability, info, stance);
   });
 }
 

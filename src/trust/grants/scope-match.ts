@@ -16,8 +16,8 @@ const CONTROL = /[\u0000-\u001f\u007f]/;
 /** Also what is absolute on other systems: no relative path ever looks like this. */
 export const isAbsolutePath = (path: string): boolean => /^([/\\]|~(\/|$)|[A-Za-z]:)/.test(path);
 
-const isNormal = (path: string): boolean =>
-  path.split('/').every((part) => part !== '' && part !== '.' && part !== '..');
+/** No part of it is empty, `.` or `..`. */
+const isNormal = (path: string): boolean => !/(?:^|\/)\.{0,2}(?:\/|$)/.test(path);
 
 const isNormalPath = (path: string): boolean =>
   path === '.' || isNormal(path.startsWith('/') ? path.slice(1) : path);

@@ -10,7 +10,7 @@ import {
   type Grant,
   grantHolds,
   grantName,
-  grantsAllow,
+  grantsCover,
   isSystemGrant,
   type Need,
   needProblem,
@@ -128,12 +128,13 @@ export class ChainRights {
     this.#catalog = catalog;
   }
 
+  /** The need has no problem. */
   #allows(block: TokenBlock, index: number, need: Need): boolean {
     if (this.#catalog.isSystem(need.capability) && !mayHoldSystem(block, index)) return false;
     // Threads outside the own subtree: for core items, or because a person approved it.
     const everyThread = need.scope?.subtree === 'any';
     if (everyThread && index === 0 && !block.core && block.approval === undefined) return false;
-    return grantsAllow(block.caps, need, this.#catalog);
+    return grantsCover(block.caps, need, this.#catalog);
   }
 
   /** Why the chain refuses this one need, and what to do; undefined when it allows it. */
@@ -189,7 +190,7 @@ export class ChainRights {
     const refusing = this.#blocks.filter((block, index) => !this.#allows(block, index, need));
     const [first = [], ...others] = refusing.map(({ approved = [] }) =>
       approved
-        .filter((grant) => grantsAllow([grant], need, catalog))
+        .filter((grant) => grantsCover([grant], need, catalog))
         .map(({ approval }) => approval),
     );
     return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));

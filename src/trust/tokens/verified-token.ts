@@ -148,8 +148,11 @@ export class VerifiedToken {
     Object.freeze(this);
   }
 
+  // The four questions of every call are functions of their own: whoever holds them need not hand
+  // them on through others.
+
   /** Neither expired nor revoked, now. Asked at every question, because it is held for long. */
-  current(): Outcome<null> {
+  readonly current = (): Outcome<null> => {
     const { clock, isRevoked, isKnownThread } = this.#world;
     // Written so that a clock that answers no number denies.
     if (!(clock.now() < this.expires)) return tokenRefused('expired', 'it has expired');
@@ -159,23 +162,27 @@ export class VerifiedToken {
     return isKnownThread?.(this.thread) === false
       ? tokenRefused('thread', `thread \`${this.thread}\` is unknown or has ended`)
       : VALID;
-  }
+  };
 
   /** May this actual call be made? `attempted` names the tool in the refusal. */
-  check(need: Need, attempted?: string): Outcome<null> {
+  readonly check = (need: Need, attempted?: string): Outcome<null> => {
     const valid = this.current();
     const text = needText(need);
     if (!valid.ok || this.#allowed.get(text)) return valid;
-    const parts = companionsOf(need);
-    const refusals = parts.map((part) => this.#refusalOf(part));
-    const message = refusals.find(Boolean);
-    if (message !== undefined) {
-      const missing = parts.filter((_, at) => refusals[at]);
-      return this.#refuse(missing, message, attempted);
+    const missing: Need[] = [];
+    let [message, isLasting] = ['', true];
+    for (const part of companionsOf(need)) {
+      const refusal = this.#refusalOf(part);
+      if (refusal === BY_APPROVAL) isLasting = false;
+      else if (refusal !== undefined) {
+        message ||= refusal;
+        missing.push(part);
+      }
     }
-    if (!refusals.includes(BY_APPROVAL)) this.#allowed.set(text, true);
+    if (missing.length > 0) return this.#refuse(missing, message, attempted);
+    if (isLasting) this.#allowed.set(text, true);
     return valid;
-  }
+  };
 
   #refusalOf(need: Need): string | undefined {
     const { catalog, ceilings = [] } = this.#world;
@@ -206,7 +213,7 @@ export class VerifiedToken {
   }
 
   /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
-  holds(capability: string): Outcome<null> {
+  readonly holds = (capability: string): Outcome<null> => {
     const valid = this.current();
     const text = `holds ${capability}`;
     if (!valid.ok || this.#allowed.get(text)) return valid;
@@ -218,15 +225,19 @@ export class VerifiedToken {
     }
     this.#allowed.set(text, true);
     return valid;
-  }
+  };
 
   /** Do the lists over categories and names let this item be seen and used? */
-  sees(kind: 'directive' | 'tool' | 'knowledge', category: string, id: string): boolean {
+  readonly sees = (
+    kind: 'directive' | 'tool' | 'knowledge',
+    category: string,
+    id: string,
+  ): boolean => {
     if (!this.current().ok) return false;
     // Tools are named one by one in `tool.execute`; no list is about them.
     if (kind === 'tool') return true;
     return this.#chain.passes(kind === 'directive' ? 'directives' : kind, category, id);
-  }
+  };
 
   /** May this directive be started as a child thread? */
   maySpawn(category: string, id: string): Outcome<null> {
