@@ -13,7 +13,7 @@ export interface AuthFields {
 }
 
 /** One right that the actual call needs, with the scope as resolved (real path, host, id). */
-export interface PlannedNeed {
+interface PlannedNeed {
   capability: string;
   scope?: { path?: string; id?: string; host?: string; method?: string; subtree?: string };
   /** For `tool.execute`: a glob without `/` matches signed tools only. */

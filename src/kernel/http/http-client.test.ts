@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
-import type { PlannedNeed, PrimitiveCall } from '../primitive.ts';
+import type { PrimitiveCall, Verifier } from '../primitive.ts';
 import { createHttpPrimitive } from './http-client.ts';
 
 type HttpClientPorts = Parameters<typeof createHttpPrimitive>[0];
@@ -29,7 +29,7 @@ afterEach(async () => {
   }
 });
 
-const needs: PlannedNeed[] = [];
+const needs: Parameters<Verifier>[0][] = [];
 function callOf(config: JsonObject, more: Partial<PrimitiveCall> = {}): PrimitiveCall {
   needs.length = 0;
   return {
@@ -234,7 +234,7 @@ test('every redirect is checked against the rights, with its own host and method
     url: `${base}/end`,
   });
   expect(needs.map(({ scope }) => scope?.method)).toEqual(['POST', 'GET']);
-  const verify = (need: PlannedNeed) =>
+  const verify = (need: Parameters<Verifier>[0]) =>
     need.scope?.method === 'POST' ? ok(null) : fail('permission_denied', 'no');
   expect(await run({ method: 'POST', url: base }, { verify })).toMatchObject({
     error: { code: 'permission_denied' },

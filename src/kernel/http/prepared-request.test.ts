@@ -2,7 +2,7 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { fail, type JsonObject, ok, systemClock } from '../../base/index.ts';
-import type { PlannedNeed } from '../primitive.ts';
+import type { Verifier } from '../primitive.ts';
 import type { StreamEvent } from '../sink.ts';
 import { Connections, type HttpPorts } from './connections.ts';
 import { prepareRequest } from './prepared-request.ts';
@@ -59,10 +59,10 @@ const callOf = (config: JsonObject) => {
 
 test('what was prepared once is sent many times, each with its own body', async () => {
   const seen: Seen[] = [];
-  const needs: PlannedNeed[] = [];
+  const needs: Parameters<Verifier>[0][] = [];
   const url = await echo(seen);
   const auth = { type: 'bearer', token: 'sk-canary-1' };
-  const verify = (need: PlannedNeed) => {
+  const verify = (need: Parameters<Verifier>[0]) => {
     needs.push(need);
     return ok(null);
   };

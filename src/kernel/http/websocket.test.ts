@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { type RawData, type WebSocket, WebSocketServer } from 'ws';
 import { fail, type JsonObject, type Outcome, ok, systemClock } from '../../base/index.ts';
-import type { PlannedNeed, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import type { PrimitiveCall, PrimitiveResult, Verifier } from '../primitive.ts';
 import type { Sink } from '../sink.ts';
 import { createReturnSink } from '../sinks/return.ts';
 import { createHttpPrimitive } from './http-client.ts';
@@ -26,7 +26,7 @@ async function serve(onSocket: (socket: WebSocket, path: string) => void): Promi
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-const needs: PlannedNeed[] = [];
+const needs: Parameters<Verifier>[0][] = [];
 async function run(
   url: string,
   config: JsonObject = {},

@@ -29,12 +29,17 @@ export const freshPrimitive = (name: string, make: () => Promise<Primitive>): Pr
  */
 export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Primitive {
   const { get, made } = createOnce(make);
+  let there: Primitive | undefined;
   return {
     ...freshPrimitive(name, get),
+    async run(call) {
+      there ??= await get();
+      return await there.run(call);
+    },
     loaded: get,
     close: () =>
       void made()?.then(
-        (there) => there.close?.(),
+        (one) => one.close?.(),
         () => {},
       ),
   };

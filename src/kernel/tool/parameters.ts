@@ -89,33 +89,30 @@ function readErrors(
 /** Resolving the references of a schema costs more than most checks; schemas are never changed. */
 const validators = new WeakMap<JsonObject, Validator>();
 
-type Test = (value: Json) => boolean;
-
-const TYPES: ReadonlyMap<Json | undefined, Test> = new Map<Json | undefined, Test>([
-  ['string', (value) => typeof value === 'string'],
-  ['number', (value) => typeof value === 'number'],
-  ['integer', (value) => Number.isSafeInteger(value)],
-  ['boolean', (value) => typeof value === 'boolean'],
-  ['object', isObject],
-  ['array', Array.isArray],
-]);
+const TYPES = ['string', 'number', 'boolean', 'integer', 'object', 'array'];
 const SAYS_NOTHING: ReadonlySet<string> = new Set(['type', 'description', 'default']);
 
-/** By name the test of its one type; undefined when a schema says more than that. */
-function plainTypes(schema: JsonObject): ReadonlyMap<string, Test> | undefined {
+/** By name its one type; undefined when a schema says more than that. */
+function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined {
   const { type, properties, required, additionalProperties, ...more } = schema;
   if (type !== 'object' || !isObject(properties) || additionalProperties !== false)
     return undefined;
   if (!Array.isArray(required) || Object.keys(more).length > 0) return undefined;
-  const tests = new Map<string, Test>();
+  const types = new Map<string, string>();
   for (const [name, property] of Object.entries(properties)) {
     if (!isObject(property) || !Object.keys(property).every((key) => SAYS_NOTHING.has(key)))
       return undefined;
-    const test = TYPES.get(property.type);
-    if (!test) return undefined;
-    tests.set(name, test);
+    const own = TYPES.find((each) => each === property.type);
+    if (own === undefined) return undefined;
+    types.set(name, own);
   }
-  return tests;
+  return types;
+}
+
+/** One of the types that `typeof` does not tell apart. */
+function isOther(value: Json, type: string | undefined): boolean {
+  if (type === 'integer') return Number.isSafeInteger(value);
+  return type === 'array' ? Array.isArray(value) : type === 'object' && isObject(value);
 }
 
 /** Schemas are never changed. */
@@ -124,9 +121,13 @@ const plain = new WeakMap<JsonObject, ReturnType<typeof plainTypes>>();
 /** Most tools only name types. What surely fits needs no validator; what may not is its to judge. */
 function surelyFits(value: Json, schema: JsonObject): boolean {
   if (!plain.has(schema)) plain.set(schema, plainTypes(schema));
-  const tests = plain.get(schema);
-  if (!tests || !isObject(value)) return false;
-  for (const name of Object.keys(value)) if (!tests.get(name)?.(value[name] as Json)) return false;
+  const types = plain.get(schema);
+  if (!types || !isObject(value)) return false;
+  for (const name of Object.keys(value)) {
+    const [own, type] = [value[name] as Json, types.get(name)];
+    const isFlat = typeof own === type && typeof own !== 'object';
+    if (!isFlat && !isOther(own, type)) return false;
+  }
   for (const name of schema.required as string[]) if (!Object.hasOwn(value, name)) return false;
   return true;
 }

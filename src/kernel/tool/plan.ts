@@ -47,8 +47,13 @@ export interface Plan {
   broken?: { link: PlannedTool; failure: Failure };
   unsigned?: PlannedTool;
   hasPatterns: boolean;
+  category: string;
+  /** The leaf: does it carry a signature? */
+  isSigned: boolean;
   /** Nothing in the config is to be filled in. */
   isFixed: boolean;
+  /** Does the config say anything about streaming? */
+  canStream: boolean;
   roles: ReadonlyMap<string, ToolParameter['role']>;
   /** Packages that any link declares. */
   dependencies: readonly Json[];
@@ -174,7 +179,10 @@ function planOf(
     ...(broken && { broken }),
     ...(unsigned && { unsigned }),
     hasPatterns: hasPatterns(schema),
+    category: leaf.category,
+    isSigned: leaf.signature.state !== 'unsigned',
     isFixed: !hasBraces(config),
+    canStream: getOwn(config, 'stream') !== undefined,
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
     op: {
@@ -221,9 +229,11 @@ export function resolvePlan(
   const resolved = library.chain(item.id);
   if (!resolved.ok) return resolved;
   const chain = resolved.output;
-  const asked = item.tool?.actions.length ? getOwn(parameters, 'action') : undefined;
   const plans = known.get(chain) ?? NO_PLANS;
-  for (const plan of plans) if (plan.leaf === item && plan.action === asked) return ok(plan);
+  for (const plan of plans) {
+    if (plan.leaf !== item) continue;
+    if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
+  }
   const chosen =
     unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;

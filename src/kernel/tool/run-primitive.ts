@@ -26,8 +26,8 @@ import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../
 import { verifierOf } from '../rights/authority.ts';
 import type { Plan } from './plan.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
-import { createSinks, type SinkPorts, type SinkSet } from './stream-sinks.ts';
-import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedLink } from './tool-rights.ts';
+import { createSinks, type SinkPorts } from './stream-sinks.ts';
+import { type AskSignatures, refuseSecrets, unsignedLink } from './tool-rights.ts';
 
 /** Up to the first `/`, `?` or `#` after the scheme: everything that decides where it goes. */
 const AUTHORITY = /^[^/?#]*(?:\/\/[^/?#]*)?/;
@@ -73,7 +73,6 @@ function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
 }
 
 function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
-  if (secrets.length === 0) return result;
   const { json } = createRedactor(secrets);
   const { output, sources } = result;
   return { ...result, output: json(output), ...(sources && { sources: json([...sources]) }) };
@@ -90,8 +89,7 @@ export interface BodyPorts {
   clock: Clock;
   env: Readonly<Record<string, string | undefined>>;
   projectRoot: string;
-  /** Asked at every call: a policy may have changed meanwhile. */
-  signatures: () => SignaturePolicy;
+  signatures: AskSignatures;
 }
 
 /** A call that may be made: its parameters are checked, its rights narrowed. */
@@ -110,8 +108,6 @@ interface FilledConfig {
 const STREAM = 'stream';
 /** What comes in over the network is a stranger's, until somebody says otherwise. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
-
-const NO_SINKS: SinkSet = { sinks: [], delivered: () => 0 };
 
 const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
   isObject(getOwn(config, 'stream')) &&
@@ -148,12 +144,12 @@ export function completeConfig(
 export function primitiveCall(
   { plan, parameters, authority }: AllowedCall,
   { config, secrets }: FilledConfig,
-  policy: SignaturePolicy,
+  tool: PrimitiveCall['tool'],
   { projectRoot, signal }: { projectRoot: string; signal: AbortSignal },
 ): PrimitiveCall {
   const { dependencies } = plan;
   return {
-    tool: toolFacts(plan, policy),
+    tool,
     // A runtime looks for the packages that any link of the chain declares.
     config: dependencies.length === 0 ? config : { ...config, dependencies: [...dependencies] },
     parameters,
@@ -183,28 +179,30 @@ async function attempt(
   ports: BodyPorts,
   primitive: Primitive,
   call: PrimitiveCall,
-  to: { threadId: string | undefined; sinks: Caller['sinks'] },
+  to: { threadId: string | undefined; sinks: Caller['sinks']; canStream: boolean },
   seen: { delivered: number },
 ): Promise<Outcome<PrimitiveResult>> {
-  const made = isStreaming(call.config, call.parameters)
-    ? await createSinks(call.config, ports.sinks, {
-        projectRoot: ports.projectRoot,
-        threadId: to.threadId,
-        isReadByCaller: to.sinks !== undefined,
-        verify: call.verify,
-        signal: call.signal,
-        willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
-      })
-    : ok(NO_SINKS);
-  if (!made.ok) return made;
+  const made =
+    to.canStream && isStreaming(call.config, call.parameters)
+      ? await createSinks(call.config, ports.sinks, {
+          projectRoot: ports.projectRoot,
+          threadId: to.threadId,
+          isReadByCaller: to.sinks !== undefined,
+          verify: call.verify,
+          signal: call.signal,
+          willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
+        })
+      : undefined;
+  if (made?.ok === false) return made;
   try {
-    const sinks = [...made.output.sinks, ...(to.sinks?.() ?? [])];
+    if (made === undefined && to.sinks === undefined) return await primitive.run(call);
+    const sinks = [...(made?.output.sinks ?? []), ...(to.sinks?.() ?? [])];
     return await primitive.run({ ...call, sinks });
   } catch (error) {
     const { message } = error as Error;
     return fail('internal_error', `primitive \`${primitive.name}\` failed: ${message}`);
   } finally {
-    seen.delivered += made.output.delivered();
+    if (made) seen.delivered += made.output.delivered();
   }
 }
 
@@ -216,7 +214,6 @@ export function withRetries<T>(
   delivered: () => number,
   attempt: () => Promise<Outcome<T>>,
 ): Promise<Outcome<T>> {
-  if (retries.length === 0) return attempt();
   let run = attempt;
   for (const { retry } of retries.toReversed()) {
     const inner = run;
@@ -283,19 +280,21 @@ export async function runBody(
   if (!primitive) {
     return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
   }
-  const policy = ports.signatures();
-  const kept = refuseSecrets(plan, policy);
+  const unsigned = unsignedLink(plan, ports.signatures);
+  const kept = refuseSecrets(plan, unsigned);
   if (!kept.ok) return kept;
   const { idempotencyKey } = caller;
   const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, idempotencyKey);
   if (!filled.ok) return filled;
   // Declared variables are in a child's environment too, expanded or not.
-  const secrets = [...filled.output.secrets, ...declaredIn(ports.env, plan)];
+  const declared = plan.env.size === 0 ? [] : declaredIn(ports.env, plan);
+  const secrets = [...filled.output.secrets, ...declared];
   const signal = caller.signal ?? new AbortController().signal;
   const given = inputs.map((input) => input.meta.descriptor);
   const { projectRoot } = ports;
+  const facts = unsigned ? plan.strictFacts : plan.facts;
   const call: PrimitiveCall = {
-    ...primitiveCall(allowed, filled.output, policy, { projectRoot, signal }),
+    ...primitiveCall(allowed, filled.output, facts, { projectRoot, signal }),
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
@@ -307,20 +306,24 @@ export async function runBody(
       ]),
   };
   // The folder of a thread opens to streams without a right of their own: not to a stranger's.
-  const threadId = unsignedLink(plan, policy) ? undefined : caller.__thread_id;
+  const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
   const seen = { delivered: 0 };
-  const to = { threadId, sinks: caller.sinks };
-  const ran = await withRetries(
-    ports,
-    plan,
-    signal,
-    () => seen.delivered,
-    () => attempt(ports, primitive, call, to, seen),
-  );
+  const to = { threadId, sinks: caller.sinks, canStream: plan.canStream };
+  const ran =
+    plan.retries.length === 0
+      ? await attempt(ports, primitive, call, to, seen)
+      : await withRetries(
+          ports,
+          plan,
+          signal,
+          () => seen.delivered,
+          () => attempt(ports, primitive, call, to, seen),
+        );
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
   if (!ran.ok) return redactFailure(ran, secrets);
   const durationMs = ports.clock.monotonic() - started;
-  return labelled(ports, plan, redactResult(ran.output, secrets), given, durationMs);
+  const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
+  return labelled(ports, plan, result, given, durationMs);
 }

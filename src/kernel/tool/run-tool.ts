@@ -12,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import { type Input, makeValue, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import type { Authority, ExecuteRequest, PreparedCall } from '../call.ts';
+import type { ExecuteRequest, PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
@@ -22,7 +22,7 @@ import {
   primitiveCall,
   runBody,
 } from './run-primitive.ts';
-import { gateTool, refusePatterns, restrictUnsigned } from './tool-rights.ts';
+import { gateTool, refusePatterns, restrictUnsigned, toolFacts } from './tool-rights.ts';
 
 export interface ToolPorts extends BodyPorts {
   library: Library;
@@ -40,9 +40,11 @@ export function inputsOf(
   roles?: Plan['roles'],
 ): Input[] {
   const inputs: Input[] = [];
+  const { values } = request;
   for (const name of Object.keys(parameters)) {
     const role = roles?.get(name);
-    const value = givenValue(request, name) ?? makeValue(parameters[name] as Json);
+    const labelled = values && Object.hasOwn(values, name) ? values[name] : undefined;
+    const value = labelled ?? makeValue(parameters[name] as Json);
     inputs.push(role ? { name, value, role } : { name, value });
   }
   return inputs;
@@ -76,8 +78,8 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   const decision = gateTool(plan, authority);
   const { signal } = new AbortController();
   const { projectRoot } = ports;
-  const policy = ports.signatures();
-  const call = primitiveCall(allowed, filled.output, policy, { projectRoot, signal });
+  const facts = toolFacts(plan, ports.signatures);
+  const call = primitiveCall(allowed, filled.output, facts, { projectRoot, signal });
   return ok(
     makeValue({
       dry_run: true,
@@ -104,7 +106,7 @@ function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedC
         ? ok(null)
         : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`),
     body: (_values, { authority }) => {
-      const narrowed = restrictUnsigned(authority, plan, ports.signatures());
+      const narrowed = restrictUnsigned(authority, plan, ports.signatures);
       return dryRun(ports, { plan, parameters, authority: narrowed });
     },
   };
@@ -137,16 +139,16 @@ function call(
   request: ExecuteRequest,
 ): PreparedCall {
   const inputs = inputsOf(request, parameters, plan.roles);
-  const narrowed = (authority: Authority) => restrictUnsigned(authority, plan, ports.signatures());
   return {
     op: plan.op,
     inputs,
-    gate: (authority) => gateTool(plan, narrowed(authority)),
+    gate: (authority) => gateTool(plan, restrictUnsigned(authority, plan, ports.signatures)),
     async body(values, { caller, authority }) {
-      const allowed = { plan, parameters, authority: narrowed(authority) };
-      const again = passedOn(allowed, inputs, values);
+      const again = passedOn({ plan, parameters }, inputs, values);
       if (!again.ok) return again;
-      return await runBody(ports, { ...allowed, parameters: again.output }, values, caller);
+      const narrowed = restrictUnsigned(authority, plan, ports.signatures);
+      const allowed = { plan, parameters: again.output, authority: narrowed };
+      return await runBody(ports, allowed, values, caller);
     },
     explain: (failure) => inChain(failure, plan),
   };
@@ -162,7 +164,7 @@ export const createToolPreparer =
     const resolved = resolvePlan(ports.library, item, given);
     if (!resolved.ok) return resolved;
     const plan = resolved.output;
-    const harmless = refusePatterns(plan, ports.signatures());
+    const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return inChain(harmless, plan);
     const checked = checkParameters(item.id, given, plan.parameters, plan.schema);
     if (!checked.ok) return inChain(checked, plan);

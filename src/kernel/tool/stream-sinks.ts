@@ -14,11 +14,17 @@ import type { Library } from '../../items/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { countingSink, type Sink, type SinkContext, type SinkFactory } from '../sink.ts';
 import { type Plan, resolvePlan } from './plan.ts';
-import { refuseSecrets, type SignaturePolicy, toolFacts, unsignedRefusal } from './tool-rights.ts';
+import {
+  type AskSignatures,
+  refuseSecrets,
+  toolFacts,
+  unsignedLink,
+  unsignedRefusal,
+} from './tool-rights.ts';
 
 export interface SinkPorts {
   library: Library;
-  signatures: () => SignaturePolicy;
+  signatures: AskSignatures;
   factories: Readonly<Record<string, SinkFactory>>;
   /** Makes a sink from a project's module. */
   moduleSink: (tool: PrimitiveCall['tool']) => SinkFactory;
@@ -42,13 +48,13 @@ function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
   if (!plan.ok) return plan;
   const { broken } = plan.output;
   if (broken) return broken.failure;
-  const kept = refuseSecrets(plan.output, ports.signatures());
+  const kept = refuseSecrets(plan.output, unsignedLink(plan.output, ports.signatures));
   return kept.ok ? plan : kept;
 }
 
 function factoryOf(plan: Plan, ports: SinkPorts): Outcome<SinkFactory> {
   const { config, primitive, leaf } = plan;
-  if (primitive !== 'function') return ok(ports.moduleSink(toolFacts(plan, ports.signatures())));
+  if (primitive !== 'function') return ok(ports.moduleSink(toolFacts(plan, ports.signatures)));
   const name = getOwn(config, 'function');
   const builtin = typeof name === 'string' ? own(ports.factories, name) : undefined;
   return builtin ? ok(builtin) : fail('config_invalid', `tool \`${leaf.id}\` is not a sink`);
@@ -73,14 +79,14 @@ async function makeSink(
   if (!plan.ok) return plan;
   const factory = factoryOf(plan.output, ports);
   if (!factory.ok) return factory;
-  const refuse = unsignedRefusal(plan.output, ports.signatures());
+  const refuse = unsignedRefusal(plan.output, ports.signatures);
   const verify: SinkContext['verify'] = (need) => refuse?.(need.capability) ?? context.verify(need);
   // An unsigned sink has less than the tool that streams into it: no right to change or to send.
   const its = refuse ? { ...context, threadId: undefined, verify } : context;
   return await factory.output(mergeDeep(plan.output.config, destination), its);
 }
 
-export interface SinkSet {
+interface SinkSet {
   sinks: readonly Sink[];
   /** How many events reached any sink: after the first, a write must not be repeated. */
   delivered(): number;

@@ -32,6 +32,7 @@ import {
   refuseSecrets,
   restrictUnsigned,
   toolFacts,
+  unsignedLink,
 } from './tool-rights.ts';
 
 /** Reads what comes back; made anew for every attempt. */
@@ -159,8 +160,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const mounted = ports.primitives.get(plan.primitive);
   const primitive = (await mounted?.loaded?.()) ?? mounted;
   function form(given: JsonObject, varying: string): Outcome<FormedBody> {
-    const policy = ports.signatures();
-    const harmless = refusePatterns(plan, policy);
+    const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return harmless;
     const checked = checkParameters(leaf.id, given, declared, schema);
     if (!checked.ok) return checked;
@@ -171,7 +171,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     const filled = completeConfig(plan, parameters, ports.env);
     if (!filled.ok) return filled;
     const prepared = primitive.prepare({
-      tool: toolFacts(plan, policy),
+      tool: toolFacts(plan, ports.signatures),
       config: filled.output.config,
       parameters,
       timeoutMs: plan.timeoutMs,
@@ -182,10 +182,10 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   return {
     op: plan.op,
     admit(authority) {
-      const policy = ports.signatures();
-      const narrowed = restrictUnsigned(authority, plan, policy);
+      const narrowed = restrictUnsigned(authority, plan, ports.signatures);
       const allowed = gateTool(plan, narrowed);
-      const refused = allowed.ok ? refuseSecrets(plan, policy) : allowed;
+      const unsigned = unsignedLink(plan, ports.signatures);
+      const refused = allowed.ok ? refuseSecrets(plan, unsigned) : allowed;
       return refused.ok ? ok(narrowed) : inChain(refused, plan);
     },
     form(given, varying) {
@@ -203,9 +203,14 @@ export function createToolLines(ports: ToolPorts): OpenLine {
   return (item) => {
     const plan = resolvePlan(ports.library, item, {});
     if (!plan.ok) return plan;
-    const env = [...plan.output.env].map((name) => ports.env[name]);
     const known = lines.get(plan.output);
-    if (known?.env.every((value, at) => value === env[at])) return ok(known.line);
+    const env: (string | undefined)[] = [];
+    let isSame = known !== undefined;
+    for (const name of plan.output.env) {
+      isSame &&= known?.env[env.length] === ports.env[name];
+      env.push(ports.env[name]);
+    }
+    if (known && isSame) return ok(known.line);
     return openLine(ports, plan.output).then((line) => {
       lines.set(plan.output, { line, env });
       return ok(line);

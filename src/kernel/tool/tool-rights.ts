@@ -20,19 +20,23 @@ export interface SignaturePolicy {
 const waysOut = (file: string): string =>
   `sign it (\`km sign ${file}\`) or set \`unsigned: allow\` in the user-level policy`;
 
+/** Asked at every call whose chain is not signed: a policy may have changed meanwhile. */
+export type AskSignatures = () => SignaturePolicy;
+
 /** The first link that is not signed, when that matters. */
-export const unsignedLink = (plan: Plan, policy: SignaturePolicy): PlannedTool | undefined =>
-  policy.allowsUnsigned ? undefined : plan.unsigned;
+export const unsignedLink = (plan: Plan, ask: AskSignatures): PlannedTool | undefined =>
+  plan.unsigned === undefined || ask().allowsUnsigned ? undefined : plan.unsigned;
 
 /** What an unsigned chain may not use, with the reason; undefined when nothing is held against it. */
 export function unsignedRefusal(
   plan: Plan,
-  policy: SignaturePolicy,
+  ask: AskSignatures,
 ): ((capability: string) => Outcome<null> | undefined) | undefined {
-  const unsigned = unsignedLink(plan, policy);
+  const unsigned = unsignedLink(plan, ask);
   if (!unsigned) return undefined;
+  const { isRead } = ask();
   return (capability) =>
-    policy.isRead(capability)
+    isRead(capability)
       ? undefined
       : fail(
           'permission_denied',
@@ -42,12 +46,8 @@ export function unsignedRefusal(
 }
 
 /** Narrows an authority to what an unsigned chain may do. */
-export function restrictUnsigned(
-  authority: Authority,
-  plan: Plan,
-  policy: SignaturePolicy,
-): Authority {
-  const refuse = unsignedRefusal(plan, policy);
+export function restrictUnsigned(authority: Authority, plan: Plan, ask: AskSignatures): Authority {
+  const refuse = plan.unsigned && unsignedRefusal(plan, ask);
   return refuse ? without(authority, refuse) : authority;
 }
 
@@ -55,10 +55,9 @@ export function restrictUnsigned(
  * An unsigned link is handed nothing of the environment: it may not send it anywhere, but what it
  * answers goes to a model or a client, and an encoding hides a secret from every filter.
  */
-export function refuseSecrets(plan: Plan, policy: SignaturePolicy): Outcome<null> {
-  const unsigned = unsignedLink(plan, policy);
+export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Outcome<null> {
   const [name] = plan.env;
-  if (!unsigned || name === undefined) return ok(null);
+  if (!unsigned || name === undefined) return OK;
   return fail(
     'permission_denied',
     `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${waysOut(unsigned.file)}`,
@@ -70,9 +69,9 @@ export function refuseSecrets(plan: Plan, policy: SignaturePolicy): Outcome<null
  * Parameters are checked in this process, before the gate: regular expressions of a schema that
  * nobody vouches for are not run.
  */
-export function refusePatterns(plan: Plan, policy: SignaturePolicy): Outcome<null> {
-  const link = plan.hasPatterns ? (plan.broken?.link ?? unsignedLink(plan, policy)) : undefined;
-  if (!link) return ok(null);
+export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
+  const link = plan.hasPatterns ? (plan.broken?.link ?? unsignedLink(plan, ask)) : undefined;
+  if (!link) return OK;
   return fail(
     'permission_denied',
     `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${waysOut(link.file)}`,
@@ -83,9 +82,9 @@ export function refusePatterns(plan: Plan, policy: SignaturePolicy): Outcome<nul
 /** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
 export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
   if (plan.broken) return plan.broken.failure;
-  const id = plan.leaf.id;
-  const signed = plan.leaf.signature.state !== 'unsigned';
-  if (!authority.sees('tool', plan.leaf.category, id)) {
+  const { category, isSigned: signed } = plan;
+  const { id } = plan.leaf;
+  if (!authority.sees('tool', category, id)) {
     return fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
   }
   const effect = authority.allowsEffect(plan.effect);
@@ -109,5 +108,5 @@ export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
 const OK: Outcome<null> = ok(null);
 
 /** What a primitive is told about the tool. An unsigned chain runs in the strictest sandbox. */
-export const toolFacts = (plan: Plan, policy: SignaturePolicy): PrimitiveCall['tool'] =>
-  unsignedLink(plan, policy) ? plan.strictFacts : plan.facts;
+export const toolFacts = (plan: Plan, ask: AskSignatures): PrimitiveCall['tool'] =>
+  unsignedLink(plan, ask) ? plan.strictFacts : plan.facts;

@@ -120,7 +120,7 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
 }
 
 function patternCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
-  if (!held.includes('*') || !isNameOrPattern(held)) return false;
+  if (!isNameOrPattern(held)) return false;
   // INVARIANT: no wildcard ever gives a system-only capability; it does take one away.
   return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(held, wanted.name);
 }
@@ -137,8 +137,10 @@ function covers(grant: Grant, need: Need, catalog: CapabilityCatalog, stance: St
   const inDoubt = stance === 'deny';
   const info = catalog.get(need.capability);
   if (!info) return inDoubt;
-  if (grant.capability !== info.name && !patternCovers(grant.capability, info, stance))
-    return false;
+  const { capability } = grant;
+  if (capability !== info.name) {
+    if (!capability.includes('*') || !patternCovers(capability, info, stance)) return false;
+  }
   for (const field in grant.scope) if (!info.scope.includes(field)) return inDoubt;
   for (const name of info.scope) {
     const field = name as ScopeField;
@@ -202,7 +204,8 @@ export function grantHolds(
   return names.some((name) => {
     const info = catalog.get(name);
     if (info === undefined) return false;
-    return grant.capability === info.name || patternCovers(grant.capability, info, stance);
+    const { capability: held } = grant;
+    return held === info.name || (isNamePattern(held) && patternCovers(held, info, stance));
   });
 }
 
