@@ -250,6 +250,24 @@ const BETWEEN = /[\s:,;._|\\x-]+/gi;
 /** Two bytes of a dump of ASCII text. Without this nothing needs to be looked at. */
 const DUMP = /[2-7][0-9a-f][\s:,;._|\\x-]+0?x?[2-7][0-9a-f]/i;
 
+/** By its code: may a character be in a dump? */
+const IN_DUMP = Uint8Array.from({ length: 0x80 }, (_, code) =>
+  /[0-9a-f\s:,;._|\\x-]/i.test(String.fromCharCode(code)) ? 1 : 0,
+);
+
+/** Is so much of a text without a break what can be in a dump? Few characters are looked at to see. */
+function hasDump(text: string, least: number): boolean {
+  for (let at = least - 1; at < text.length; at += least) {
+    let [start, end] = [at, at];
+    // Beyond ASCII it may be a blank.
+    while (start >= 0 && IN_DUMP[text.charCodeAt(start)] !== 0) start--;
+    if (start === at) continue;
+    while (end < text.length && IN_DUMP[text.charCodeAt(end)] !== 0) end++;
+    if (end - start > least) return true;
+  }
+  return false;
+}
+
 const digitsOf = (text: string): string => text.toLowerCase().replace(BETWEEN, '');
 
 /** The place from which on a text is digits and what stands between them. */
@@ -298,6 +316,12 @@ function createNeighbours(forms: Iterable<string>) {
       fours[four(code(at), code(at + 1), code(at + 2), code(at + 3))] = 1;
     }
   }
+  /** With these at its end a text may go on as a secret. */
+  const open = Uint8Array.from({ length: 0x80 }, (_, code) => {
+    const lower = code | 0x20;
+    const isLetter = lower >= 97 && lower <= 122;
+    return isLetter || GOES_ON.has(code) ? 1 : (firsts[code] ?? 0) | (has[code] ?? 0);
+  });
   /** A character that stands for itself. What is beyond the text is NaN, and may be anything. */
   const isOrdinary = (code: number): boolean =>
     code < 0x80 && code !== 10 && code !== 13 && code !== 37 && code !== 38 && code !== 92;
@@ -362,10 +386,9 @@ function createNeighbours(forms: Iterable<string>) {
     /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
     mayGoOn(text: string): boolean {
       const last = text.charCodeAt(text.length - 1);
+      if (open[last] === 0) return false;
       if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
       // Letters may be those of an escape.
-      const lower = last | 0x20;
-      if (has[last] !== 1 && (lower < 97 || lower > 122)) return false;
       return (
         isFoldable(text.slice(-MAX_ESCAPE)) || areBeside(text.charCodeAt(text.length - 2), last)
       );
@@ -387,12 +410,13 @@ function createFinder(forms: Forms, areBytes: boolean) {
   const digits = createMatcher(forms.digits);
   const { mayFold, mayGoOn } = createNeighbours([...forms.plain, ...forms.folded]);
   const reach = 12 * Math.max(...[...forms.plain, ...forms.folded].map((form) => form.length));
+  const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
   const isIn = (text: string, marks = MARKS): boolean =>
     plain.isIn(text) ||
     (mayFold(text, marks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
-    (DUMP.test(text) && digits.isIn(digitsOf(text)));
+    (hasDump(text, leastDigits) && DUMP.test(text) && digits.isIn(digitsOf(text)));
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];

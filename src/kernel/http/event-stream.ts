@@ -1,6 +1,7 @@
 // The `sse` transport: reads an event stream to its end and hands over every event. The framing is
 // `eventsource-parser`'s; this file decodes UTF-8 across chunk borders, keeps what is buffered bounded,
 // whatever the other side sends, and hides secrets.
+import { isAscii } from 'node:buffer';
 import { createParser, type EventSourceMessage } from 'eventsource-parser';
 import {
   createRedactor,
@@ -74,19 +75,13 @@ const PIECE = 64 * 1024;
 /** A field name, its colon and its blank are buffered too. */
 const SLACK = 64;
 
-/** Without absent fields: an event is JSON. */
-function eventOf({ data, event, id }: EventSourceMessage): StreamEvent {
-  if (event === undefined) return id === undefined ? { data } : { data, id };
-  return id === undefined ? { event, data } : { event, data, id };
-}
-
 /** `maxEvent`: the longest text of one event, in UTF-16 units. Events are handed over without secrets. */
 export function createEventParser(
   onEvent: (event: StreamEvent) => void,
   maxEvent = MAX_EVENT,
   redact = createRedactor([]),
 ): EventParser {
-  const decoder = new TextDecoder('utf-8', { ignoreBOM: true });
+  let decoder: InstanceType<typeof TextDecoder> | undefined;
   const mask = redact.isIdle ? undefined : createEventMask(redact);
   let isOver = false;
   let lastByte: number | undefined;
@@ -94,7 +89,7 @@ export function createEventParser(
   // one that was put together of several texts is never cleared, nor one of several lines, because the
   // redactor sees through line ends.
   let isClear = false;
-  /** The next event may have begun in an earlier text. */
+  /** What came so far does not surely end with an event: the next one may have begun in it. */
   let isOpen = false;
   let probed: EventSourceMessage | undefined;
   let isEnding = false;
@@ -107,7 +102,9 @@ export function createEventParser(
       isOver ||= (event?.length ?? 0) > maxEvent || (id?.length ?? 0) > maxEvent;
       if (isEnding) probed ??= message;
       if (isOver || isEnding) return;
-      const own = eventOf(message);
+      // Without absent fields: an event is JSON.
+      const own: StreamEvent = event === undefined ? { data } : { event, data };
+      if (id !== undefined) own.id = id;
       onEvent(mask?.(own, isClear && !isOpen && !data.includes('\n')) ?? own);
       isOpen = false;
     },
@@ -120,21 +117,21 @@ export function createEventParser(
     },
   });
 
-  function feed(text: string): void {
-    isClear = redact.hasCleanLines(text);
-    parser.feed(text);
-    isOpen = !text.endsWith('\n\n');
-  }
-
   const result: EventParser = {
     push(chunk) {
       const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      for (let at = 0; at < bytes.length; at += PIECE) {
-        if (isOver) break;
+      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
         const piece = bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE);
-        feed(decoder.decode(piece, { stream: true }));
+        // After a byte of a longer character the decoder may be waiting for the others.
+        const isPlain = (lastByte ?? 0) < 0x80 && isAscii(piece);
+        if (!isPlain) decoder ??= new TextDecoder('utf-8', { ignoreBOM: true });
+        const text =
+          isPlain || !decoder ? piece.toString('latin1') : decoder.decode(piece, { stream: true });
+        lastByte = piece[piece.length - 1];
+        isClear = redact.hasCleanLines(text);
+        parser.feed(text);
+        isOpen = !text.endsWith('\n\n');
       }
-      lastByte = bytes.at(-1) ?? lastByte;
       if (!isOver) return ok(null);
       return fail('response_too_large', `an event is longer than ${maxEvent} characters`, {
         max_event: maxEvent,
@@ -142,10 +139,11 @@ export function createEventParser(
     },
     end() {
       if (isOver) return { unfinished: true };
+      if (lastByte === 10 && !isOpen) return { unfinished: false };
       const isLineOpen = lastByte !== undefined && lastByte !== 10 && lastByte !== 13;
       isEnding = true;
       // A probe event: it comes out bare only when nothing was waiting for its blank line.
-      parser.feed(`${decoder.decode()}${isLineOpen ? '\n' : ''}data:.\n\n`);
+      parser.feed(`${decoder?.decode() ?? ''}${isLineOpen ? '\n' : ''}data:.\n\n`);
       const isBare = probed?.data === '.' && (probed.event ?? probed.id) === undefined;
       return { unfinished: isLineOpen || !isBare };
     },
@@ -196,7 +194,8 @@ export async function readEventStream(
     batch = [];
     count += events.length;
     const wait = events.length > 0 ? onEvents(events) : undefined;
-    return wait === undefined ? goesOn() : wait.then(goesOn);
+    if (wait !== undefined) return wait.then(goesOn);
+    return failure === undefined && watch.failure === undefined;
   });
   failure = watch.failure ?? failure;
   if (end instanceof Error && failure === undefined) {
