@@ -30,7 +30,10 @@ export function matchGlob(pattern: string, text: string): boolean {
     if (p < patterns.length && patterns[p] === '**') {
       star = p++;
       mark = s;
-    } else if (p < patterns.length && matchSegment(patterns[p] as string, segments[s] as string)) {
+    } else if (
+      p < patterns.length &&
+      (patterns[p] === segments[s] || matchSegment(patterns[p] as string, segments[s] as string))
+    ) {
       p++;
       s++;
     } else if (star !== -1) {

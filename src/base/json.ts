@@ -85,15 +85,13 @@ export function mergeDeep(base: JsonObject, over: JsonObject): JsonObject {
   return merged;
 }
 
-/** Most keys are words, and quoting a word needs no look at its characters. */
-const quotedKey = (key: string): string =>
-  /^[a-z_]+$/.test(key) ? `"${key}":` : `${JSON.stringify(key)}:`;
-
 function canonicalObject(value: JsonObject, depth: number): string {
   let text = '';
   for (const key of Object.keys(value).sort()) {
     if (text !== '') text += ',';
-    text += quotedKey(key) + canonicalJson(value[key] as Json, depth);
+    // Most keys are words, and a word needs no more than its quotes.
+    text += /^[a-z_]+$/.test(key) ? `"${key}":` : `${JSON.stringify(key)}:`;
+    text += canonicalJson(value[key] as Json, depth);
   }
   return `{${text}}`;
 }
@@ -119,12 +117,15 @@ export function canonicalJson(value: Json, depth = 0): string {
 
 /** How deep lists and objects are nested, counted no further than `limit` (walks without recursion). */
 export function isDeeperThan(value: Json, limit: number): boolean {
-  let level = [value].filter(isContainer);
+  let level: readonly Json[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
     if (depth > limit) return true;
-    const next: typeof level = [];
+    const next: Json[] = [];
     for (const item of level) {
-      for (const child of Object.values(item)) if (isContainer(child)) next.push(child);
+      if (typeof item !== 'object' || item === null) continue;
+      for (const child of Array.isArray(item) ? item : Object.values(item)) {
+        if (typeof child === 'object' && child !== null) next.push(child);
+      }
     }
     level = next;
   }

@@ -46,8 +46,11 @@ export const createWrittenMessages = (): WrittenMessages => ({});
 /** Nested deeper than this, messages are the tool's to judge, as it would any parameter. */
 const MAX_SLOT_DEPTH = 50;
 
-const joined = (before: string, more: readonly JsonObject[]): string =>
-  [...(before === '' ? [] : [before]), ...more.map((message) => JSON.stringify(message))].join(',');
+function joined(before: string, more: readonly JsonObject[]): string {
+  let text = before;
+  for (const message of more) text += `${text === '' ? '' : ','}${JSON.stringify(message)}`;
+  return text;
+}
 
 /** The last message may still grow, and the last two of the user are marked for the cache. */
 function openFrom({ sources, written }: Pages): number {

@@ -12,7 +12,6 @@ interface OpenedRoot {
   records: Map<string, FileRecord>;
 }
 
-const isCurrent = ({ files }: OpenedRoot): boolean => files.isCurrent();
 const isSameRoot = (a: Root | undefined, b: Root): boolean =>
   a?.dir === b.dir && a.source === b.source && a.name === b.name;
 
@@ -85,7 +84,9 @@ export function createLibraryFiles(options: {
     async refresh(): Promise<boolean> {
       const wanted = options.roots();
       const isSame = wanted === roots;
-      if (isSame && hasty.size === 0 && opened.every(isCurrent)) return true;
+      let isCurrent = isSame && hasty.size === 0;
+      for (const { files } of opened) isCurrent &&= files.isCurrent();
+      if (isCurrent) return true;
       if (!isSame) openRoots(wanted);
       const unchanged = await Promise.all(opened.map(({ files }) => files.refresh()));
       reread();

@@ -174,6 +174,8 @@ export class Connection {
   addresses: readonly string[];
   /** Has this very connection carried an exchange before? */
   isReused = false;
+  /** Of the other side, when there is a connection. */
+  address = '';
   #socket: Socket | undefined;
 
   constructor(
@@ -212,6 +214,7 @@ export class Connection {
     let isTold = false;
     socket.once(isSecure ? 'secureConnect' : 'connect', () => {
       isTold = true;
+      this.address = socket.remoteAddress ?? '';
       callback(null, socket);
     });
     // Later errors are undici's to see.
@@ -219,11 +222,6 @@ export class Connection {
       if (!isTold) callback(error, null);
       isTold = true;
     });
-  }
-
-  /** Of the other side, when there is a connection. */
-  get address(): string | undefined {
-    return this.#socket?.remoteAddress;
   }
 
   /** Is it open, with everything that was sent on its way? */
@@ -421,7 +419,7 @@ export class Connections {
   #take(place: string, addresses: readonly string[]): Connection | undefined {
     let found: Connection | undefined;
     for (const [connection, at] of this.#kept) {
-      if (at === place && addresses.includes(connection.address ?? '')) found = connection;
+      if (at === place && addresses.includes(connection.address)) found = connection;
     }
     if (found === undefined) return undefined;
     this.#kept.delete(found);

@@ -32,9 +32,9 @@ export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Pri
   let there: Primitive | undefined;
   return {
     ...freshPrimitive(name, get),
-    async run(call) {
-      there ??= await get();
-      return await there.run(call);
+    run(call) {
+      if (there) return there.run(call);
+      return get().then((one) => (there = one).run(call));
     },
     loaded: get,
     close: () =>

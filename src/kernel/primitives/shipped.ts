@@ -16,17 +16,17 @@ function createFunctionPrimitive(
 ): Primitive {
   return {
     name: 'function',
-    async run(call) {
+    run(call) {
       const name = plainText(call.config.function);
       // Only a tool defined in the program reaches program code.
       const inBundle = Object.hasOwn(bundle, name) ? bundle[name] : undefined;
       const run = call.tool.source === 'program' ? program.get(call.tool.id) : inBundle;
-      if (run) return await run(call);
+      if (run) return run(call);
       const near = nearest(name, Object.keys(bundle));
       const hint = near ? `; did you mean \`${near}\`` : '';
-      return fail('config_invalid', `there is no built-in function \`${name}\`${hint}`, {
-        failed_at: { tool_id: call.tool.id, config_path: 'config.function' },
-      });
+      const failed_at = { tool_id: call.tool.id, config_path: 'config.function' };
+      const message = `there is no built-in function \`${name}\`${hint}`;
+      return Promise.resolve(fail('config_invalid', message, { failed_at }));
     },
     plan: (call) => ({ function: call.config.function ?? call.tool.id }),
   };

@@ -109,11 +109,9 @@ function plainTypes(schema: JsonObject): ReadonlyMap<string, string> | undefined
   return types;
 }
 
-/** One of the types that `typeof` does not tell apart. */
-function isOther(value: Json, type: string | undefined): boolean {
-  if (type === 'integer') return Number.isSafeInteger(value);
-  return type === 'array' ? Array.isArray(value) : type === 'object' && isObject(value);
-}
+/** Types that `typeof` does not tell apart. */
+const isContainer = (value: Json, type: string | undefined): boolean =>
+  type === 'array' ? Array.isArray(value) : type === 'object' && isObject(value);
 
 /** Schemas are never changed. */
 const plain = new WeakMap<JsonObject, ReturnType<typeof plainTypes>>();
@@ -125,8 +123,9 @@ function surelyFits(value: Json, schema: JsonObject): boolean {
   if (!types || !isObject(value)) return false;
   for (const name of Object.keys(value)) {
     const [own, type] = [value[name] as Json, types.get(name)];
-    const isFlat = typeof own === type && typeof own !== 'object';
-    if (!isFlat && !isOther(own, type)) return false;
+    const isFlat =
+      type === 'integer' ? Number.isSafeInteger(own) : typeof own === type && type !== 'object';
+    if (!isFlat && !isContainer(own, type)) return false;
   }
   for (const name of schema.required as string[]) if (!Object.hasOwn(value, name)) return false;
   return true;

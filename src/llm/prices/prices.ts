@@ -67,7 +67,8 @@ export function costOf(usage: Usage, price: Price): bigint {
  */
 export function worstCost(inputTokens: number, outputTokens: number, price: Price): bigint {
   const { input, cache_read, cache_write, output } = price;
-  const dearest = [input, cache_read, cache_write].reduce((a, b) => (a > b ? a : b));
+  const cached = cache_read > cache_write ? cache_read : cache_write;
+  const dearest = input > cached ? input : cached;
   return perMillion(BigInt(inputTokens) * dearest + BigInt(outputTokens) * output);
 }
 
