@@ -280,9 +280,9 @@ export async function runBody(
   if (!primitive) {
     return fail('config_invalid', `primitive \`${plan.primitive}\` is not mounted here`);
   }
-  const unsigned = unsignedLink(plan, ports.signatures);
-  const kept = refuseSecrets(plan, unsigned);
-  if (!kept.ok) return kept;
+  const unsigned = plan.unsigned && unsignedLink(plan, ports.signatures);
+  const refused = unsigned && refuseSecrets(plan, unsigned);
+  if (refused?.ok === false) return refused;
   const { idempotencyKey } = caller;
   const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, idempotencyKey);
   if (!filled.ok) return filled;

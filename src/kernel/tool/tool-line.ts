@@ -184,8 +184,8 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     admit(authority) {
       const narrowed = restrictUnsigned(authority, plan, ports.signatures);
       const allowed = gateTool(plan, narrowed);
-      const unsigned = unsignedLink(plan, ports.signatures);
-      const refused = allowed.ok ? refuseSecrets(plan, unsigned) : allowed;
+      const unsigned = plan.unsigned && unsignedLink(plan, ports.signatures);
+      const refused = allowed.ok && unsigned ? refuseSecrets(plan, unsigned) : allowed;
       return refused.ok ? ok(narrowed) : inChain(refused, plan);
     },
     form(given, varying) {
