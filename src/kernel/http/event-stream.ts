@@ -120,7 +120,8 @@ export function createEventParser(
   const result: EventParser = {
     push(chunk) {
       const bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength);
-      for (let at = 0; at < bytes.length && !isOver; at += PIECE) {
+      for (let at = 0; at < bytes.length; at += PIECE) {
+        if (isOver) break;
         const piece = bytes.length <= PIECE ? bytes : bytes.subarray(at, at + PIECE);
         // After a byte of a longer character the decoder may be waiting for the others.
         const isPlain = (lastByte ?? 0) < 0x80 && isAscii(piece);
