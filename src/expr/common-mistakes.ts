@@ -8,6 +8,7 @@ const QUOTES = 'strings stand in straight quotes: "text" or \'text\'';
 const NO_PATTERNS = 'there are no patterns; `"text" in name` looks for a part of a text';
 const NO_BRANCHES = 'combine conditions with `and` and `or`';
 const FOUR_ONLY = 'arithmetic has `+ - * /` only';
+export const NO_INDEX = 'list elements have no address; `x in list` asks whether one is there';
 const TURN_AROUND = 'turn it around: `"part" in whole`';
 
 type Slips = readonly (readonly [hint: string, ...slips: string[]])[];
@@ -145,8 +146,7 @@ export function explainEscape(source: string, at: number): SyntaxFault {
 /** `a[0]`, `a["b"]`: the bracket stands behind an operand. */
 export function explainIndex(source: string, at: number): string {
   const name = /^\[\s*(["'])([A-Za-z_][A-Za-z0-9_]*)\1\s*\]/.exec(source.slice(at, at + 200))?.[2];
-  if (name !== undefined) return `write \`.${clipped(name)}\``;
-  return 'list elements have no address; `x in list` asks whether one is there';
+  return name === undefined ? NO_INDEX : `write \`.${clipped(name)}\``;
 }
 
 /** `.5`, `a.0`, `a.`: what stands behind a dot that is no name. */

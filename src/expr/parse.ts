@@ -8,6 +8,7 @@ import {
   explainIndex,
   meantConstant,
   meantOperator,
+  NO_INDEX,
 } from './common-mistakes.ts';
 import { advance, createLexer, type Lexer, type TokenKind } from './lexer.ts';
 import {
@@ -295,11 +296,6 @@ function badSegment(lexer: Lexer): SyntaxFault {
   if (KEYWORDS.has(kind)) {
     return unexpected(lexer, `\`${kind}\` is a keyword and cannot be part of a path`);
   }
-  if (kind === 'number') {
-    return unexpected(
-      lexer,
-      'list elements have no address; `x in list` asks whether one is there',
-    );
-  }
+  if (kind === 'number') return unexpected(lexer, NO_INDEX);
   return unexpected(lexer, 'a name must follow the `.`');
 }
