@@ -60,5 +60,12 @@ export {
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export { isInside, readRegularFile } from './regular-file.ts';
-export { createLines, nearest, type Position, type TextLines } from './text.ts';
+export {
+  countBefore,
+  createLines,
+  lastSegment,
+  nearest,
+  type Position,
+  type TextLines,
+} from './text.ts';
 export { formatYaml, parseYaml } from './yaml.ts';

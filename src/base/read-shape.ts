@@ -21,7 +21,7 @@ export type RulePath = readonly (string | number)[];
 interface RuleProblem {
   code: string;
   message: string;
-  hint?: string;
+  hint?: string | undefined;
   severity?: Severity;
   /** Point at the key instead of its value. */
   at?: 'key';
@@ -86,16 +86,8 @@ function createPlace(
       if (diagnostics.length >= MAX_DIAGNOSTICS) return undefined;
       const { line, column } = position(at);
       const text = source.line(line - source.before);
-      diagnostics.push({
-        file: source.file,
-        line,
-        column,
-        code,
-        severity,
-        message,
-        ...(hint === undefined ? {} : { hint }),
-        text,
-      });
+      const { file } = source;
+      diagnostics.push(compact({ file, line, column, code, severity, message, hint, text }));
       return undefined;
     },
   };
@@ -117,11 +109,8 @@ export function wrongType(
   hint?: string,
 ): undefined {
   const name = pathText(place.path) || 'the file';
-  return place.report({
-    code: 'invalid_field',
-    message: `\`${name}\` must be ${expected}, not ${describe(value)}`,
-    ...(hint === undefined ? {} : { hint }),
-  });
+  const message = `\`${name}\` must be ${expected}, not ${describe(value)}`;
+  return place.report({ code: 'invalid_field', message, hint });
 }
 
 export const text: Rule<string> = (value, place) =>

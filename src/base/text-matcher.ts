@@ -2,6 +2,8 @@
 // characters or more covers one of the places that lie `window - 3` apart, and what stands there are
 // four of its own characters. Everywhere else nothing needs to be looked at.
 
+import { countBefore } from './text.ts';
+
 export interface TextMatcher {
   /** Does the text hold any pattern? */
   isIn(text: string): boolean;
@@ -93,13 +95,8 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
 
   /** Is there a pattern that begins so? Of those that are not before it in order, the first would. */
   function isBeginning(text: string): boolean {
-    let [from, to] = [0, sorted.length];
-    while (from < to) {
-      const middle = (from + to) >> 1;
-      if ((sorted[middle] ?? '') < text) from = middle + 1;
-      else to = middle;
-    }
-    return sorted[from]?.startsWith(text) ?? false;
+    const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < text);
+    return sorted[first]?.startsWith(text) ?? false;
   }
 
   return {

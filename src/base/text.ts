@@ -36,6 +36,20 @@ export function nearest(word: string, candidates: Iterable<string>): string | un
   return best;
 }
 
+/** `c` of `a/b/c`. */
+export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
+
+/** How many of the first places, out of `count`, come before what is looked for. */
+export function countBefore(count: number, isBefore: (at: number) => boolean): number {
+  let [low, high] = [0, count];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (isBefore(middle)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 // Places in a text, for people: lines and columns start at 1, columns count UTF-16 units.
 
 export interface Position {
@@ -50,14 +64,14 @@ export function createLines(text: string) {
   for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) starts.push(at + 1);
   return {
     at(offset: number): Position {
-      let [low, high] = [0, starts.length - 1];
-      while (low < high) {
-        const middle = (low + high + 1) >> 1;
-        if ((starts[middle] ?? 0) <= offset) low = middle;
-        else high = middle - 1;
-      }
-      return { line: low + 1, column: Math.max(0, offset - (starts[low] ?? 0)) + 1 };
+      const line = Math.max(
+        1,
+        countBefore(starts.length, (at) => (starts[at] ?? 0) <= offset),
+      );
+      return { line, column: Math.max(0, offset - (starts[line - 1] ?? 0)) + 1 };
     },
+    /** The reverse of `at`. */
+    offset: ({ line, column }: Position): number => (starts[line - 1] ?? text.length) + column - 1,
     /** The line's text without its end; empty past the last line. */
     line(number: number): string {
       const start = starts[number - 1];

@@ -18,6 +18,16 @@ export const SANDBOXES: readonly Sandbox[] = ['strict', 'workspace', 'none'];
 /** The version of an item that names none. */
 export const NO_VERSION = '0.0.0';
 export const VERSION = /^\d{1,9}\.\d{1,9}\.\d{1,9}$/;
+export const versionOf = (text: string): string => (VERSION.test(text) ? text : NO_VERSION);
+
+/** What is shown and searched of any item. */
+export interface ItemFacts {
+  title: string;
+  description: string;
+  category: string;
+  tags: readonly string[];
+  version: string;
+}
 
 /** Folder under a root and file extensions, first the one that new files get. */
 export const PLACES: Readonly<Record<ItemKind, { folder: string; extensions: readonly string[] }>> =

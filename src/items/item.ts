@@ -1,6 +1,6 @@
 import type { Diagnostic } from '../base/index.ts';
 import type { Directive } from './directive/directive.ts';
-import type { ItemKind, Source } from './item-kinds.ts';
+import type { ItemFacts, ItemKind, Source } from './item-kinds.ts';
 import type { Tool } from './tool/tool.ts';
 
 /**
@@ -18,13 +18,8 @@ export interface SignatureState {
 }
 
 /** Parts are computed when they are first read; an item never changes, a changed file is a new one. */
-export interface ItemBase {
+export interface ItemBase extends Readonly<ItemFacts> {
   readonly id: string;
-  readonly title: string;
-  readonly description: string;
-  readonly category: string;
-  readonly tags: readonly string[];
-  readonly version: string;
   readonly source: Source;
   /** The installed bundle it came from. */
   readonly package?: string;

@@ -4,6 +4,7 @@ import {
   anything,
   createLines,
   type Diagnostic,
+  lastSegment,
   listOf,
   openYaml,
   type Rule,
@@ -12,28 +13,16 @@ import {
   text,
   textLike,
 } from '../base/index.ts';
-import { aboutFile, yamlFields } from './files/item-file.ts';
-import { lastSegment } from './files/item-place.ts';
-import { NO_VERSION, VERSION } from './item-kinds.ts';
+import { aboutFile, trimmed, yamlFields } from './files/item-file.ts';
+import { type ItemFacts, VERSION, versionOf } from './item-kinds.ts';
 import { blankSignatureLine } from './signature-line.ts';
-
-/** What is shown and searched of any item. */
-export interface ItemFacts {
-  title: string;
-  description: string;
-  category: string;
-  tags: string[];
-  version: string;
-}
 
 const NAMES: ReadonlySet<string> = new Set(
   'title name description category tags version'.split(' '),
 );
 
-/** `tags: a, b` is what people write, too. */
-const splitTags = (value: string): string[] => value.split(',').flatMap((tag) => tag.trim() || []);
-const tags: Rule<string[]> = (value, place) =>
-  typeof value === 'string' ? splitTags(value) : listOf(text, 100)(value, place);
+const tags: Rule<unknown> = (value, place) =>
+  typeof value === 'string' ? value : listOf(text, 100)(value, place);
 
 const checkFields = record(
   {
@@ -51,9 +40,9 @@ const checkFields = record(
   { open: true },
 );
 
-const asText = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
+/** `tags: a, b` is what people write, too. */
 const asList = (value: unknown): string[] => {
-  if (typeof value === 'string') return splitTags(value);
+  if (typeof value === 'string') return value.split(',').flatMap((tag) => tag.trim() || []);
   return Array.isArray(value) ? value.filter((tag) => typeof tag === 'string') : [];
 };
 
@@ -71,14 +60,14 @@ const opening = (body: string): string =>
 export function knowledgeFacts(source: string, id: string): ItemFacts {
   const { yaml, rest } = splitFrontMatter(blankSignatureLine(source));
   const field = yamlFields(yaml, NAMES);
-  const named = asText(field('title')) || headingOf(rest) || asText(field('name'));
-  const version = asText(field('version'));
+  const text = (name: string): string => trimmed(field(name));
+  const named = text('title') || headingOf(rest) || text('name');
   return {
     title: named || lastSegment(id).replaceAll(/[_-]+/g, ' '),
-    description: asText(field('description')) || opening(rest),
-    category: asText(field('category')),
+    description: text('description') || opening(rest),
+    category: text('category'),
     tags: asList(field('tags')),
-    version: VERSION.test(version) ? version : NO_VERSION,
+    version: versionOf(text('version')),
   };
 }
 

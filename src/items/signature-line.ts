@@ -41,28 +41,20 @@ function signatureSpan(text: string): { from: number; to: number } | undefined {
   return isSignature ? { from, to } : undefined;
 }
 
+/** What the words of a line say; whether they are all that it holds is for the caller to see. */
 function decode(line: string): SignatureLine | 'broken' {
-  const words = line
-    .replace(/^(?:#|<!--)\s*/, '')
-    .replace(/\s*-->$/, '')
-    .split(' ');
-  const [mark, format, ...pairs] = words;
-  if (mark !== MARK || format !== 'v1' || pairs.length !== FIELDS.length + 1) return 'broken';
   const values = new Map<string, string>();
   try {
-    for (const pair of pairs) {
-      const at = pair.indexOf('=');
-      values.set(pair.slice(0, at), decodeURIComponent(pair.slice(at + 1)));
+    for (const word of line.split(' ')) {
+      const [name = '', value = ''] = word.split('=');
+      values.set(name, decodeURIComponent(value));
     }
   } catch {
     return 'broken';
   }
-  const statement = Object.fromEntries(FIELDS.map((field) => [field, values.get(field)]));
-  const signature = values.get('sig');
-  const isWhole = FIELDS.every((field) => typeof statement[field] === 'string');
-  return isWhole && signature !== undefined
-    ? { statement: statement as unknown as ItemStatement, signature }
-    : 'broken';
+  const statement = Object.fromEntries(FIELDS.map((field) => [field, values.get(field) ?? '']));
+  const signature = values.get('sig') ?? '';
+  return { statement: statement as unknown as ItemStatement, signature };
 }
 
 /**

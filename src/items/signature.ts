@@ -1,20 +1,18 @@
 // The package's own items count as signed by the package: a list made at build says what each file
 // was. The list is data, so that a test can see whether it is current.
 import { createHash, randomUUID } from 'node:crypto';
-import { readFileSync, realpathSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import {
   canonicalJson,
   getOwn,
   isObject,
-  type Json,
   type Outcome,
-  parseJson,
   plainJson,
+  readRegularFile,
 } from '../base/index.ts';
 import { type ItemStatement, verifyStatement } from '../trust/index.ts';
 import type { Directive } from './directive/directive.ts';
-import { readInside } from './files/item-file.ts';
+import { jsonIn, readInside } from './files/item-file.ts';
 import type { SignatureState } from './item.ts';
 import type { ItemKind } from './item-kinds.ts';
 import type { SignatureLine, SignedText } from './signature-line.ts';
@@ -29,11 +27,12 @@ export type BundleDigests = Readonly<Record<string, string>>;
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 
 /** The list that lies in a bundle; empty when there is none, so nothing counts as shipped. */
-export function readBundleDigests(root: string): BundleDigests {
+export function readBundleDigests(root: string | undefined): BundleDigests {
   const read = readInside(root, 'digests.json', MAX_LIST_BYTES);
-  const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
-  if (!parsed?.ok || typeof parsed.output !== 'object' || parsed.output === null) return {};
-  const entries = Object.entries(parsed.output).filter(([, value]) => typeof value === 'string');
+  const listed = jsonIn(read);
+  const entries = Object.entries(isObject(listed) ? listed : {}).filter(
+    ([, value]) => typeof value === 'string',
+  );
   return Object.fromEntries(entries) as BundleDigests;
 }
 
@@ -55,20 +54,16 @@ export interface TrustPort {
   judge(keyId: string, kind: string, itemId: string): Outcome<{ key: string }>;
 }
 
-const MAX_MODULE_BYTES = 8 * 1024 * 1024;
+export const MAX_MODULE_BYTES = 8 * 1024 * 1024;
 
 /** Places in the file are no part of what is allowed. */
-function withoutPlaces(value: Json): Json {
-  if (Array.isArray(value)) return value.map(withoutPlaces);
-  if (!isObject(value)) return value;
-  const kept = Object.entries(value).filter(([key]) => key !== 'line' && key !== 'column');
-  return Object.fromEntries(kept.map(([key, field]) => [key, withoutPlaces(field)]));
-}
+const withoutPlaces = (key: string, value: unknown): unknown =>
+  key === 'line' || key === 'column' ? undefined : value;
 
 const digest = (value: unknown): string => sha256Hex(canonicalJson(plainJson(value)));
 
 export const directiveRights = ({ permissions, hooks }: Directive): string =>
-  digest(withoutPlaces(plainJson({ permissions: permissions ?? null, hooks })));
+  digest(JSON.parse(JSON.stringify({ permissions: permissions ?? null, hooks }, withoutPlaces)));
 
 /**
  * A tool may do what it requires, by way of its executor and config. The module it names is part of
@@ -94,14 +89,8 @@ export const moduleFile = (module: unknown, file: string): string | undefined =>
 function moduleDigest(module: unknown, file: string): string | null {
   const path = moduleFile(module, file);
   if (path === undefined) return null;
-  try {
-    const real = realpathSync(path);
-    const info = statSync(real);
-    if (info.isFile() && info.size <= MAX_MODULE_BYTES) return sha256Hex(readFileSync(real));
-  } catch {
-    // Missing: the same as unreadable.
-  }
-  return `unreadable ${randomUUID()}`;
+  const read = readRegularFile(path, { max: MAX_MODULE_BYTES, followsLinks: true });
+  return 'bytes' in read ? sha256Hex(read.bytes) : `unreadable ${randomUUID()}`;
 }
 
 export const NO_RIGHTS = digest(null);
@@ -114,7 +103,10 @@ export interface Subject {
   rights: string;
 }
 
-const DIFFERENCES: readonly [keyof ItemStatement, string][] = [
+/** What of a statement can be compared with what is there now. */
+type Stated = Omit<ItemStatement, 'created' | 'key'>;
+
+const DIFFERENCES: readonly [keyof Stated, string][] = [
   ['kind', 'it is another kind of item'],
   ['id', 'it was moved or renamed'],
   ['sha256', 'its text is different'],
@@ -122,11 +114,10 @@ const DIFFERENCES: readonly [keyof ItemStatement, string][] = [
   ['rights', 'what it may do is different'],
 ];
 
-function differences(signed: ItemStatement, now: Omit<ItemStatement, 'created' | 'key'>): string[] {
-  return DIFFERENCES.filter(([field]) => {
-    return field in now && signed[field] !== now[field as keyof typeof now];
-  }).map(([field, text]) => (field === 'id' ? `${text} (was \`${signed.id}\`)` : text));
-}
+const differences = (signed: Stated, now: Stated): string[] =>
+  DIFFERENCES.filter(([field]) => signed[field] !== now[field]).map(([field, text]) =>
+    field === 'id' ? `${text} (was \`${signed.id}\`)` : text,
+  );
 
 /** What of a text was already computed: its digest, and the key that its line was found to fit. */
 const checked = new WeakMap<SignedText, { sha256: string; key: string }>();

@@ -11,13 +11,13 @@ export {
 export { type Ceiling, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
 export { type Grant, grantName, grantProblem, isSystemGrant, type Scope } from './grants/grant.ts';
-export { type CategoryFilter } from './grants/item-filter.ts';
+export { type CategoryFilter, FILTER_LISTS } from './grants/item-filter.ts';
 export {
   type GrantedRights,
   grantsFromPermissions,
   type Permissions,
 } from './grants/permission.ts';
-export type { Permission } from './grants/permission-map.ts';
+export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';
 export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';

@@ -13,7 +13,7 @@ import { idProblem, pathFor } from '../files/item-place.ts';
 import type { Item } from '../item.ts';
 import type { ItemKind } from '../item-kinds.ts';
 import { createLibrary } from '../library/library.ts';
-import { moduleFile, type TrustPort } from '../signature.ts';
+import { MAX_MODULE_BYTES, moduleFile, type TrustPort } from '../signature.ts';
 import { type FetchPorts, fetchCatalog, runCommand } from './fetch.ts';
 import {
   type CatalogIndex,
@@ -24,8 +24,6 @@ import {
 
 // Copying an item to the project or the user's folder, as it is: with its signature line, and with
 // the module it names. What is not signed, or not what was signed, is not copied.
-
-const MAX_MODULE_BYTES = 8 * 1024 * 1024;
 
 function checkSigned({ kind, id, signature }: Item): Outcome<null> {
   const { state, reason } = signature;
@@ -49,7 +47,8 @@ function target(root: string, path: string): Outcome<string> {
 
 type Copies = { to: string; text: string }[];
 
-function moduleOf(item: Item, from: string, root: string, path: string): Outcome<Copies> {
+function moduleOf(item: Item, root: string, path: string): Outcome<Copies> {
+  const from = item.file;
   const module = item.kind === 'tool' ? moduleFile(item.tool?.config.module, from) : undefined;
   if (module === undefined) return ok([]);
   const real = realOf(module);
@@ -75,7 +74,7 @@ export function copyItem(item: Item, root: string): Outcome<string> {
   const source = realOf(item.file);
   const read = source === undefined ? undefined : readItemFile(source);
   if (!read || 'problem' in read) return fail('not_found', `\`${item.file}\` cannot be read`);
-  const module = moduleOf(item, item.file, root, path);
+  const module = moduleOf(item, root, path);
   if (!module.ok) return module;
   // The module first: a tool that is there can be called.
   for (const file of [...module.output, { to: to.output, text: read.text }]) {
@@ -116,14 +115,14 @@ function describe(item: Item, catalog: string): CatalogItem {
 
 /** `id` or `catalog:id`; an id that several catalogs hold must say which. */
 function findIn(
-  catalogs: readonly { name: string; index: CatalogIndex }[],
+  indexes: readonly CatalogIndex[],
   kind: ItemKind,
   id: string,
 ): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
   const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
-  const found = catalogs.flatMap(({ name, index }) => {
+  const found = indexes.flatMap((index) => {
     const item = index.items.find((one) => one.kind === kind && one.id === bare);
-    return item && (wanted === undefined || wanted === name) ? [{ name, item, index }] : [];
+    return item && (wanted ?? item.catalog) === item.catalog ? [{ item, index }] : [];
   });
   const [first] = found;
   if (first === undefined) {
@@ -131,7 +130,7 @@ function findIn(
     return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
   }
   if (found.length === 1) return ok(first);
-  const candidates = found.map(({ name }) => `${name}:${bare}`);
+  const candidates = found.map(({ item }) => `${item.catalog}:${bare}`);
   const message = `${kind} \`${id}\` is in several catalogs: ${candidates.join(', ')}`;
   return fail('ambiguous', message, { candidates });
 }
@@ -190,9 +189,9 @@ export function createCatalogs(options: CatalogOptions) {
     return { ...entry, level, ...read };
   }
 
-  async function read(entry: CatalogEntry, level: CatalogLevel, signal?: AbortSignal) {
+  async function read(entry: CatalogEntry, level: CatalogLevel) {
     const base = level === 'project' ? project : dirname(home);
-    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env, signal });
+    const fetched = await fetchCatalog(entry, indexes.cacheOf(entry), base, { run, env });
     if (!fetched.ok) return fetched;
     const library = openFolders(fetched.output, options);
     await library.refresh();
@@ -203,6 +202,7 @@ export function createCatalogs(options: CatalogOptions) {
     return put.ok ? ok(withIndex(entry, level)) : put;
   }
 
+  const known = () => list().catalogs.flatMap((entry) => indexes.read(entry) ?? []);
   const unknown = (name: string): Outcome<never> => {
     const names = list().catalogs.map((one) => one.name);
     return fail('not_found', `there is no catalog \`${name}\``, { catalogs: names });
@@ -211,7 +211,7 @@ export function createCatalogs(options: CatalogOptions) {
   return {
     list,
     /** Notes a catalog and reads it; one that cannot be read is not noted. */
-    async add(entry: CatalogEntry, level: CatalogLevel = 'user', signal?: AbortSignal) {
+    async add(entry: CatalogEntry, level: CatalogLevel = 'user') {
       const problem = entryProblem(entry);
       if (problem !== undefined) return fail('invalid_input', problem);
       const settings = readCatalogSettings(rootOf[level]);
@@ -222,7 +222,7 @@ export function createCatalogs(options: CatalogOptions) {
       if (list().catalogs.some(({ name }) => name === entry.name)) {
         return fail('invalid_input', `there is a catalog \`${entry.name}\` already`);
       }
-      const done = await read(entry, level, signal);
+      const done = await read(entry, level);
       if (!done.ok) return done;
       const written = writeCatalogSettings(rootOf[level], [...settings.entries, entry]);
       return written.ok ? done : written;
@@ -233,30 +233,26 @@ export function createCatalogs(options: CatalogOptions) {
       const rest = readCatalogSettings(rootOf[level]).entries.filter((one) => one.name !== name);
       return writeCatalogSettings(rootOf[level], rest);
     },
-    async update(name?: string, signal?: AbortSignal): Promise<Outcome<ListedCatalog[]>> {
+    async update(name?: string): Promise<Outcome<ListedCatalog[]>> {
       const chosen = list().catalogs.filter((one) => name === undefined || one.name === name);
       if (name !== undefined && chosen.length === 0) return unknown(name);
       const updated: ListedCatalog[] = [];
       for (const { level, updated: _, items: __, ...entry } of chosen) {
-        const done = await read(entry, level, signal);
+        const done = await read(entry, level);
         if (!done.ok) return done;
         updated.push(done.output);
       }
       return ok(updated);
     },
     search({ text, kind, limit = 10 }: { text: string; kind?: ItemKind; limit?: number }) {
-      const items = list().catalogs.flatMap((entry) => indexes.read(entry)?.items ?? []);
+      const items = known().flatMap((index) => index.items);
       const chosen = items.filter((item) => kind === undefined || item.kind === kind);
       const hits = searchCatalogItems(chosen, text);
       return { hits: hits.slice(0, limit), total: hits.length };
     },
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {
-      const all = list().catalogs.flatMap((entry) => {
-        const index = indexes.read(entry);
-        return index ? [{ name: entry.name, index }] : [];
-      });
-      const found = findIn(all, kind, id);
+      const found = findIn(known(), kind, id);
       return found.ok ? await copyFresh(found.output, rootOf[destination], options) : found;
     },
   };

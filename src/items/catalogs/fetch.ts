@@ -5,14 +5,14 @@
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fail, getOwn, messageOf, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { fail, getOwn, messageOf, type Outcome, ok } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
+import { jsonIn } from '../files/item-file.ts';
 import { BUNDLE_KEYWORD, bundleFolder } from './installed-bundles.ts';
 
 export interface FetchPorts {
   run: RunCommand;
   env: Readonly<Record<string, string | undefined>>;
-  signal?: AbortSignal | undefined;
 }
 
 const TIMEOUT_MS = 180_000;
@@ -40,47 +40,48 @@ const INSTALL = (
 const itemsIn = (folder: string): string =>
   [join(folder, '.ai'), join(folder, 'bundle')].find((path) => existsSync(path)) ?? folder;
 
-/** Puts a finished folder in the place of the old one, so that a half-fetched one is never seen. */
-function swap(fresh: string, into: string): void {
-  rmSync(into, { recursive: true, force: true });
-  renameSync(fresh, into);
+/** Fills a new folder and puts it in the place of the old one: a half-fetched one is never seen. */
+async function replace(into: string, fill: (fresh: string) => Promise<Outcome<string>>) {
+  const fresh = mkdtempSync(`${into}-`);
+  try {
+    const done = await fill(fresh);
+    if (!done.ok) return done;
+    rmSync(into, { recursive: true, force: true });
+    renameSync(fresh, into);
+    return ok(into);
+  } finally {
+    rmSync(fresh, { recursive: true, force: true });
+  }
 }
 
 async function fetchGit(entry: CatalogEntry, cache: string, base: string, ports: FetchPorts) {
-  const fresh = mkdtempSync(join(cache, 'clone-'));
   const from = /^\.{0,2}\//.test(entry.location) ? resolve(base, entry.location) : entry.location;
   const branch = entry.ref === undefined ? [] : ['--branch', entry.ref];
-  const args = [...GIT_SAFE, ...CLONE, ...branch, '--', from, fresh];
+  const args = [...GIT_SAFE, ...CLONE, ...branch, '--', from];
   const env = {
     ...ports.env,
     GIT_TERMINAL_PROMPT: '0',
     GIT_ALLOW_PROTOCOL: 'https:ssh:file',
     GIT_LFS_SKIP_SMUDGE: '1',
   };
-  const { signal } = ports;
-  try {
-    const done = await ports.run('git', args, { cwd: cache, env, timeoutMs: TIMEOUT_MS, signal });
-    if (!done.ok) return done;
-    swap(fresh, join(cache, 'checkout'));
-    return ok([itemsIn(join(cache, 'checkout'))]);
-  } finally {
-    rmSync(fresh, { recursive: true, force: true });
-  }
+  const checkout = await replace(join(cache, 'checkout'), (fresh) =>
+    ports.run('git', [...args, fresh], { cwd: cache, env, timeoutMs: TIMEOUT_MS }),
+  );
+  return checkout.ok ? ok([itemsIn(checkout.output)]) : checkout;
 }
 
 /** The packages a catalog means: the named one, or those that carry the keyword. */
 async function packagesOf(
   entry: CatalogEntry,
   cwd: string,
-  { run, env, signal }: FetchPorts,
+  { run, env }: FetchPorts,
 ): Promise<Outcome<string[]>> {
   if (entry.location !== '') return ok([entry.location]);
   const args = ['search', '--json', `--searchlimit=${MAX_PACKAGES}`, `keywords:${BUNDLE_KEYWORD}`];
-  const found = await run('npm', args, { cwd, env, timeoutMs: TIMEOUT_MS, signal });
+  const found = await run('npm', args, { cwd, env, timeoutMs: TIMEOUT_MS });
   if (!found.ok) return found;
-  const parsed = parseJson(found.output);
-  const list = parsed.ok && Array.isArray(parsed.output) ? parsed.output : [];
-  const names = list.flatMap((one) => {
+  const listed = jsonIn({ text: found.output });
+  const names = (Array.isArray(listed) ? listed : []).flatMap((one) => {
     const [name, version] = [getOwn(one, 'name'), getOwn(one, 'version')];
     return typeof name === 'string' && typeof version === 'string' ? [`${name}@${version}`] : [];
   });
@@ -90,21 +91,17 @@ async function packagesOf(
 async function fetchNpm(entry: CatalogEntry, cache: string, ports: FetchPorts) {
   const packages = await packagesOf(entry, cache, ports);
   if (!packages.ok || packages.output.length === 0) return packages;
-  const fresh = mkdtempSync(join(cache, 'packages-'));
-  const { env, signal } = ports;
-  try {
+  const { env } = ports;
+  const installed = await replace(join(cache, 'packages'), (fresh) => {
     // A manifest of its own keeps npm from looking for one further up.
     writeFileSync(join(fresh, 'package.json'), '{"private":true}\n');
     const args = [...INSTALL, '--', ...packages.output];
-    const done = await ports.run('npm', args, { cwd: fresh, env, timeoutMs: TIMEOUT_MS, signal });
-    if (!done.ok) return done;
-    swap(fresh, join(cache, 'packages'));
-  } finally {
-    rmSync(fresh, { recursive: true, force: true });
-  }
+    return ports.run('npm', args, { cwd: fresh, env, timeoutMs: TIMEOUT_MS });
+  });
+  if (!installed.ok) return installed;
   const names = packages.output.map((one) => one.replace(/(?!^)@.*$/, ''));
   const folders = names.flatMap(
-    (name) => bundleFolder(join(cache, 'packages/node_modules', name)) ?? [],
+    (name) => bundleFolder(join(installed.output, 'node_modules', name)) ?? [],
   );
   return folders.length > 0
     ? ok(folders)

@@ -1,20 +1,16 @@
 // What a catalog held when it was last read: one JSON file per catalog in the user's folder.
 import { join } from 'node:path';
-import { isObject, type Outcome, parseJson } from '../../base/index.ts';
+import { isObject, type Outcome } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
-import { putFile, readInside, realOf } from '../files/item-file.ts';
-import type { ItemKind } from '../item-kinds.ts';
+import { jsonIn, putFile, readInside, realOf } from '../files/item-file.ts';
+import type { ItemFacts, ItemKind } from '../item-kinds.ts';
 import { createSearchIndex, wordsOf } from '../library/search-index.ts';
 import { sha256Hex } from '../signature.ts';
 
-export interface CatalogItem {
+export interface CatalogItem extends Omit<ItemFacts, 'tags'> {
   catalog: string;
   kind: ItemKind;
   id: string;
-  title: string;
-  description: string;
-  category: string;
-  version: string;
   requires: string[];
   /** As it was when the catalog was read; checked again before anything is copied. */
   signature: string;
@@ -38,11 +34,10 @@ export function createCatalogIndexes(project: string, home: string) {
   return {
     cacheOf,
     read(entry: CatalogEntry): CatalogIndex | undefined {
-      const real = realOf(cacheOf(entry));
-      const read = real === undefined ? undefined : readInside(real, 'index.json', MAX_INDEX_BYTES);
-      const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
-      const isIndex = parsed?.ok && isObject(parsed.output) && Array.isArray(parsed.output.items);
-      return isIndex ? (parsed.output as unknown as CatalogIndex) : undefined;
+      const read = readInside(realOf(cacheOf(entry)), 'index.json', MAX_INDEX_BYTES);
+      const index = jsonIn(read);
+      const isIndex = isObject(index) && Array.isArray(index.items);
+      return isIndex ? (index as unknown as CatalogIndex) : undefined;
     },
     write: (entry: CatalogEntry, index: CatalogIndex): Outcome<null> =>
       putFile(join(cacheOf(entry), 'index.json'), JSON.stringify(index), false),

@@ -2,9 +2,9 @@
 // a keyword. Only what `package.json` names is looked at, never what came along with it: a dependency
 // of a dependency does not get to bring tools. Reads two small files per dependency and runs nothing.
 import { isDeepStrictEqual } from 'node:util';
-import { type Clock, getOwn, isObject, type Json, parseJson } from '../../base/index.ts';
+import { type Clock, getOwn, isObject, type Json, listAt } from '../../base/index.ts';
 import { canWatch } from '../files/folder-watch.ts';
-import { isFolder, readItemFile, realOf } from '../files/item-file.ts';
+import { isFolder, jsonIn, readItemFile, realOf } from '../files/item-file.ts';
 import { type Imprint, type Root, takeImprint } from '../files/root.ts';
 
 export const BUNDLE_KEYWORD = 'kernmantle-bundle';
@@ -12,11 +12,9 @@ const PACKAGE_NAME = /^(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/i
 const MAX_PACKAGES = 2000;
 const MAX_MANIFEST_BYTES = 1024 * 1024;
 
-function readManifest(folder: string): Json {
+function readManifest(folder: string): Json | undefined {
   const real = realOf(`${folder}/package.json`);
-  const read = real === undefined ? undefined : readItemFile(real, MAX_MANIFEST_BYTES);
-  const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
-  return parsed?.ok ? parsed.output : null;
+  return real === undefined ? undefined : jsonIn(readItemFile(real, MAX_MANIFEST_BYTES));
 }
 
 /**
@@ -25,8 +23,8 @@ function readManifest(folder: string): Json {
  */
 export function bundleFolder(packageFolder: string, looked = new Set<string>()) {
   looked.add(`${packageFolder}/package.json`);
-  const keywords = getOwn(readManifest(packageFolder), 'keywords');
-  if (!Array.isArray(keywords) || !keywords.includes(BUNDLE_KEYWORD)) return undefined;
+  const keywords = listAt(readManifest(packageFolder), 'keywords');
+  if (!keywords.includes(BUNDLE_KEYWORD)) return undefined;
   const places = [`${packageFolder}/bundle`, `${packageFolder}/.ai`];
   for (const place of places) looked.add(place);
   return places.find(isFolder);

@@ -1,6 +1,6 @@
 // The catalogue of capabilities out of the data files. What a project declares wrongly is reported
 // and left out; the bundle's part is never touched by it.
-import { type Diagnostic, isObject, type Outcome } from '../../base/index.ts';
+import type { Diagnostic } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
   type CapabilityInfo,
@@ -16,12 +16,6 @@ export interface CatalogData {
   diagnostics: Diagnostic[];
 }
 
-function problemsOf(outcome: Outcome<CapabilityCatalog>): CapabilityProblem[] {
-  if (outcome.ok) return [];
-  const { problems } = outcome.error.detail;
-  return Array.isArray(problems) ? (problems as unknown as CapabilityProblem[]) : [];
-}
-
 function diagnostic(file: string, { name, message }: CapabilityProblem): Diagnostic {
   const text = name === '' ? message : `capability \`${name}\` ${message}`;
   return aboutFile(file, 'capability_invalid', text);
@@ -30,7 +24,7 @@ function diagnostic(file: string, { name, message }: CapabilityProblem): Diagnos
 function readLayers(layers: readonly DataLayer[], diagnostics: Diagnostic[]) {
   const infos = new Map<string, { info: CapabilityInfo; layer: DataLayer }>();
   for (const layer of layers) {
-    const read = readCapabilities(isObject(layer.value) ? layer.value : null);
+    const read = readCapabilities(layer.value);
     for (const problem of read.problems) diagnostics.push(diagnostic(layer.file, problem));
     for (const info of read.infos) infos.set(info.name, { info, layer });
   }
@@ -50,7 +44,7 @@ function readCatalog(data: DataFile): CatalogData {
     const made = createCapabilityCatalog(infosOf(ground), infosOf(added));
     if (made.ok) return { catalog: made.output, diagnostics };
     const before = added.size + ground.size;
-    for (const problem of problemsOf(made)) {
+    for (const problem of made.error.detail.problems as unknown as CapabilityProblem[]) {
       const from = added.get(problem.name) ?? ground.get(problem.name);
       diagnostics.push(diagnostic(from?.layer.file ?? '', problem));
       if (!added.delete(problem.name)) ground.delete(problem.name);

@@ -18,7 +18,7 @@ import {
   textLike,
   uniqueBy,
 } from '../../base/index.ts';
-import { aboutFile, type FileText, putFile, readInside, realOf } from '../files/item-file.ts';
+import { aboutFile, putFile, readInside, realOf } from '../files/item-file.ts';
 
 type CatalogType = 'folder' | 'git' | 'npm';
 const CATALOG_TYPES: readonly CatalogType[] = ['folder', 'git', 'npm'];
@@ -34,15 +34,16 @@ export interface CatalogEntry {
 
 const NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 /** Options (`-x`) and helpers that run commands (`ext::sh`) are no places. */
-const LOCATIONS: Readonly<Record<CatalogType, RegExp>> = {
-  folder: /^[^-\0][^\0]{0,1000}$/,
-  git: /^(?:https:\/\/|ssh:\/\/|file:\/\/\/|git@[A-Za-z0-9.-]+:|\/|\.{1,2}\/)[^\0\s]{1,1000}$/,
-  npm: /^(?:(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9][A-Za-z0-9.^~-]*)?)?$/,
-};
-const WANTED: Readonly<Record<CatalogType, string>> = {
-  folder: 'the path of a folder',
-  git: 'an https, ssh or file address, or a path',
-  npm: 'the name of a package',
+const LOCATIONS: Readonly<Record<CatalogType, readonly [form: RegExp, what: string]>> = {
+  folder: [/^[^-\0][^\0]{0,1000}$/, 'the path of a folder'],
+  git: [
+    /^(?:https:\/\/|ssh:\/\/|file:\/\/\/|git@[A-Za-z0-9.-]+:|\/|\.{1,2}\/)[^\0\s]{1,1000}$/,
+    'an https, ssh or file address, or a path',
+  ],
+  npm: [
+    /^(?:(?:@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~][a-z0-9._~-]*(?:@[A-Za-z0-9][A-Za-z0-9.^~-]*)?)?$/,
+    'the name of a package',
+  ],
 };
 
 const fields = record(
@@ -59,8 +60,9 @@ const entry: Rule<CatalogEntry> = (value, place) => {
   const read = fields(value, place);
   if (read?.name === undefined || read.type === undefined) return undefined;
   const { name, type, location = '', ref } = read;
-  if (!LOCATIONS[type].test(location) || (type !== 'npm' && location === '')) {
-    const message = `the \`location\` of a ${type} catalog must be ${WANTED[type]}`;
+  const [form, what] = LOCATIONS[type];
+  if (!form.test(location)) {
+    const message = `the \`location\` of a ${type} catalog must be ${what}`;
     return place.child('location').report({ code: 'invalid_field', message });
   }
   return compact<CatalogEntry>({ name, type, location, ref });
@@ -76,15 +78,10 @@ interface CatalogSettings {
   file: string;
 }
 
-function readFile(root: string): FileText | undefined {
-  const real = realOf(root);
-  return real === undefined ? undefined : readInside(real, PATH);
-}
-
 /** What a root (`.ai` or the user's folder) lists. Never throws. */
 export function readCatalogSettings(root: string): CatalogSettings {
   const shown = `${root}/${PATH}`;
-  const read = readFile(root);
+  const read = readInside(realOf(root), PATH);
   if (read === undefined) return { entries: [], diagnostics: [], file: shown };
   if ('text' in read) return parseCatalogSettings(read.text, shown);
   const { code, message } = read.problem;
@@ -111,7 +108,7 @@ export function writeCatalogSettings(
   root: string,
   entries: readonly CatalogEntry[],
 ): Outcome<null> {
-  const read = readFile(root);
+  const read = readInside(realOf(root), PATH);
   const before = read && 'text' in read ? read.text : '';
   const wanted = { catalogs: entries.map((one) => asJson(one)) };
   const last = entries.at(-1);

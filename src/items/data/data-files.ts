@@ -34,9 +34,7 @@ const MAX_DATA_BYTES = 2 * 1024 * 1024;
 /** Installed bundles bring items, never prices or capabilities. */
 const LEVELS: readonly Source[] = ['bundle', 'user', 'project'];
 
-interface Parsed {
-  value: JsonObject;
-  isNameList: boolean;
+interface Parsed extends Pick<DataLayer, 'value' | 'isNameList'> {
   diagnostics: Diagnostic[];
 }
 

@@ -2,11 +2,13 @@
 // nobody knows is a warning; a value of the wrong kind is an error and is left out.
 import {
   flag,
+  getOwn,
   isObject,
   type Json,
   type JsonObject,
   listOf,
   mapping,
+  numberBetween,
   type Rule,
   record,
   tableOf,
@@ -67,10 +69,7 @@ const models = open({
   models: tableOf(open({ provider: text, max_output: count, context: count, aliases: texts })),
 });
 
-const share: Rule<Json> = (value, place) =>
-  typeof value === 'number' && value >= 0 && value <= 1
-    ? value
-    : wrongType(place, 'a share from 0 to 1', value);
+const share = numberBetween(0, 1, 'a share from 0 to 1');
 
 const limits = open({
   defaults: open({
@@ -114,11 +113,9 @@ export const DATA_SHAPES: Readonly<Record<DataName, Rule<JsonObject>>> = {
 /** Models whose row, over all files, lacks a price: a cost from it would be too small. */
 export function unpricedModels(pricing: JsonObject): string[] {
   const rows = isObject(pricing.models) ? pricing.models : {};
-  return Object.entries(rows).flatMap(([model, row]) => {
-    const isPriced =
-      isObject(row) &&
-      (row.free === true ||
-        (Object.hasOwn(row, 'input_per_million') && Object.hasOwn(row, 'output_per_million')));
-    return isPriced ? [] : [model];
-  });
+  const has = (row: Json, field: string): boolean => getOwn(row, field) !== undefined;
+  const isPriced = (row: Json): boolean =>
+    getOwn(row, 'free') === true ||
+    (has(row, 'input_per_million') && has(row, 'output_per_million'));
+  return Object.keys(rows).filter((model) => !isPriced(rows[model] ?? null));
 }

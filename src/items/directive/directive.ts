@@ -82,21 +82,18 @@ export interface DirectiveModel {
   readonly context: string;
 }
 
-export interface DirectiveLimits {
-  readonly turns?: number;
-  readonly tokens?: number;
-  readonly spawns?: number;
-  /** Seconds. */
-  readonly duration?: number;
+/** Limits that are whole numbers, in the order in which they are printed; `duration` in seconds. */
+export const COUNTED_LIMITS = [
+  ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
+  ...(['context', 'depth', 'tool_calls'] as const),
+];
+
+export interface DirectiveLimits
+  extends Readonly<Partial<Record<(typeof COUNTED_LIMITS)[number], number>>> {
   /** A decimal without trailing zeros: money is never a float. */
   readonly spend?: string;
   readonly spend_currency?: string;
-  readonly input_tokens?: number;
-  readonly output_tokens?: number;
-  readonly context?: number;
   readonly context_warn?: number;
-  readonly depth?: number;
-  readonly tool_calls?: number;
 }
 
 export interface Hook {

@@ -49,6 +49,12 @@ export const hasTypo = ({ attributes, children, shape }: Element): boolean =>
 const piecesOf = (element: Element): TextPiece[] =>
   element.children.filter((child): child is TextPiece => child.kind === 'text');
 
+/** The element's own text as it is written. */
+export const textIn = (element: Element): string =>
+  piecesOf(element)
+    .map((piece) => piece.text)
+    .join('');
+
 /** Lines without their common indentation and without blank lines around them. */
 export function dedent(text: string, isFirstLineIndented: boolean): string {
   if (!text.includes('\n')) return text.trim();
@@ -69,16 +75,13 @@ export function dedent(text: string, isFirstLineIndented: boolean): string {
 /** The element's own text, tidied: how it was indented in the file is no part of the value. */
 export function proseOf(element: Element | undefined): string {
   if (!element) return '';
-  const text = piecesOf(element)
-    .map((piece) => piece.text)
-    .join('');
-  return dedent(text, element.yaml === true);
+  return dedent(textIn(element), element.yaml === true);
 }
 
 /** The same as text with the file offset of every character; only the ends are trimmed. */
 export function sourceOf(element: Element) {
   const pieces = piecesOf(element);
-  const whole = pieces.map((piece) => piece.text).join('');
+  const whole = textIn(element);
   const lead = whole.length - whole.trimStart().length;
   return {
     text: whole.trim(),

@@ -1,13 +1,10 @@
 // `<cost>` is gone. Both of its old forms are read far enough to print what to write instead.
 import { compact, getOwn, isObject, type Json } from '../../base/index.ts';
-import type { DirectiveLimits } from './directive.ts';
+import { COUNTED_LIMITS, type DirectiveLimits } from './directive.ts';
 import { attributeOf, childOf, dataOf, type Element, proseOf } from './element.ts';
 import { type Findings, quoted } from './findings.ts';
 
-interface Replacement {
-  limits: { name: string; attribute: [string, string] | undefined; text: string }[];
-  hook: { when: string; directive: string } | undefined;
-}
+type Replacement = ReturnType<typeof translate>;
 
 const HOOKS: Readonly<Record<string, { when: string; directive: string }>> = {
   warn: { when: 'event.name == "warning"', directive: 'warn_approaching_limit' },
@@ -22,7 +19,7 @@ function lookup(value: Json, ...path: string[]): string | undefined {
 }
 
 /** The equivalent of a `<cost>` element, whichever of its two forms it has. */
-function translate(cost: Json): Replacement {
+function translate(cost: Json) {
   const turns = lookup(cost, 'max_turns') ?? lookup(cost, 'context', 'turns');
   const spend = lookup(cost, 'max_cost_usd') ?? lookup(cost, 'spend');
   const currency = lookup(cost, 'spend', 'currency') ?? (lookup(cost, 'max_cost_usd') && 'USD');
@@ -103,12 +100,6 @@ export function reportRetired(model: Element, findings: Findings): void {
 
 // `<limits>`: whole numbers, money as a decimal. Zero is a limit like any other: none allowed.
 
-/** In the order in which they are printed. */
-const COUNTED = [
-  ...(['turns', 'tokens', 'spawns', 'duration', 'input_tokens', 'output_tokens'] as const),
-  ...(['context', 'depth', 'tool_calls'] as const),
-];
-
 /** Money is counted in nano-units, so finer decimals could not be kept. */
 const DECIMAL = /^(\d{1,12})(?:\.(\d{1,9}))?$/;
 const CURRENCY = /^[A-Z]{3}$/;
@@ -171,9 +162,9 @@ export function readLimits(element: Element, findings: Findings): DirectiveLimit
     return findings.error('limit_invalid', given.at, message, 'leave it out for 0.8');
   }
 
-  const counted = Object.fromEntries(COUNTED.map((name) => [name, count(name)]));
+  const counted = Object.fromEntries(COUNTED_LIMITS.map((name) => [name, count(name)]));
   return compact<DirectiveLimits>({
-    ...(counted as Record<(typeof COUNTED)[number], number | undefined>),
+    ...(counted as Record<(typeof COUNTED_LIMITS)[number], number | undefined>),
     spend: spend(),
     spend_currency: currency(),
     context_warn: warn(),

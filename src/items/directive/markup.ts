@@ -1,4 +1,4 @@
-import { nearest } from '../../base/index.ts';
+import { countBefore, nearest } from '../../base/index.ts';
 import type { Element } from './element.ts';
 import { decodeEntities, type TextPiece } from './entities.ts';
 import { type Findings, quoted } from './findings.ts';
@@ -41,13 +41,7 @@ function createRawReader(text: string, start: number, find: Finder) {
   /** The first mark of that name at or after `from`. */
   function next(name: string, from: number): number | undefined {
     const list = marks.get(name) ?? [];
-    let [low, high] = [0, list.length];
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if ((list[middle]?.index ?? 0) < from) low = middle + 1;
-      else high = middle;
-    }
-    return list[low]?.index;
+    return list[countBefore(list.length, (at) => (list[at]?.index ?? 0) < from)]?.index;
   }
 
   function closer(name: string, from: number): number | undefined {

@@ -3,7 +3,9 @@
 import { compact, globProblem } from '../../base/index.ts';
 import {
   type CategoryFilter,
+  FILTER_LISTS,
   formatPermission,
+  PERMISSION_FIELDS,
   type Permission,
   type Permissions,
   permissionFor,
@@ -19,8 +21,6 @@ import {
 } from './element.ts';
 import { type Findings, type Form, quoted } from './findings.ts';
 
-const ATTRIBUTES = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
-
 /** A scalar that YAML reads back as this text. */
 const yamlText = (text: string): string =>
   /^[A-Za-z_][\w/.-]*$/.test(text) && !/^(?:true|false|null|yes|no|on|off)$/i.test(text)
@@ -29,7 +29,7 @@ const yamlText = (text: string): string =>
 
 function permissionText(permission: Permission, form: Form): string {
   if (form === 'xml') return formatPermission(permission);
-  const fields = ATTRIBUTES.flatMap((name) => {
+  const fields = PERMISSION_FIELDS.flatMap((name) => {
     const value = permission[name];
     return value === undefined ? [] : [`${name}: ${yamlText(value)}`];
   });
@@ -50,12 +50,6 @@ export function grantLine(capability: string, form: Form): string | undefined {
 // `<permissions>` as it is written. What the entries amount to is `trust`'s business; here is checked
 // what can be said without knowing any other item.
 
-const LISTS = [
-  'allow_categories',
-  'deny_categories',
-  'allow_directives',
-  'deny_directives',
-] as const;
 const GLOBS = ['path', 'id'] as const;
 
 /** `a,b` and `a, b` and repeated tags are the same list. */
@@ -87,7 +81,7 @@ function readEntry(element: Element, findings: Findings): Permission {
     attributeOf(element, name)?.value.trim() || undefined;
   const permission = compact<Permission>({
     verb: element.name as Permission['verb'],
-    ...Object.fromEntries(ATTRIBUTES.map((name) => [name, value(name)])),
+    ...Object.fromEntries(PERMISSION_FIELDS.map((name) => [name, value(name)])),
     resource: value('resource') ?? '',
     ...findings.position(element.at),
   });
@@ -114,7 +108,7 @@ function readEntry(element: Element, findings: Findings): Permission {
 
 function readFilter(element: Element, findings: Findings): CategoryFilter {
   const filter: CategoryFilter = {};
-  for (const name of LISTS) {
+  for (const name of FILTER_LISTS) {
     const elements = elementsOf(element, name);
     if (elements.length === 0) continue;
     const entries = splitList(elements);
@@ -140,7 +134,7 @@ export function readPermissions(element: Element, findings: Findings): Permissio
   }
   const filterOf = (name: string): CategoryFilter | undefined => {
     const child = childOf(element, name);
-    return child ? readFilter(child, findings) : undefined;
+    return child && readFilter(child, findings);
   };
   return compact<Permissions>({
     entries,

@@ -11,6 +11,7 @@ import {
   proseOf,
   readChoice,
   sourceOf,
+  textIn,
 } from './element.ts';
 import { type Findings, quoted } from './findings.ts';
 
@@ -20,10 +21,8 @@ const OPAQUE = ['template', 'example', 'raw'];
 const textOf = (element: Element | undefined): string | undefined => proseOf(element) || undefined;
 
 /** What stands in an opaque element, as it is written. */
-const verbatim = ({ children, yaml }: Element): string => {
-  const text = children.map((child) => (child.kind === 'text' ? child.text : '')).join('');
-  return yaml ? `\n${text}\n` : text;
-};
+const verbatim = (element: Element): string =>
+  element.yaml ? `\n${textIn(element)}\n` : textIn(element);
 
 /** A step's own text, with the opaque parts that stand in it. */
 function stepText(step: Element): string | undefined {

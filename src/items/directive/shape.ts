@@ -1,5 +1,6 @@
 // Which tags and attributes a directive may have, as a table. The XML reader, the YAML reader and the
 // search for unknown names all use it, so the two forms cannot drift apart.
+import { PERMISSION_FIELDS } from '../../trust/index.ts';
 
 export interface Shape {
   readonly attributes: readonly string[];
@@ -40,12 +41,21 @@ const OPAQUE: Record<string, Shape> = { template: VERBATIM, example: VERBATIM, r
 const FREE = shape({ free: true, text: true, repeat: true });
 const FREE_PART = shape({ free: true, text: true });
 
-const PERMISSION = shape({
-  attributes: ['resource', 'path', 'id', 'action', 'host', 'method'],
-  repeat: true,
-});
+const PERMISSION = shape({ attributes: PERMISSION_FIELDS, repeat: true });
 const FILTER = { allow_categories: TEXTS, deny_categories: TEXTS, deny_directives: TEXTS };
-const FIELD = { text: true, textKeys: ['description'] };
+const FIELD = { text: true, textKeys: ['description'], repeat: true };
+
+/** Named values: each a tag with the attribute `name`, or a tag of that name. */
+const fields = (tag: string, attributes: string[], others: Shape['children'] = {}): Shape =>
+  shape({
+    list: tag,
+    children: { [tag]: shape({ ...FIELD, attributes: ['name', ...attributes] }), ...others },
+    any: shape({ ...FIELD, attributes }),
+  });
+
+/** A list of tags of one name. */
+const listed = (tag: string, parts: Partial<Shape>): Shape =>
+  shape({ list: tag, children: { [tag]: shape({ ...parts, repeat: true }) } });
 
 const LIMITS = shape({
   flat: { spend_currency: ['spend', 'currency'], context_warn: ['context', 'warn'] },
@@ -90,21 +100,10 @@ export const METADATA: Shape = shape({
         directives: shape({ children: FILTER }),
       },
     }),
-    hooks: shape({
-      list: 'hook',
-      children: {
-        hook: shape({ repeat: true, children: { when: WHEN, directive: TEXT, inputs: FREE_PART } }),
-      },
-    }),
-    guards: shape({
-      list: 'guard',
-      children: {
-        guard: shape({
-          repeat: true,
-          attributes: ['on', 'timing', 'name'],
-          children: { when: WHEN, allow: TEXT, deny: TEXT, retry: TEXT, ask: TEXT },
-        }),
-      },
+    hooks: listed('hook', { children: { when: WHEN, directive: TEXT, inputs: FREE_PART } }),
+    guards: listed('guard', {
+      attributes: ['on', 'timing', 'name'],
+      children: { when: WHEN, allow: TEXT, deny: TEXT, retry: TEXT, ask: TEXT },
     }),
     relationships: shape({
       children: { requires: TEXTS, suggests: TEXTS, extends: TEXTS, related: TEXTS },
@@ -118,17 +117,7 @@ export const DIRECTIVE: Shape = shape({
   attributes: ['name', 'version'],
   children: {
     metadata: METADATA,
-    inputs: shape({
-      list: 'input',
-      children: {
-        input: shape({
-          ...FIELD,
-          attributes: ['name', 'type', 'required', 'default'],
-          repeat: true,
-        }),
-      },
-      any: shape({ ...FIELD, attributes: ['type', 'required', 'default'], repeat: true }),
-    }),
+    inputs: fields('input', ['type', 'required', 'default']),
     process: shape({
       attributes: ['mode'],
       list: 'step',
@@ -143,15 +132,7 @@ export const DIRECTIVE: Shape = shape({
         script: shape({ text: true, raw: 'verbatim' }),
       },
     }),
-    outputs: shape({
-      list: 'output',
-      children: {
-        output: shape({ ...FIELD, attributes: ['name', 'type', 'required', 'enum'], repeat: true }),
-        success: TEXT,
-        failure: TEXT,
-      },
-      any: shape({ ...FIELD, attributes: ['type', 'required', 'enum'], repeat: true }),
-    }),
+    outputs: fields('output', ['type', 'required', 'enum'], { success: TEXT, failure: TEXT }),
     context: FREE_PART,
     success_criteria: shape({
       list: 'criterion',

@@ -1,6 +1,7 @@
 // Reads the YAML form into the same elements as the XML form. One rule covers it: a tag or attribute
 // is a key, a repeated tag a list, the text beside attributes the key `text`.
 import {
+  createLines,
   isObject,
   type Json,
   type JsonObject,
@@ -178,15 +179,6 @@ function buildRoot(spot: Spot, value: JsonObject): Element {
   return root;
 }
 
-/** Turns YAML's lines and columns into offsets of the file. */
-function createOffsets(text: string, start: number, end: number): (position: Position) => number {
-  const starts = [start];
-  for (let at = text.indexOf('\n', start); at !== -1 && at < end; at = text.indexOf('\n', at + 1)) {
-    starts.push(at + 1);
-  }
-  return ({ line, column }) => (starts[line - 1] ?? end) + column - 1;
-}
-
 /** Reads the front matter between two offsets of the file. */
 export function readYaml(start: number, end: number, findings: Findings): Element {
   const { text } = findings;
@@ -195,8 +187,10 @@ export function readYaml(start: number, end: number, findings: Findings): Elemen
     const message = `front matter may be at most ${MAX_LENGTH} characters long`;
     findings.error('too_large', start, message);
   }
-  const document = parseYaml(isTooLong ? 'name: x' : text.slice(start, end));
-  const offset = createOffsets(text, start, end);
+  const yaml = text.slice(start, end);
+  const document = parseYaml(isTooLong ? 'name: x' : yaml);
+  const lines = createLines(yaml);
+  const offset = (position: Position): number => start + lines.offset(position);
   const spotAt = (path: readonly (string | number)[]): Spot => ({
     findings,
     step: path.at(-1) ?? 'directive',

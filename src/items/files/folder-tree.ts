@@ -2,7 +2,7 @@
 // changed. Nothing is opened; what is left out is reported.
 import { type Dirent, lstatSync, readdirSync, realpathSync, type Stats } from 'node:fs';
 import { type Diagnostic, errnoOf, isInside } from '../../base/index.ts';
-import { aboutFile } from './item-file.ts';
+import { aboutFile, statsOf } from './item-file.ts';
 import { ITEM_FOLDERS, type ItemPlace, itemPlace } from './item-place.ts';
 
 export interface FileStamp {
@@ -24,14 +24,6 @@ const stampOf = (stats: Stats, real: string, place: ItemPlace, isLinked: boolean
   changed: stats.ctimeMs,
   isElsewhere: isLinked || stats.nlink > 1,
 });
-
-const statsOf = (path: string): Stats | undefined => {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false });
-  } catch {
-    return undefined;
-  }
-};
 
 /** Tells a folder from another one of the same name; undefined when there is none, or only a link. */
 function folderIdentity(path: string): string | undefined {
@@ -120,15 +112,13 @@ interface Folder {
   diagnostics: Diagnostic[];
 }
 
-type Found = FileStamp | 'folder' | undefined;
-
 /** What an entry of a folder is to the library. */
 function judge(
   entry: Dirent,
   path: string,
   look: ReturnType<typeof createFolderLook>,
   list: Diagnostic[],
-): Found {
+): FileStamp | 'folder' | undefined {
   if (SKIPPED.test(entry.name)) return undefined;
   if (/[\u0000-\u001f\u007f\\]/.test(entry.name)) {
     const message = `\`${JSON.stringify(entry.name)}\` is no name for an item`;

@@ -3,6 +3,7 @@
 // to have heard of everything that happened before the question. Elsewhere, on network file systems
 // and whenever a watch cannot be had, the answer is "look at everything".
 import { type FSWatcher, statfsSync, watch } from 'node:fs';
+import { lastSegment } from '../../base/index.ts';
 
 export type FolderWatch = ReturnType<typeof createFolderWatch>;
 
@@ -47,7 +48,7 @@ export function createFolderWatch(root: string) {
   }
 
   function start(folder: string, identity: string): void {
-    const own = folder.slice(folder.lastIndexOf('/') + 1);
+    const own = lastSegment(folder);
     // Not persistent: a watch must never keep a command from ending.
     const watcher = watch(`${root}/${folder}`, { persistent: false }, (event, name) => {
       events++;

@@ -6,6 +6,7 @@ import {
   realpathSync,
   renameSync,
   rmSync,
+  type Stats,
   statSync,
   writeFileSync,
 } from 'node:fs';
@@ -17,8 +18,10 @@ import {
   fail,
   getOwn,
   isInside,
+  type Json,
   type Outcome,
   ok,
+  parseJson,
   parseYaml,
   readRegularFile,
   type Severity,
@@ -42,9 +45,7 @@ export type FileText = { text: string } | { problem: { code: string; message: st
 const problem = (code: string, message: string): FileText => ({ problem: { code, message } });
 
 function decode(bytes: Buffer): FileText {
-  if (bytes.includes(0)) {
-    return problem('nul_byte', 'the file holds a NUL byte, so it is not text');
-  }
+  if (bytes.includes(0)) return problem('nul_byte', 'the file holds a NUL byte, so it is not text');
   try {
     return { text: new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes) };
   } catch {
@@ -55,7 +56,7 @@ function decode(bytes: Buffer): FileText {
 /** Never throws. `path` must not be a symlink: resolve it first. */
 export function readItemFile(path: string, max = MAX_ITEM_BYTES): FileText {
   const read = readRegularFile(path, { max });
-  return 'bytes' in read ? decode(read.bytes) : problem(read.problem.code, read.problem.message);
+  return 'bytes' in read ? decode(read.bytes) : read;
 }
 
 // Paths that must stay inside a folder, whatever links stand on the way.
@@ -70,35 +71,43 @@ export function realOf(path: string): string | undefined {
   }
 }
 
-/** Is there a folder, and no link to one? */
-export function isFolder(path: string): boolean {
+/** Of the name itself, also when it is a link; undefined when it cannot be looked at. */
+export function statsOf(path: string): Stats | undefined {
   try {
-    return lstatSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+    return lstatSync(path, { throwIfNoEntry: false });
   } catch {
-    return false;
+    return undefined;
   }
 }
+
+/** Is there a folder, and no link to one? */
+export const isFolder = (path: string): boolean => statsOf(path)?.isDirectory() === true;
 
 /** The real path of the longest part that exists: where a new file would really be made. */
 export function realAncestor(path: string): string | undefined {
   for (let at = path; ; at = dirname(at)) {
-    try {
-      lstatSync(at);
-      // Something is there, if only a link that leads nowhere: then nothing may be made through it.
-      return realOf(at);
-    } catch {
-      if (at === dirname(at)) return undefined;
-    }
+    // Something is there, if only a link that leads nowhere: then nothing may be made through it.
+    if (statsOf(at)) return realOf(at);
+    if (at === dirname(at)) return undefined;
   }
 }
 
 /** Text of a file below `root` (a real path); undefined when there is none there. */
-export function readInside(root: string, path: string, max?: number): FileText | undefined {
-  const real = realOf(`${root}/${path}`);
-  if (real === undefined) return undefined;
+export function readInside(
+  root: string | undefined,
+  path: string,
+  max?: number,
+): FileText | undefined {
+  const real = root === undefined ? undefined : realOf(`${root}/${path}`);
+  if (root === undefined || real === undefined) return undefined;
   if (isInside(real, root)) return readItemFile(real, max);
-  const message = 'this link leads out of its root, so it is not followed';
-  return { problem: { code: 'symlink_outside', message } };
+  return problem('symlink_outside', 'this link leads out of its root, so it is not followed');
+}
+
+/** The value of a JSON text; undefined when it is none or could not be read. */
+export function jsonIn(read: FileText | undefined): Json | undefined {
+  const parsed = read && 'text' in read ? parseJson(read.text) : undefined;
+  return parsed?.ok ? parsed.output : undefined;
 }
 
 /** Whole and on disk, or not at all. With `isNew` an existing file is never replaced. */
@@ -141,6 +150,8 @@ function flowList(text: string): readonly string[] | undefined {
   const words = inner.split(',').map((word) => scalar(word.trim()));
   return words.every((word) => word !== undefined) ? words : undefined;
 }
+
+export const trimmed = (value: unknown): string => (typeof value === 'string' ? value.trim() : '');
 
 /** The fields of a YAML text, by the quick look or, when that is not enough, by the parser. */
 export function yamlFields(text: string, names: ReadonlySet<string>): (name: string) => unknown {

@@ -63,5 +63,3 @@ export function pathFor(kind: ItemKind, id: string): string {
   const { folder, extensions } = PLACES[kind];
   return `${folder}/${id}${extensions[0]}`;
 }
-
-export const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);

@@ -15,16 +15,10 @@ export const tick = (changed: number): number => (changed % 1000 === 0 ? 2000 : 
 
 const lookAt = (path: string): Stats | undefined => lstatSync(path, { throwIfNoEntry: false });
 
+const STAMP = ['mtimeMs', 'ctimeMs', 'size', 'ino', 'dev', 'mode'] as const;
 function isSame(before: Stats | undefined, now: Stats | undefined): boolean {
-  if (before === undefined || now === undefined) return before === now;
-  return (
-    before.mtimeMs === now.mtimeMs &&
-    before.ctimeMs === now.ctimeMs &&
-    before.size === now.size &&
-    before.ino === now.ino &&
-    before.dev === now.dev &&
-    before.mode === now.mode
-  );
+  for (const field of STAMP) if (before?.[field] !== now?.[field]) return false;
+  return true;
 }
 
 // INVARIANT: a stamp is trusted only when it was old at the time it was taken; something that changes

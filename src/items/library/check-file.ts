@@ -1,8 +1,8 @@
 // `check FILE` and `check FOLDER`: also for files that lie in no place for items yet.
-import { type Dirent, lstatSync, readdirSync } from 'node:fs';
+import { type Dirent, readdirSync } from 'node:fs';
 import { basename, dirname, extname, resolve } from 'node:path';
 import { type Diagnostic, isInside } from '../../base/index.ts';
-import { aboutFile, isFolder, readItemFile } from '../files/item-file.ts';
+import { aboutFile, isFolder, readItemFile, statsOf } from '../files/item-file.ts';
 import { checkText, type FileKind } from './check.ts';
 import type { Library } from './library.ts';
 import { placeOfFile } from './sign.ts';
@@ -85,11 +85,9 @@ function checkFolder(folder: string, library: Library): Diagnostic[] {
 /** A file or a folder. Never throws; runs nothing. */
 export function checkPath(path: string, library: Library): Diagnostic[] {
   const full = resolve(path);
-  try {
-    if (lstatSync(full).isDirectory()) return checkFolder(full, library);
-  } catch {
-    return [aboutFile(full, 'not_found', `there is no \`${path}\``)];
-  }
+  const stats = statsOf(full);
+  if (!stats) return [aboutFile(full, 'not_found', `there is no \`${path}\``)];
+  if (stats.isDirectory()) return checkFolder(full, library);
   const held = library.check().filter(({ file }) => resolve(file) === full);
   const isHeld = library.all().some(({ file }) => resolve(file) === full);
   return isHeld || held.length > 0 ? held : checkFile(full, library);

@@ -1,28 +1,26 @@
-import { lstatSync } from 'node:fs';
 import { basename } from 'node:path';
 import {
   type Diagnostic,
   type JsonObject,
+  lastSegment,
   type Outcome,
   openYaml,
   type RulePlace,
 } from '../../base/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { CatalogData } from '../data/capability-data.ts';
-import { lastSegment } from '../files/item-place.ts';
+import { statsOf } from '../files/item-file.ts';
 import type { ToolItem } from '../item.ts';
 import { moduleFile } from '../signature.ts';
 import { filledConfig, parseTool, texts } from '../tool/parse.ts';
-import type { Tool } from '../tool/tool.ts';
+import type { Tool, ToolParameter } from '../tool/tool.ts';
 import { placeOfFile } from './sign.ts';
 import type { Chain } from './tool-chain.ts';
-
-const withoutExtension = (file: string): string => basename(file).replace(/\.[^.]+$/, '');
 
 /** A tool that no library holds, seen as if one did. */
 export function looseTool(text: string, file: string): ToolItem {
   const { tool, diagnostics } = parseTool(text, file);
-  const id = placeOfFile(file)?.id ?? withoutExtension(file);
+  const id = placeOfFile(file)?.id ?? basename(file).replace(/\.[^.]+$/, '');
   const facts = { title: lastSegment(id), description: '', category: '', tags: [] };
   const rest = { version: '', source: 'project', signature: { state: 'unsigned' } } as const;
   return { kind: 'tool', id, file, tool, diagnostics, shadows: [], body: text, ...facts, ...rest };
@@ -32,7 +30,7 @@ export function looseTool(text: string, file: string): ToolItem {
 // a module that is not there, placeholders that nothing fills.
 
 /** What checking a tool asks of a library. */
-interface ToolWorld {
+export interface ToolWorld {
   chainOf(item: ToolItem): Outcome<Chain>;
   capabilities(): CatalogData;
 }
@@ -64,26 +62,24 @@ function checkRequires(
 function checkModule(tool: Tool, file: string, place: RulePlace): void {
   const path = moduleFile(tool.config.module, file);
   if (path === undefined) return;
-  try {
-    if (lstatSync(path).isFile() || lstatSync(path).isSymbolicLink()) return;
-  } catch {
-    // Reported below: whatever the reason, it cannot be run.
-  }
+  const stats = statsOf(path);
+  if (stats?.isFile() || stats?.isSymbolicLink()) return;
   const message = `there is no module \`${basename(path)}\` where the tool names it`;
   place.child('config').child('module').report({ code: 'module_missing', message });
 }
+
+/** Of a tool and of each of its actions. */
+export const allParameters = (tool: Tool): readonly ToolParameter[] =>
+  [tool, ...tool.actions].flatMap(({ parameters }) => parameters);
 
 const PLACEHOLDER = /(?<!\$)\{\s{0,20}([A-Za-z_]\w{0,127})\s{0,20}\}/g;
 
 /** An undeclared placeholder is never filled: its key is dropped from every call. */
 function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   const tools = chain.links.map((link) => link.tool as Tool);
-  const parameters = tools.flatMap((one) =>
-    [one, ...one.actions].flatMap((each) => each.parameters),
-  );
   const declared = new Set([
     ...GIVEN,
-    ...parameters.map(({ name }) => name),
+    ...tools.flatMap(allParameters).map(({ name }) => name),
     ...tools.flatMap((one) => Object.keys((one.input_schema?.properties as JsonObject) ?? {})),
   ]);
   for (const [content, at] of texts(filledConfig(tool.config, chain.primitive), place)) {

@@ -5,11 +5,11 @@ import {
   type Diagnostic,
   getOwn,
   isObject,
+  lastSegment,
   type Outcome,
   textAt,
 } from '../../base/index.ts';
 import { lintPolicy, parsePolicy } from '../../flow/index.ts';
-import type { CatalogData } from '../data/capability-data.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
 import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
@@ -18,13 +18,12 @@ import type { Directive, DirectiveWorld } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readInside, realOf } from '../files/item-file.ts';
 import type { Root, RootFiles } from '../files/root.ts';
-import type { DirectiveItem, ItemOf, ToolItem } from '../item.ts';
+import type { DirectiveItem, ItemOf } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
 import { blankSignatureLine } from '../signature-line.ts';
-import { checkTool, looseTool } from './check-tool.ts';
+import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
-import type { Chain } from './tool-chain.ts';
 
 export interface CheckOptions {
   /** Only items and files of these; absent: of all. */
@@ -34,12 +33,10 @@ export interface CheckOptions {
 export type FileKind = ItemKind | 'policy';
 
 /** What checking asks of a library. */
-interface CheckedLibrary {
+interface CheckedLibrary extends ToolWorld {
   find<K extends ItemKind>(kind: K, id: string): Outcome<ItemOf<K>>;
   all<K extends ItemKind>(kind: K): readonly ItemOf<K>[];
   config(name: DataName): DataFile;
-  capabilities(): CatalogData;
-  chainOf(item: ToolItem): Outcome<Chain>;
   roots(): readonly Root[];
 }
 
@@ -63,7 +60,6 @@ function readable(item: DirectiveItem): Directive | undefined {
 
 function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
   const pricing = library.config('pricing').value;
-  const currency = getOwn(pricing, 'currency');
   const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
   return {
     directive(name) {
@@ -76,32 +72,25 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
       const { id: full, tool } = found.output;
       return { ok: true, output: { id: full, requires: tool?.requires ?? [] } };
     },
-    directiveNames: () => library.all('directive').map(({ id }) => id.split('/').at(-1) ?? id),
+    directiveNames: () => library.all('directive').map(({ id }) => lastSegment(id)),
     toolIds: () => library.all('tool').map(({ id }) => id),
     catalog: library.capabilities().catalog,
     source,
     signedCore: source === 'bundle',
-    currencies: [
-      typeof currency === 'string' ? currency : 'USD',
-      ...keysOf(getOwn(pricing, 'rates')),
-    ],
+    currencies: [textAt(pricing, 'currency') || 'USD', ...keysOf(getOwn(pricing, 'rates'))],
     tiers: tiers.length > 0 ? tiers : TIERS,
   };
 }
 
 function signatureProblem({ item, file }: FileRecord): Diagnostic[] {
   const { state, reason = '' } = item.signature;
-  if (state !== 'changed' && state !== 'untrusted') return [];
-  const isChanged = state === 'changed';
-  const message = isChanged
-    ? `not what was signed: ${reason}`
-    : `signed, but not trusted: ${reason}`;
-  return [
-    aboutFile(file, `signature_${state}`, message, {
-      severity: isChanged ? 'error' : 'warning',
-      hint: isChanged ? 'review it and sign it again' : 'trust the key, or sign it yourself',
-    }),
-  ];
+  if (state === 'changed') {
+    const hint = 'review it and sign it again';
+    return [aboutFile(file, 'signature_changed', `not what was signed: ${reason}`, { hint })];
+  }
+  if (state !== 'untrusted') return [];
+  const more = { severity: 'warning', hint: 'trust the key, or sign it yourself' } as const;
+  return [aboutFile(file, 'signature_untrusted', `signed, but not trusted: ${reason}`, more)];
 }
 
 /** Two files of one root with the same id: which one is used should not be a matter of luck. */
@@ -121,10 +110,7 @@ function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
     const chain = library.chainOf(item);
     const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
     scripts.push(...links.map(({ config }) => textAt(config, 'script')));
-    const parameters = links.flatMap((link) => [
-      ...link.parameters,
-      ...link.actions.flatMap((action) => action.parameters),
-    ]);
+    const parameters = links.flatMap(allParameters);
     return item.tool ? [{ id: item.id, risk: item.tool.risk, parameters }] : [];
   });
   const labels = library.all('tool').flatMap(({ tool }) => tool?.labels ?? []);
@@ -135,10 +121,9 @@ function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
 function checkPolicies(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
   return library.roots().flatMap((root) => {
     const level = POLICY_LEVELS.find((name) => name === root.source);
-    const real = realOf(root.dir);
-    if (!level || real === undefined || !sources.includes(root.source)) return [];
+    if (!level || !sources.includes(root.source)) return [];
     const file = `${root.dir}/policy.yaml`;
-    const read = readInside(real, 'policy.yaml');
+    const read = readInside(realOf(root.dir), 'policy.yaml');
     if (read === undefined) return [];
     if (!('text' in read)) return [aboutFile(file, read.problem.code, read.problem.message)];
     const { policy, diagnostics, locate } = parsePolicy(blankSignatureLine(read.text), file, level);

@@ -78,7 +78,7 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
     // A record's text never changes, and neither does what was built: one look is enough.
     const known = shipped.get(record);
     if (known) return known;
-    digests ??= readBundleDigests(realOf(record.root.dir) ?? '');
+    digests ??= readBundleDigests(realOf(record.root.dir));
     const state = judgeBundled(digests, record.path, record.text());
     shipped.set(record, state);
     return state;

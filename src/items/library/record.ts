@@ -1,14 +1,13 @@
 // What is shown and searched of a tool without parsing its whole file.
-import type { Clock } from '../../base/index.ts';
+import { type Clock, lastSegment } from '../../base/index.ts';
 import type { ParsedDirective } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import type { FileStamp } from '../files/folder-tree.ts';
-import { aboutFile, type FileText, readItemFile, yamlFields } from '../files/item-file.ts';
-import { lastSegment } from '../files/item-place.ts';
+import { aboutFile, type FileText, readItemFile, trimmed, yamlFields } from '../files/item-file.ts';
 import { type Root, tick } from '../files/root.ts';
 import type { Item, ItemBase, SignatureState } from '../item.ts';
-import { type ItemKind, NO_VERSION, VERSION } from '../item-kinds.ts';
-import { checkKnowledge, type ItemFacts, knowledgeFacts, knowledgeText } from '../knowledge.ts';
+import { type ItemFacts, type ItemKind, NO_VERSION, versionOf } from '../item-kinds.ts';
+import { checkKnowledge, knowledgeFacts, knowledgeText } from '../knowledge.ts';
 import { directiveRights, NO_RIGHTS, type Subject, toolRights } from '../signature.ts';
 import {
   blankSignatureLine,
@@ -25,17 +24,13 @@ const NAMES: ReadonlySet<string> = new Set(
 /** Never throws; a file that cannot be read at all still has its name. */
 function toolFacts(content: string, id: string): ItemFacts {
   const given = yamlFields(blankSignatureLine(content), NAMES);
-  const field = (name: string): string => {
-    const found = given(name);
-    return typeof found === 'string' ? found.trim() : '';
-  };
-  const version = field('version');
+  const field = (name: string): string => trimmed(given(name));
   return {
     title: lastSegment(id),
     description: field('description'),
     category: field('category'),
     tags: field('tool_type') === '' ? [] : [field('tool_type')],
-    version: VERSION.test(version) ? version : NO_VERSION,
+    version: versionOf(field('version')),
   };
 }
 

@@ -1,6 +1,8 @@
 // Ranked full text in memory: for every word, the documents it stands in and how much it says about
 // each. Documents come and go one at a time; a removed one leaves a gap that is closed later.
 
+import { countBefore } from '../../base/index.ts';
+
 /** What a word is worth by where it stands. */
 const WEIGHTS = { name: 5, description: 2, tags: 1.5, body: 1 } as const;
 type Field = keyof typeof WEIGHTS;
@@ -41,20 +43,9 @@ function weigh(fields: Fields): Map<string, number> {
   return weights;
 }
 
-/** Where the first word that is not smaller stands. */
-function firstFrom(words: readonly string[], word: string): number {
-  let [low, high] = [0, words.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if ((words[middle] ?? '') < word) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 /** The longer words that begin with this one, out of a sorted list. */
 function longerThan(word: string, words: readonly string[]): string[] {
-  const from = firstFrom(words, `${word}\0`);
+  const from = countBefore(words.length, (at) => (words[at] ?? '') <= word);
   const near = words.slice(from, from + MAX_FORMS);
   const end = near.findIndex((longer) => !longer.startsWith(word));
   return end === -1 ? near : near.slice(0, end);

@@ -1,7 +1,7 @@
 // From a query to a page of items: matched by words, filtered, ranked, in an order that does not
 // depend on when a file was read.
 
-import { lastSegment } from '../files/item-place.ts';
+import { lastSegment } from '../../base/index.ts';
 import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
 import { sha256Hex } from '../signature.ts';

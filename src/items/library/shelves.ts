@@ -1,7 +1,6 @@
 // Which file an id means. Files of one kind and id stand behind each other in the order of their
 // roots; the first is the item, the others are shadowed.
-import { fail, nearest, type Outcome, ok } from '../../base/index.ts';
-import { lastSegment } from '../files/item-place.ts';
+import { fail, lastSegment, nearest, type Outcome, ok } from '../../base/index.ts';
 import { type ItemKind, KINDS, type Source } from '../item-kinds.ts';
 import type { FileRecord } from './record.ts';
 

@@ -37,13 +37,16 @@ export interface SignedFile {
   statement: ItemStatement;
 }
 
+/** Folders that ids are counted from. */
+type Roots = readonly Pick<Root, 'dir'>[];
+
 interface FilePlace {
   kind: Subject['kind'];
   id: string;
 }
 
 /** The folder that a file's id is counted from: a known root, or the nearest `.ai` above it. */
-function rootOf(file: string, roots: readonly Pick<Root, 'dir'>[]): string | undefined {
+function rootOf(file: string, roots: Roots): string | undefined {
   const known = roots.map(({ dir }) => resolve(dir)).find((dir) => isInside(file, dir));
   if (known !== undefined) return known;
   for (let at = dirname(file); at !== dirname(at); at = dirname(at)) {
@@ -53,10 +56,7 @@ function rootOf(file: string, roots: readonly Pick<Root, 'dir'>[]): string | und
 }
 
 /** Which item a file is; undefined when it lies in no place for items. */
-export function placeOfFile(
-  file: string,
-  roots: readonly Pick<Root, 'dir'>[] = [],
-): FilePlace | undefined {
+export function placeOfFile(file: string, roots: Roots = []): FilePlace | undefined {
   const path = resolve(file);
   const root = rootOf(path, roots);
   if (root === undefined) {
@@ -79,10 +79,7 @@ function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome
   return ok({ kind, id, version, rights: item?.rights() ?? NO_RIGHTS });
 }
 
-function open(
-  file: string,
-  roots: readonly Pick<Root, 'dir'>[],
-): Outcome<{ place: FilePlace; text: string }> {
+function open(file: string, roots: Roots): Outcome<{ place: FilePlace; text: string }> {
   const place = placeOfFile(file, roots);
   if (!place) {
     return fail('invalid_input', `\`${file}\` is no item: it lies in no folder for items`);
@@ -99,7 +96,7 @@ export function signItem(
   file: string,
   key: KeyPair,
   clock: Pick<Clock, 'now'>,
-  roots: readonly Pick<Root, 'dir'>[] = [],
+  roots: Roots = [],
 ): Outcome<SignedFile> {
   const path = resolve(file);
   const opened = open(path, roots);
@@ -129,8 +126,8 @@ export function signItem(
 export function verifyItem(
   file: string,
   trust: TrustPort,
-  roots: readonly Pick<Root, 'dir'>[] = [],
-): Outcome<SignatureState & { kind: Subject['kind']; id: string }> {
+  roots: Roots = [],
+): Outcome<SignatureState & FilePlace> {
   const path = resolve(file);
   const opened = open(path, roots);
   if (!opened.ok) return opened;

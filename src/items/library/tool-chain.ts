@@ -1,6 +1,6 @@
 // executor_id -> … -> a primitive. Resolved and checked without running anything; a cycle or a
 // missing link names the tools.
-import { fail, nearest, type Outcome, ok, withDetail } from '../../base/index.ts';
+import { type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { ToolItem } from '../item.ts';
 
 /** Short names that always mean these tools, whatever else a project holds. */
@@ -61,16 +61,14 @@ export function resolveChain(
 function unavailable(link: ToolItem, chain: string[]): Outcome<never> {
   const first = link.diagnostics.find(({ severity }) => severity === 'error');
   const why = first ? `: ${first.file}:${first.line}:${first.column}: ${first.message}` : '';
-  return fail('config_invalid', `tool \`${link.id}\` cannot be used${why}`, {
-    chain,
-    failed_at: { tool_id: link.id },
-  });
+  const failed_at = { tool_id: link.id };
+  return fail('config_invalid', `tool \`${link.id}\` cannot be used${why}`, { chain, failed_at });
 }
 
 function missing(
   leaf: ToolItem,
   link: ToolItem,
-  found: Extract<Outcome<ToolItem>, { ok: false }>,
+  found: Failure,
   chain: string[],
   primitives: readonly string[],
 ): Outcome<never> {
@@ -79,8 +77,6 @@ function missing(
   const through = link === leaf ? '' : ` (in the chain of \`${leaf.id}\`)`;
   const why = near ? `; did you mean the primitive \`${near}\`` : '';
   const message = `tool \`${link.id}\` runs on \`${name}\`${through}: ${found.error.detail.message}${why}`;
-  return withDetail(fail('config_invalid', message, { cause: found.error.code }), {
-    chain,
-    failed_at: { tool_id: link.id, config_path: 'executor_id' },
-  });
+  const failed_at = { tool_id: link.id, config_path: 'executor_id' };
+  return fail('config_invalid', message, { chain, failed_at, cause: found.error.code });
 }

@@ -45,12 +45,10 @@ export interface CapabilityProblem {
 const NAME = /^[a-z][a-z0-9_-]*(\.([A-Za-z0-9_-]+|<[a-z]+>))*$/;
 const ENTRY_FIELDS = ['meaning', 'scope', 'tier', 'implies'];
 
-const textList = (value: Json | undefined): string[] | undefined =>
-  value === undefined || value === null
-    ? []
-    : Array.isArray(value) && value.every((item) => typeof item === 'string')
-      ? value
-      : undefined;
+function textList(value: Json | undefined): string[] | undefined {
+  const list = value ?? [];
+  return Array.isArray(list) && list.every((item) => typeof item === 'string') ? list : undefined;
+}
 
 function readEntry(name: string, entry: Json): CapabilityInfo | string {
   if (!isObject(entry)) return 'must be a mapping with `meaning` and `tier`';
@@ -76,9 +74,7 @@ export function readCapabilities(value: Json): {
 } {
   const [infos, problems]: [CapabilityInfo[], CapabilityProblem[]] = [[], []];
   const entries = getOwn(value, 'capabilities');
-  const stray = isObject(value)
-    ? Object.keys(value).find((key) => key !== 'capabilities')
-    : undefined;
+  const stray = Object.keys(isObject(value) ? value : {}).find((key) => key !== 'capabilities');
   if (value === null) return { infos, problems };
   if (stray !== undefined) problems.push({ name: '', message: `unknown field \`${stray}\`` });
   if (!isObject(entries)) {

@@ -1,7 +1,7 @@
 // What a refusal says: what was needed, what is held, and the line that would grant it.
 import { type Failure, fail } from '../../base/index.ts';
 import { grantName, type Need } from './grant.ts';
-import type { Permission } from './permission-map.ts';
+import { PERMISSION_FIELDS, type Permission } from './permission-map.ts';
 
 const shown = (text: string): string => {
   const plain = text.replace(/[\u0000-\u001f\u007f-\u009f`]/g, '\ufffd');
@@ -54,17 +54,11 @@ const escaped = (text: string): string =>
 
 /** As it stands in a directive's `<permissions>`. */
 export function formatPermission(permission: Permission): string {
-  const names = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
-  const attributes = names
-    .filter((name) => permission[name] !== undefined)
-    .map((name) => ` ${name}="${escaped(permission[name] ?? '')}"`);
+  const attributes = PERMISSION_FIELDS.flatMap((name) => {
+    const value = permission[name];
+    return value === undefined ? [] : [` ${name}="${escaped(value)}"`];
+  });
   return `<${permission.verb}${attributes.join('')}/>`;
-}
-
-/** The line to add to a directive so that it holds this; undefined for system-only capabilities. */
-export function permissionLine(need: Need, isSystem: boolean): string | undefined {
-  const permission = isSystem ? undefined : permissionFor(need);
-  return permission && formatPermission(permission);
 }
 
 interface Denial {

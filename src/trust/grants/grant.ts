@@ -1,6 +1,6 @@
 // The one place that decides whether a grant covers what a call needs. Tokens, ceilings and deny
 // lists all end here; everything that is not understood is not allowed.
-import { getOwn, matchGlob } from '../../base/index.ts';
+import { getOwn, lastSegment, matchGlob } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
   type CapabilityInfo,
@@ -18,15 +18,11 @@ import {
   valueProblem,
 } from './scope-match.ts';
 
-/** Globs that narrow a grant. A field left out does not narrow it, where it may be left out. */
-export interface Scope {
-  path?: string;
-  id?: string;
-  host?: string;
-  method?: string;
-  /** `own` (the thread and those below it) or `any`. */
-  subtree?: string;
-}
+/**
+ * Globs that narrow a grant. A field left out does not narrow it, where it may be left out.
+ * `subtree` is `own` (the thread and those below it) or `any`.
+ */
+export type Scope = { [Field in ScopeField]?: string };
 
 export interface Grant {
   capability: string;
@@ -120,7 +116,7 @@ export function isSystemGrant(grant: Grant, catalog: CapabilityCatalog): boolean
 }
 
 function patternCovers(held: string, wanted: CapabilityInfo, stance: Stance): boolean {
-  if (!isNameOrPattern(held)) return false;
+  if (!isNamePattern(held) || !isNameOrPattern(held)) return false;
   // INVARIANT: no wildcard ever gives a system-only capability; it does take one away.
   return (stance === 'deny' || wanted.tier !== 'system') && matchGlob(held, wanted.name);
 }
@@ -185,9 +181,7 @@ export const grantsAllow = (
   grants: readonly Grant[],
   need: Need,
   catalog: CapabilityCatalog,
-  stance: 'grant' | 'ceiling' = 'grant',
-): boolean =>
-  needProblem(need, catalog) === undefined && grantsCover(grants, need, catalog, stance);
+): boolean => needProblem(need, catalog) === undefined && grantsCover(grants, need, catalog);
 
 /** Does this entry of a deny list take the needed right away? In doubt it does. */
 export const grantDenies = (entry: Grant, need: Need, catalog: CapabilityCatalog): boolean =>
@@ -203,14 +197,12 @@ export function grantHolds(
   const names = stance === 'deny' ? [capability] : [capability, ...catalog.impliedBy(capability)];
   return names.some((name) => {
     const info = catalog.get(name);
-    if (info === undefined) return false;
     const { capability: held } = grant;
-    return held === info.name || (isNamePattern(held) && patternCovers(held, info, stance));
+    return info !== undefined && (held === info.name || patternCovers(held, info, stance));
   });
 }
 
-const shownTool = (id: string): string =>
-  /[*?]/.test(id) ? id : id.slice(id.lastIndexOf('/') + 1);
+const shownTool = (id: string): string => (/[*?]/.test(id) ? id : lastSegment(id));
 
 /** As conditions see it: `tool.bash` for the right to call `shell/bash`, else the capability. */
 export function grantName(grant: Grant): string {

@@ -6,24 +6,11 @@ import {
   globProblem,
   isObject,
   type Json,
+  lastSegment,
   matchGlob,
   type Outcome,
   ok,
 } from '../../base/index.ts';
-
-export interface CategoryFilter {
-  allow_categories?: string[];
-  deny_categories?: string[];
-  allow_directives?: string[];
-  deny_directives?: string[];
-}
-
-/** What a filter is about: spawning directives, reading knowledge, using directives. */
-export interface ItemFilters {
-  spawn?: CategoryFilter;
-  knowledge?: CategoryFilter;
-  directives?: CategoryFilter;
-}
 
 export const FILTER_LISTS = [
   'allow_categories',
@@ -31,11 +18,16 @@ export const FILTER_LISTS = [
   'allow_directives',
   'deny_directives',
 ] as const;
+export type CategoryFilter = { [List in (typeof FILTER_LISTS)[number]]?: string[] };
+
+/** What a filter is about: spawning directives, reading knowledge, using directives. */
 const FILTER_USES = ['spawn', 'knowledge', 'directives'] as const;
+export type ItemFilters = { [Use in (typeof FILTER_USES)[number]]?: CategoryFilter };
+
 const MAX_ENTRIES = 1000;
 
 const matchesName = (glob: string, id: string): boolean =>
-  matchGlob(glob, glob.includes('/') ? id : id.slice(id.lastIndexOf('/') + 1));
+  matchGlob(glob, glob.includes('/') ? id : lastSegment(id));
 
 const lower = (text: string): string => text.toLowerCase();
 

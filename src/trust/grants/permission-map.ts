@@ -17,8 +17,9 @@ export interface Permission {
   column?: number;
 }
 
-type Attribute = 'path' | 'id' | 'action' | 'host' | 'method';
-const ATTRIBUTES: readonly Attribute[] = ['path', 'id', 'action', 'host', 'method'];
+/** What a line says beside its verb, in the order in which it is written. */
+export const PERMISSION_FIELDS = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
+type Attribute = (typeof PERMISSION_FIELDS)[number];
 
 /** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
 type Mapped = Grant[] | 'orchestration' | { code?: string; message: string; hint?: string };
@@ -33,7 +34,8 @@ type Mapper = (permission: Permission, world: PermissionWorld) => Mapped;
 
 /** The attributes this resource does not know: ignoring one would grant more than was meant. */
 function stray(permission: Permission, known: readonly Attribute[]): Mapped | undefined {
-  const extra = ATTRIBUTES.find((name) => permission[name] !== undefined && !known.includes(name));
+  const isStray = (name: Attribute) => permission[name] !== undefined && !known.includes(name);
+  const extra = PERMISSION_FIELDS.find((name) => name !== 'resource' && isStray(name));
   if (extra === undefined) return undefined;
   return { message: `a permission for \`${permission.resource}\` takes no \`${extra}\`` };
 }
@@ -168,23 +170,14 @@ function everyAction(area: string, catalog: CapabilityCatalog): Mapped {
     : { code: 'capability_unknown', message: `there is no capability of \`${area}\`` };
 }
 
-const RESOURCES: Readonly<Record<string, Mapper>> = {
-  filesystem,
-  tool,
-  shell,
-  spawn,
-  net,
-  thread,
-  project,
-  mcp,
-};
+const RESOURCES: ReadonlyMap<string, Mapper> = new Map(
+  Object.entries({ filesystem, tool, shell, spawn, net, thread, project, mcp }),
+);
 
 /** What an entry grants; every grant of it is one that a token may hold. */
 export function mapPermission(permission: Permission, world: PermissionWorld): Mapped {
-  const mapper = Object.hasOwn(RESOURCES, permission.resource)
-    ? RESOURCES[permission.resource]
-    : undefined;
-  const mapped = (mapper ?? capability)(permission, world);
+  const mapper = RESOURCES.get(permission.resource) ?? capability;
+  const mapped = mapper(permission, world);
   if (!Array.isArray(mapped)) return mapped;
   for (const grant of mapped) {
     const problem = grantProblem(grant, world.catalog);

@@ -99,9 +99,6 @@ export function grantsFromPermissions(
     } else orchestrates = true;
   }
   if (orchestrates) grants.push(...ORCHESTRATION);
-  return { grants: unique(grants), filters, problems };
-}
-
-function unique(grants: readonly Grant[]): Grant[] {
-  return [...new Map(grants.map((grant) => [JSON.stringify(grant), grant])).values()];
+  const unique = new Map(grants.map((grant) => [JSON.stringify(grant), grant]));
+  return { grants: [...unique.values()], filters, problems };
 }

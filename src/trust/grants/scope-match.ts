@@ -1,7 +1,7 @@
 // How one field of a scope meets the actual value of a call. Values come resolved (real path, host
 // of the request, full tool id); what is not in its one normal form is refused, never repaired, so
 // that two spellings of one place cannot be told apart by a rule and confused by the system.
-import { globProblem, matchGlob } from '../../base/index.ts';
+import { globProblem, lastSegment, matchGlob } from '../../base/index.ts';
 import type { ScopeField } from './capability-catalog.ts';
 
 /**
@@ -98,8 +98,6 @@ function matchPath(glob: string, path: string, stance: Stance): boolean {
 
 /** Tools that act below the harness: a glob never reaches them, a permission must name them. */
 const NAMED_ONLY = new Set(['threads/safety_harness', 'threads/spawn_thread']);
-
-const lastSegment = (id: string): string => id.slice(id.lastIndexOf('/') + 1);
 
 function matchToolId(pattern: string, id: string, signed: boolean, stance: Stance): boolean {
   const isBare = !pattern.includes('/');

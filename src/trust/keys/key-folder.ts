@@ -8,8 +8,8 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  rmSync,
   statSync,
-  unlinkSync,
   writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
@@ -82,11 +82,7 @@ function createKey(dir: string, file: string, random: RandomBytes): void {
   } catch (error) {
     if (errnoOf(error) !== 'EEXIST') throw error;
   } finally {
-    try {
-      unlinkSync(draft);
-    } catch {
-      // Never written, or gone already.
-    }
+    rmSync(draft, { force: true });
   }
 }
 
@@ -99,8 +95,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     if (cached) return ok(cached);
     const file = fileOf(name);
     let found = readKey(file);
-    if (!found.ok) return found;
-    if (!found.output) {
+    if (found.ok && !found.output) {
       try {
         createKey(dir, file, random);
       } catch (error) {

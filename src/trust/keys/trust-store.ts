@@ -199,10 +199,8 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const keys = load();
       if (!keys.ok) return keys;
       if (keys.output.get(key.id)?.revoked) {
-        return fail(
-          'invalid_input',
-          `key \`${key.id}\` was revoked; remove it first to trust it again`,
-        );
+        const message = `key \`${key.id}\` was revoked; remove it first to trust it again`;
+        return fail('invalid_input', message);
       }
       return appendLine(file, { op: 'trust', ...key });
     },

@@ -2,9 +2,9 @@
 //
 // INVARIANT: a child never holds more than its parent. A right is the conjunction of all blocks, so
 // appending one can only take away; nothing ever computes an intersection of globs.
-import { literalPrefix, matchGlob } from '../../base/index.ts';
-import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
-import { describeNeed, permissionLine } from '../grants/denial.ts';
+import { lastSegment, literalPrefix, matchGlob } from '../../base/index.ts';
+import { type CapabilityCatalog, SCOPE_FIELDS } from '../grants/capability-catalog.ts';
+import { describeNeed, formatPermission, permissionFor } from '../grants/denial.ts';
 import {
   companionsOf,
   type Grant,
@@ -48,11 +48,8 @@ function idFit(wanted: string, held: string): Fit {
   if (wanted === held) return 'full';
   if (held.includes('/') === wanted.includes('/')) return globFit(wanted, held);
   if (!/[*?]/.test(held)) return /[*?]/.test(wanted) ? 'partial' : 'none';
-  return held.includes('/')
-    ? globFit(wanted, held)
-    : globFit(wanted.slice(wanted.lastIndexOf('/') + 1), held) === 'none'
-      ? 'none'
-      : 'partial';
+  if (held.includes('/')) return globFit(wanted, held);
+  return globFit(lastSegment(wanted), held) === 'none' ? 'none' : 'partial';
 }
 
 function fieldFit(field: keyof Scope, wanted: string | undefined, held: string | undefined): Fit {
@@ -66,10 +63,9 @@ function fieldFit(field: keyof Scope, wanted: string | undefined, held: string |
 }
 
 function scopeFit(wanted: Scope = {}, held: Scope = {}): Fit {
-  const fields = ['path', 'id', 'host', 'method', 'subtree'] as const;
-  return fields
-    .map((field) => fieldFit(field, wanted[field], held[field]))
-    .reduce((worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst), 'full');
+  return SCOPE_FIELDS.map((field) => fieldFit(field, wanted[field], held[field])).reduce(
+    (worst, fit) => (RANK[fit] < RANK[worst] ? fit : worst),
+  );
 }
 
 /** Sorts what is wanted into missing and partly held; what is in neither is held in full. */
@@ -81,10 +77,10 @@ export function missingAtStart(
   const result: StartCheck = { missing: [], partial: [] };
   for (const grant of wanted) {
     const best = held
-      .filter((candidate) =>
-        candidate.capability === grant.capability
-          ? true
-          : grantHolds(candidate, grant.capability, catalog),
+      .filter(
+        (candidate) =>
+          candidate.capability === grant.capability ||
+          grantHolds(candidate, grant.capability, catalog),
       )
       .map((candidate) => scopeFit(grant.scope, candidate.scope))
       .reduce((high, fit) => (RANK[fit] > RANK[high] ? fit : high), 'none' as Fit);
@@ -168,12 +164,12 @@ export class ChainRights {
 
   #remedy(index: number, need: Need): string {
     const { thread, directive } = this.#blocks[index] as TokenBlock;
-    const line = permissionLine(need, this.#catalog.isSystem(need.capability));
+    const isSystem = this.#catalog.isSystem(need.capability);
+    const permission = isSystem ? undefined : permissionFor(need);
     const whose = directive === undefined ? `thread \`${thread}\`` : `directive \`${directive}\``;
-    const add =
-      line === undefined
-        ? 'only signed core items hold it'
-        : `add \`${line}\` to the permissions of ${whose}`;
+    const add = permission
+      ? `add \`${formatPermission(permission)}\` to the permissions of ${whose}`
+      : 'only signed core items hold it';
     return index < this.#blocks.length - 1
       ? `is not granted to \`${thread}\`, and a child never holds more than its parent: ${add}`
       : `is not granted: ${add}`;
@@ -206,9 +202,9 @@ export class ChainRights {
 
   /** What a child that wants this would miss: missing in one block is missing. */
   misses(wanted: readonly Grant[]): StartCheck {
-    const checks = this.#blocks.map((block) => {
-      return missingAtStart(wanted, heldBy(block), this.#catalog);
-    });
+    const checks = this.#blocks.map((block) =>
+      missingAtStart(wanted, heldBy(block), this.#catalog),
+    );
     const missing = wanted.filter((grant) => checks.some((check) => check.missing.includes(grant)));
     const partial = wanted.filter(
       (grant) => !missing.includes(grant) && checks.some((check) => check.partial.includes(grant)),

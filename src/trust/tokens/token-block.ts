@@ -3,6 +3,7 @@
 // verifier never overlooks a restriction that a newer block speaks of.
 import {
   canonicalJson,
+  compact,
   createRecent,
   fail,
   freezeJson,
@@ -189,28 +190,17 @@ function nanos(spend: string): bigint {
   return BigInt(whole + part.padEnd(9, '0'));
 }
 
-const smaller = (a: number | undefined, b: number | undefined): number | undefined =>
-  a === undefined ? b : b === undefined ? a : Math.min(a, b);
-
-function lessBudget(a: TokenBudget, b: TokenBudget): TokenBudget {
-  const uses: Record<string, number> = { ...a.uses };
-  for (const [tool, count] of Object.entries(b.uses ?? {})) {
-    uses[tool] = Math.min(Object.hasOwn(uses, tool) ? (uses[tool] ?? 0) : count, count);
-  }
-  const spends = [a.spend, b.spend].filter((spend) => spend !== undefined);
-  const spend = spends.reduce<string | undefined>(
-    (least, next) => (least === undefined || nanos(next) < nanos(least) ? next : least),
-    undefined,
-  );
-  const [spawns, depth] = [smaller(a.spawns, b.spawns), smaller(a.depth, b.depth)];
-  return {
-    ...(Object.keys(uses).length > 0 && { uses }),
-    ...(spend !== undefined && { spend }),
-    ...(spawns !== undefined && { spawns }),
-    ...(depth !== undefined && { depth }),
-  };
-}
-
 /** What all blocks leave: the smallest of each; a field that none names is not limited here. */
-export const leastBudget = (budgets: readonly (TokenBudget | undefined)[]): TokenBudget =>
-  budgets.reduce<TokenBudget>((least, next) => lessBudget(least, next ?? {}), {});
+export function leastBudget(budgets: readonly (TokenBudget | undefined)[]): TokenBudget {
+  const given = budgets.flatMap((budget) => budget ?? []);
+  const least = (counts: number[]) => (counts.length > 0 ? Math.min(...counts) : undefined);
+  const uses = given.flatMap((budget) => Object.entries(budget.uses ?? {}));
+  const spends = given.flatMap(({ spend }) => spend ?? []);
+  return compact<TokenBudget>({
+    // The smallest comes last, and stays.
+    uses: uses.length > 0 ? Object.fromEntries(uses.sort(([, a], [, b]) => b - a)) : undefined,
+    spend: spends.sort((a, b) => Number(nanos(a) - nanos(b)))[0],
+    spawns: least(given.flatMap(({ spawns }) => spawns ?? [])),
+    depth: least(given.flatMap(({ depth }) => depth ?? [])),
+  });
+}

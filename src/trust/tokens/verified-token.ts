@@ -68,7 +68,7 @@ export function widenToken(
   random: RandomBytes = systemRandom,
 ): Outcome<CapabilityToken> {
   const ends = rights.flatMap(({ expires }) => expires ?? []);
-  let made: Outcome<CapabilityToken> = fail('invalid_input', 'a token needs a block');
+  let token: CapabilityToken | undefined;
   for (const [index, block] of blocks.entries()) {
     const { v: _, nonce: __, core = false, approval, ...rest } = block;
     const approved = approvedIn(blocks, index, rights);
@@ -78,15 +78,11 @@ export function widenToken(
       ...(approved.length > 0 && { approved }),
     };
     const marks = { core, random, ...(approval !== undefined && { approval }) };
-    made =
-      index === 0
-        ? mintToken(root, content, marks)
-        : made.ok
-          ? attenuateToken(made.output, content, random)
-          : made;
+    const made = token ? attenuateToken(token, content, random) : mintToken(root, content, marks);
     if (!made.ok) return made;
+    token = made.output;
   }
-  return made;
+  return token ? ok(token) : fail('invalid_input', 'a token needs a block');
 }
 
 // A token whose signatures and shape are good: what its chain allows, as long as it is neither
