@@ -43,13 +43,13 @@ async function openTurns(name: Name, { turns, atOnce }: Turns): Promise<Subject>
 }
 
 /** In the process that is measured, which `file` is then: prints what a round took, the mean of all that count. */
-export async function serveSubject<L extends Load>(
+export async function serveSubject(
   file: string,
-  open: (name: Name, load: L) => Promise<Subject>,
+  open: (name: Name, load: never) => Promise<Subject>,
 ): Promise<void> {
   if (process.argv[1] !== file || process.argv[2] !== 'subject') return;
-  const load = JSON.parse(process.argv[4] ?? '') as L;
-  const { run, close } = await open(process.argv[3] as Name, load);
+  const load = JSON.parse(process.argv[4] ?? '') as Load;
+  const { run, close } = await open(process.argv[3] as Name, load as never);
   await run();
   const micros = await cpuMicros(async () => {
     for (let done = 0; done < load.rounds; done++) await run();
@@ -62,7 +62,10 @@ const median = (values: number[]): number =>
   values.sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? 0;
 
 /** CPU microseconds of a round of each, processes taken in turns so that both meet the same machine. */
-export function raceFresh<L extends Load>(file: string, load: L): Record<Name, number> {
+export function raceFresh(
+  file: string,
+  load: Load & Readonly<Record<string, string | number>>,
+): Record<Name, number> {
   const seen: Record<Name, number[]> = { ours: [], base: [] };
   for (let turn = 0; turn < PROCESSES; turn++) {
     for (const [name, micros] of Object.entries(seen)) {
@@ -73,6 +76,6 @@ export function raceFresh<L extends Load>(file: string, load: L): Record<Name, n
   return { ours: median(seen.ours), base: median(seen.base) };
 }
 
-export const raceTurns = (load: Turns): Record<Name, number> => raceFresh(SELF, load);
+export const raceTurns = (load: Turns): Record<Name, number> => raceFresh(SELF, { ...load });
 
 await serveSubject(SELF, openTurns);
