@@ -28,8 +28,90 @@ function keepCompiled() {
   }
 }
 
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'];
+/** A signal to both of us arrives twice within this time, and counts once. */
+const SAME_MS = 150;
+/** A child that is too busy to listen gets the signal itself. */
+const BUSY_MS = 1000;
+
+/**
+ * Runs the command on another Node and ends as it does. What this process is told the child is told,
+ * over a pipe: signals of a terminal or a supervisor often reach both, and the child must count them
+ * once. The pipe also ties it to us: when we are gone, it is closed, and the child goes too.
+ */
+async function handOver(node) {
+  const { spawn } = await import('node:child_process');
+  const child = spawn(node, [process.argv[1], ...process.argv.slice(2)], {
+    stdio: ['inherit', 'inherit', 'inherit', 'pipe'],
+    env: { ...process.env, KERNMANTLE_LAUNCHER: String(process.pid) },
+  });
+  const pipe = child.stdio[3];
+  const waiting = [];
+  pipe.on('error', () => {});
+  pipe.on('data', (heard) => {
+    for (const _ of String(heard).trimEnd().split('\n')) clearTimeout(waiting.shift());
+  });
+  for (const signal of SIGNALS) {
+    process.on(signal, () => {
+      waiting.push(setTimeout(() => child.kill(signal), BUSY_MS));
+      pipe.write(`${signal}\n`);
+    });
+  }
+  child.on('error', (error) => {
+    process.stderr.write(`kernmantle cannot start ${node}: ${error.message}\n`);
+    process.exit(1);
+  });
+  child.on('exit', (code, signal) => {
+    if (signal === null) process.exit(code);
+    for (const name of SIGNALS) process.removeAllListeners(name);
+    process.kill(process.pid, signal);
+    setTimeout(() => process.exit(1), BUSY_MS);
+  });
+}
+
+/** The other end: signals of the launcher, unless they reached this process too. */
+async function followLauncher() {
+  delete process.env.KERNMANTLE_LAUNCHER;
+  const { Socket } = await import('node:net');
+  const heardAt = {};
+  const hear = (signal) => {
+    heardAt[signal] = performance.now();
+  };
+  // Only beside somebody who listens: a listener alone would keep the signal from ending us.
+  process.on('newListener', (name, listener) => {
+    if (listener !== hear && SIGNALS.includes(name) && process.listenerCount(name) === 0) {
+      process.on(name, hear);
+    }
+  });
+  process.on('removeListener', (name, listener) => {
+    if (listener !== hear && SIGNALS.includes(name) && process.listenerCount(name) === 1) {
+      process.off(name, hear);
+    }
+  });
+  const pass = (signal) => {
+    const before = heardAt[signal] ?? Number.NEGATIVE_INFINITY;
+    if (performance.now() - before < SAME_MS) return;
+    setTimeout(() => {
+      if ((heardAt[signal] ?? Number.NEGATIVE_INFINITY) === before)
+        process.kill(process.pid, signal);
+    }, SAME_MS);
+  };
+  const pipe = new Socket({ fd: 3, readable: true, writable: true });
+  pipe.on('error', () => {});
+  // A launcher that was killed: as if this process had been.
+  pipe.on('close', () => process.kill(process.pid, 'SIGKILL'));
+  pipe.on('data', (told) => {
+    for (const signal of String(told).trimEnd().split('\n')) {
+      pipe.write('heard\n');
+      if (SIGNALS.includes(signal)) pass(signal);
+    }
+  });
+  pipe.unref();
+}
+
 if (major > 22 || (major === 22 && minor >= 19)) {
   keepCompiled();
+  if (process.env.KERNMANTLE_LAUNCHER === String(process.ppid)) await followLauncher();
   const built = '../dist/cli/main.js';
   const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
   const { main } = await import(useSource ? '../src/cli/main.ts' : built);
@@ -43,9 +125,5 @@ if (major > 22 || (major === 22 && minor >= 19)) {
     );
     process.exit(1);
   }
-  const { spawnSync } = await import('node:child_process');
-  // Signals reach the child through the terminal's process group; only its exit matters here.
-  for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
-  const child = spawnSync(node, [process.argv[1], ...process.argv.slice(2)], { stdio: 'inherit' });
-  process.exit(child.status ?? (child.signal === 'SIGINT' ? 130 : 1));
+  await handOver(node);
 }
