@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
 import type { Failure } from '../base/index.ts';
+import type { Output } from './terminal/output.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
 export interface CommandCall {
@@ -16,13 +17,13 @@ export type Ending = number | Failure;
 export type CommandRun = (call: CommandCall) => Promise<Ending>;
 
 /** Gives a command of the parser its code, which is loaded when it runs. */
-export function runs(command: Command, load: () => Promise<CommandRun>): void {
+export function runs(command: Command, load: () => Promise<CommandRun>, output: Output): void {
   command.option('--json', 'answer in JSON').action(async (...given: unknown[]) => {
     // The parser appends the options and the command itself to the arguments.
     const args = given.slice(0, -2) as (string | string[] | undefined)[];
     const options = command.optsWithGlobals<Record<string, unknown>>();
     const { createTerminal } = await import('./terminal/terminal.ts');
-    const terminal = createTerminal(options.json === true);
+    const terminal = createTerminal(options.json === true, output);
     const run = await load();
     const ended = await run({ args, options, terminal, commands: command.parent?.commands ?? [] });
     process.exitCode = typeof ended === 'number' ? ended : terminal.finish(ended, () => {});

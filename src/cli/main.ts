@@ -3,17 +3,26 @@
 import { CommanderError } from 'commander';
 import { createParser } from './table.ts';
 import { EXIT } from './terminal/exit-code.ts';
+import { createOutput, type Output } from './terminal/output.ts';
+
+/** What is wrong with the words themselves, for programs that asked for JSON. */
+function refuseInJson({ message, code }: CommanderError, output: Output): void {
+  const said = code === 'commander.help' ? 'a command is missing' : message;
+  const [what = '', suggestion = ''] = said.replace(/^error: /, '').split('\n');
+  const hint = suggestion.replace(/^\((.*)\)$/, '$1');
+  const detail = { message: what, ...(hint && { hint }) };
+  output.out(`${JSON.stringify({ ok: false, error: { code: 'usage', detail } })}\n`);
+}
 
 /** Runs one command line; sets the exit code instead of leaving, so that output is flushed. */
 export async function main(argv: readonly string[]): Promise<void> {
-  // A reader that went away (`km search x | head`) is no error.
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EPIPE') process.exit(0);
-      throw error;
+  const output = createOutput(process.stdout, process.stderr, () => {
+    process.once('exit', (code) => {
+      if (code === EXIT.done) process.exitCode = EXIT.failed;
     });
-  }
-  const parser = createParser();
+  });
+  const isForMachines = argv.includes('--json');
+  const parser = createParser(output, isForMachines);
   try {
     if (argv.length === 0) {
       parser.outputHelp();
@@ -21,11 +30,15 @@ export async function main(argv: readonly string[]): Promise<void> {
     } else await parser.parseAsync([...argv], { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) {
-      process.stderr.write(
+      output.err(
         `error: this should not have happened: ${error instanceof Error ? error.stack : String(error)}\n` +
           'please report it with what you did\n',
       );
       process.exitCode = EXIT.failed;
-    } else process.exitCode = error.exitCode === 0 ? EXIT.done : EXIT.usage;
+    } else if (error.exitCode === 0) process.exitCode = EXIT.done;
+    else {
+      process.exitCode = EXIT.usage;
+      if (isForMachines) refuseInJson(error, output);
+    }
   }
 }

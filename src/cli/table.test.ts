@@ -1,12 +1,15 @@
 import type { Command } from 'commander';
 import { expect, test } from 'vitest';
 import { createParser } from './table.ts';
+import { createOutput } from './terminal/output.ts';
 
 const leaves = ({ commands }: Command): Command[] =>
   commands.flatMap((command) => (command.commands.length > 0 ? leaves(command) : [command]));
 
+const output = createOutput(process.stdout, process.stderr, () => {});
+
 test('every command that people read about has code, and words about all it takes', () => {
-  for (const command of leaves(createParser())) {
+  for (const command of leaves(createParser(output))) {
     const { options, registeredArguments } = command;
     // Whatever runs can answer in JSON.
     expect([command.name(), options.map(({ long }) => long)]).toEqual([

@@ -2,6 +2,7 @@
 // `CODE`. Adding one means a row in each and a file in `commands/`.
 import { Command } from 'commander';
 import { type CommandRun, readOwnJson, runs, version } from './command.ts';
+import type { Output } from './terminal/output.ts';
 
 /** By name, with the one it stands under; loaded when it runs. */
 const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
@@ -64,7 +65,9 @@ interface CommandWords {
 
 const PROJECT = 'use the project in this folder (default: the nearest `.ai` upwards)';
 
-function add(parent: Command, list: Readonly<Record<string, CommandWords>>, path = ''): void {
+type Commands = Readonly<Record<string, CommandWords>>;
+
+function add(parent: Command, list: Commands, output: Output, path = ''): void {
   for (const [name, words] of Object.entries(list)) {
     const { about, arguments: taken = {}, options = {}, examples = [], commands = {} } = words;
     const command = parent.command(name).description(about);
@@ -73,22 +76,25 @@ function add(parent: Command, list: Readonly<Record<string, CommandWords>>, path
     if (examples.length > 0) {
       command.addHelpText('after', ['\nExamples:', ...examples].join('\n  '));
     }
-    add(command, commands, `${name} `);
+    add(command, commands, output, `${name} `);
     const load = CODE[`${path}${name}`];
     if (load && !words.anywhere) command.option('-C, --project <dir>', PROJECT);
-    if (load) runs(command, load);
+    if (load) runs(command, load, output);
+    else command.option('--json', 'answer in JSON');
   }
 }
 
-export function createParser(): Command {
+/** `isForMachines`: what is wrong with the words is told by whoever called, as JSON. */
+export function createParser(output: Output, isForMachines = false): Command {
   const km = new Command('km')
     .description('kernmantle: directives, tools and knowledge for agents, inside a safety harness')
     .version(version(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show this')
     .helpCommand('help [command]', 'show help for a command')
+    .configureOutput({ writeOut: output.out, writeErr: isForMachines ? () => {} : output.err })
     .showHelpAfterError('(see `km --help`)')
     .showSuggestionAfterError()
     .exitOverride();
-  add(km, readOwnJson('bundle/commands.json') as Readonly<Record<string, CommandWords>>);
+  add(km, readOwnJson('bundle/commands.json') as Commands, output);
   return km;
 }

@@ -162,6 +162,27 @@ test('a refusal exits with 4, a missing item with 1, wrong usage with 2', () => 
   });
 });
 
+test('what is wrong with the words is JSON too when that was asked for', () => {
+  const refused = { ok: false, error: { code: 'usage' } };
+  for (const words of [['run'], ['mcp'], ['threads', 'ls', '--odd'], ['--odd']]) {
+    const done = km(...words, '--json');
+    expect([words, done.code, JSON.parse(done.out)]).toMatchObject([words, 2, refused]);
+    expect(done.err).toBe('');
+  }
+  const hint = 'Did you mean eval?';
+  expect(JSON.parse(km('evl', '--json').out)).toMatchObject({ error: { detail: { hint } } });
+});
+
+test('messages of a script hold no escape sequences of strangers', () => {
+  const esc = String.fromCharCode(27);
+  for (const text of [`bail "${esc}]0;x${esc}"`, `import { a } from "./${esc}.mld"`]) {
+    const done = km('script', '-e', text);
+    expect(done.code).not.toBe(0);
+    expect(done.err).not.toContain(esc);
+    expect(done.err).toContain('u001b');
+  }
+});
+
 test('init makes a project that checks clean and whose tool runs after signing', () => {
   const dir = join(fixture.root, 'sub');
   expect(km('init', 'sub')).toMatchObject({ code: 0 });

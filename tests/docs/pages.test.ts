@@ -9,6 +9,7 @@ import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { describe, expect, test } from 'vitest';
 import { createParser } from '../../src/cli/table.ts';
+import { createOutput } from '../../src/cli/terminal/output.ts';
 import { parsePolicy } from '../../src/flow/index.ts';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { parseScript } from '../../src/script/index.ts';
@@ -217,8 +218,9 @@ test('every script on the pages can be read', () => {
 });
 
 test('every command is on its page', () => {
+  const output = createOutput(process.stdout, process.stderr, () => {});
   const page = readPage('docs/command-line.md');
-  const names = createParser().commands.flatMap((command) =>
+  const names = createParser(output).commands.flatMap((command) =>
     command.commands.length > 0
       ? command.commands.map((below) => `${command.name()} ${below.name()}`)
       : [command.name()],

@@ -22,7 +22,7 @@ import {
 } from '../../expr/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import { visible } from '../terminal/terminal.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 
 /** JSON given on the command line, or the name of a file that holds it. */
@@ -107,13 +107,16 @@ function evaluateCase(line: string): Outcome<Json> {
 const answer = (outcome: Outcome<Json>): string =>
   JSON.stringify(outcome.ok ? { ok: true, value: outcome.output } : outcome);
 
-async function runFile(file: string, out: (line: string) => void): Promise<Outcome<null>> {
+async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome<null>> {
   try {
     const lines = createInterface({
       input: createReadStream(file),
       crlfDelay: Number.POSITIVE_INFINITY,
     });
-    for await (const line of lines) if (line.trim() !== '') out(answer(evaluateCase(line)));
+    for await (const line of lines) {
+      if (closed.aborted) break;
+      if (line.trim() !== '') out(answer(evaluateCase(line)));
+    }
     return ok(null);
   } catch (error) {
     return fail('not_found', `cases \`${file}\` cannot be read: ${messageOf(error)}`);
@@ -128,7 +131,7 @@ const jsonOrText = (given: string): Json => {
 
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const file = asText(options.file);
-  if (file !== undefined) return terminal.finish(await runFile(file, terminal.out), () => {});
+  if (file !== undefined) return terminal.finish(await runFile(file, terminal), () => {});
   const expression = asText(args[0]);
   const [template, bodyText, env] = [options.template, options.body, options.env].map(asText);
   const forms: [keyof typeof FORMS, Json | undefined][] = [

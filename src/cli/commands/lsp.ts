@@ -15,6 +15,8 @@ const MAX_PROJECTS = 16;
 async function serve(terminal: Terminal, library: ServerPorts['library']): Promise<number> {
   const { stdin, stdout } = process;
   const waiting: string[] = [];
+  // Nobody hears what is answered from here on.
+  terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
   const server = createServer({
     version: version(),
     home: terminal.env['KERNMANTLE_HOME'] ?? join(terminal.env['HOME'] ?? homedir(), '.ai'),

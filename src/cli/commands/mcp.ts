@@ -6,6 +6,7 @@ export const run = inProject(async (runtime, { terminal }) => {
   const { serveMcp } = await import('../../mcp/index.ts');
   // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
   terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
+  terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
   await serveMcp({
     version: version(),
     instructions: runtime.instructions(),

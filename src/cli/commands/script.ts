@@ -17,7 +17,7 @@ import { createRuntime, findScriptProject } from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import { confirm } from '../terminal/terminal.ts';
+import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { readScript } from './check.ts';
 import { parseParameters } from './exec.ts';
 
@@ -167,32 +167,26 @@ async function runForPeople(call: CommandCall, job: ScriptJob): Promise<number> 
     ...job,
     onEffect(effect) {
       const line = printed(effect);
-      if (line) (line.stream === 'out' ? process.stdout : process.stderr).write(line.text);
+      if (line) call.terminal.print(line.stream, line.text);
     },
   });
-  for (const problem of end.problems) call.terminal.note(problem);
+  for (const problem of end.problems) call.terminal.note(visible(problem));
   return end.code;
 }
 
 export const run: CommandRun = async (call) => {
   const { options, terminal } = call;
-  if (options.worker === true) return await runWorker(terminal.env);
+  if (options.worker === true) return await runWorker(terminal);
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return payload;
   const job = jobOf(call, payload.output);
   if (job.file === undefined && job.text === undefined) {
     return fail('usage', 'give a file, or a text with `-e`');
   }
-  const controller = new AbortController();
-  const stop = () => controller.abort();
-  process.once('SIGINT', stop);
-  try {
-    const interruptible = { ...job, signal: controller.signal };
-    const code = await (terminal.json ? runForMachines : runForPeople)(call, interruptible);
-    return controller.signal.aborted ? EXIT.interrupted : code;
-  } finally {
-    process.off('SIGINT', stop);
-  }
+  return await interruptible(async (signal) => {
+    const code = await (terminal.json ? runForMachines : runForPeople)(call, { ...job, signal });
+    return signal.aborted ? EXIT.interrupted : code;
+  });
 };
 
 // `script --worker`: one job a line on stdin, one answer a line on stdout, until stdin ends. Each job
@@ -219,10 +213,10 @@ async function answer(line: string, env: ScriptJob['env']) {
   }
 }
 
-async function runWorker(env: ScriptJob['env']): Promise<number> {
-  for await (const line of createInterface({ input: process.stdin })) {
+async function runWorker({ env, out, closed }: Terminal): Promise<number> {
+  for await (const line of createInterface({ input: process.stdin, signal: closed })) {
     if (line.trim() === '') continue;
-    process.stdout.write(`${JSON.stringify(await answer(line, env))}\n`);
+    out(JSON.stringify(await answer(line, env)));
   }
   return EXIT.done;
 }

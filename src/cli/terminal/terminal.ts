@@ -6,6 +6,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { EXIT, exitCodeOf } from './exit-code.ts';
+import type { Output } from './output.ts';
 
 /** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
 export async function confirm(terminal: Terminal, question: string): Promise<boolean> {
@@ -13,7 +14,7 @@ export async function confirm(terminal: Terminal, question: string): Promise<boo
   const { createInterface } = await import('node:readline/promises');
   const lines = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    return /^y(es)?$/i.test((await lines.question(`${question} [y/N] `)).trim());
+    return /^y(es)?$/i.test((await lines.question(`${visible(question)} [y/N] `)).trim());
   } finally {
     lines.close();
   }
@@ -49,9 +50,13 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
 
 export type Terminal = ReturnType<typeof createTerminal>;
 
+/** Control characters except tab and line feed, and what turns the direction of writing. */
+const HIDDEN =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
+
 /** Escape sequences and other control characters of a file or a tool do not reach the terminal. */
 export const visible = (text: string): string =>
-  text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g, (char) => {
+  text.replace(HIDDEN, (char) => {
     return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
@@ -72,7 +77,7 @@ function faultLines(fault: Fault, paint: Paint): string[] {
   return lines;
 }
 
-export function createTerminal(json: boolean) {
+export function createTerminal(json: boolean, output: Output) {
   const { stdout, stderr, stdin, env } = process;
   const isDumb = env.TERM === 'dumb';
   const coloured = stdout.isTTY && !env.NO_COLOR && !isDumb && !json;
@@ -80,8 +85,11 @@ export function createTerminal(json: boolean) {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
-  const out = (line: string): void => void stdout.write(`${line}\n`);
-  const note = (line: string): void => void stderr.write(`${line}\n`);
+  const out = (line: string): void => output.out(`${line}\n`);
+  const note = (line: string): void => output.err(`${line}\n`);
+  // Strangers may write anything; a file or a pipe gets it as it is, a terminal does not.
+  const foreign = (isTerminal: boolean) => (isTerminal ? visible : String);
+  const [shownOut, shownErr] = [foreign(stdout.isTTY), foreign(stderr.isTTY)];
   return {
     json,
     isInteractive: stdout.isTTY && stdin.isTTY && !json,
@@ -94,7 +102,12 @@ export function createTerminal(json: boolean) {
     /** A line for people, on stderr. */
     note,
     /** To stderr as it is, for what is drawn. */
-    write: (text: string): void => void stderr.write(text),
+    write: (text: string): void => output.err(text),
+    /** What a script prints, to one of the two. */
+    print: (stream: 'out' | 'err', text: string): void =>
+      stream === 'out' ? output.out(shownOut(text)) : output.err(shownErr(text)),
+    /** Aborts when nobody reads data any more: whoever only shows something may end. */
+    closed: output.closed,
     /** Width of what is drawn on. */
     columns: (): number => stderr.columns || 80,
     rows: (): number => stderr.rows || 24,

@@ -12,7 +12,7 @@ import {
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { interruptible, visible } from '../terminal/terminal.ts';
+import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
 /** Threads below, deepest first, that have not ended. */
 export async function livingBelow(store: Store, id: string): Promise<Outcome<string[]>> {
@@ -135,10 +135,13 @@ export function countOption(
     : fail('usage', `\`--${name} ${text}\` is not a whole number`);
 }
 
-/** Looks on until it is over or the person has seen enough; leaving is no failure. */
-export const untilInterrupted = (work: (signal: AbortSignal) => Promise<void>): Promise<number> =>
+/** Looks on until it is over or whoever looks has seen enough; leaving is no failure. */
+export const untilInterrupted = (
+  { closed }: Terminal,
+  work: (signal: AbortSignal) => Promise<void>,
+): Promise<number> =>
   interruptible(async (signal) => {
-    await work(signal);
+    await work(AbortSignal.any([signal, closed]));
     return EXIT.done;
   });
 

@@ -75,7 +75,7 @@ export const tailThread: CommandRun = async (call) => {
     for (const event of events.output) print(event, terminal);
     if (options.follow !== true || isEnded(status)) return EXIT.done;
     const seq = events.output.at(-1)?.seq ?? latest;
-    return await untilInterrupted((signal) => follow(store, id, seq, terminal, signal));
+    return await untilInterrupted(terminal, (signal) => follow(store, id, seq, terminal, signal));
   });
 };
 
@@ -132,7 +132,7 @@ export const watchAll: CommandRun = (call) =>
   withRegistry(call, async ({ store }) => {
     const { terminal } = call;
     if (terminal.isLive) {
-      return await untilInterrupted((signal) => watch(store, terminal, signal));
+      return await untilInterrupted(terminal, (signal) => watch(store, terminal, signal));
     }
     return terminal.finish(await look(store, 20), (now) => {
       for (const line of linesOf(now, terminal)) terminal.out(line);
