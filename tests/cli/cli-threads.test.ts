@@ -1,10 +1,13 @@
 // Threads from the real command line, against a scripted provider over real HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import {
   formatMoney,
@@ -48,6 +51,7 @@ let onRequest: () => void;
 
 beforeEach(async () => {
   script = [];
+  nodeArguments = [];
   gate = Promise.resolve();
   onRequest = () => {};
   const started = await startScriptedProvider(async () => {
@@ -85,8 +89,15 @@ interface Running {
   says(words: string): Promise<void>;
 }
 
+/** Makes the launcher believe that it runs on a Node that is too old. */
+const OLD_NODE = [
+  '--import',
+  `data:text/javascript,Object.defineProperty(process, 'versions', { value: { node: '20.0.0' } })`,
+];
+let nodeArguments: readonly string[] = [];
+
 function start(...args: string[]): Running {
-  const child = spawn(process.execPath, [launcher, ...args], {
+  const child = spawn(process.execPath, [...nodeArguments, launcher, ...args], {
     cwd: fixture.root,
     env: { ...fixture.env, KERNMANTLE_SRC: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -202,6 +213,15 @@ async function heldRun(...args: string[]) {
   return { ...running, open: release };
 }
 
+/** Of all threads, newest first. */
+async function statuses(): Promise<unknown[]> {
+  const { rows } = outputOf(await peek('threads', 'ls', '--json')) as { rows: JsonObject[] };
+  return rows.map(({ status }) => status);
+}
+
+const childrenOf = (pid: number): number[] =>
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+
 test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   script = [read('notes/a.txt'), read('other.txt'), { text: 'It says hello.' }];
   await km('run', 'look');
@@ -295,16 +315,140 @@ test('Ctrl-C asks the thread to stop', async () => {
   });
 });
 
-test('a second Ctrl-C does not wait for the provider', async () => {
-  script = [read('notes/a.txt')];
-  const held = await heldRun();
-  held.process.kill('SIGINT');
-  await held.says('asked it to stop');
-  held.process.kill('SIGINT');
-  expect(await held.done).toMatchObject({ code: 130 });
-  const page = outputOf(await peek('threads', 'ls', '--json')) as { rows: JsonObject[] };
-  expect(['killed', 'terminated', 'failed']).toContain(page.rows[0]?.status);
-  held.open();
+describe('a tool at work is waited for after the first Ctrl-C', () => {
+  test.each([
+    ['SIGINT', 130],
+    ['SIGKILL', null],
+  ] as const)('%s then leaves at once, and the thread can be resumed', async (signal, code) => {
+    const arrived = Promise.withResolvers<void>();
+    let isSlow = true;
+    const server = createServer((_request, response) => {
+      arrived.resolve();
+      if (!isSlow) response.end('there');
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    fixture.write(join(fixture.home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\nunsigned: allow\n');
+    const fetching = look()
+      .replace('</permissions>', '<execute resource="net" action="http"/></permissions>')
+      .replace('id="fs/read_file"', 'id="http/get"');
+    fixture.write('.ai/directives/look.md', fetching);
+    const call = { item_type: 'tool', item_id: 'http/get', parameters: { url } };
+    script = [{ tool_calls: [{ name: 'execute', arguments: call }] }];
+    const running = start('run', 'look');
+    const early = running.done.then(({ err }) => Promise.reject(new Error(err)));
+    await Promise.race([arrived.promise, early]);
+    early.catch(() => {});
+    running.process.kill('SIGINT');
+    await running.says('asked it to stop');
+    running.process.kill(signal);
+    expect((await running.done).code).toBe(code);
+    expect(await statuses()).toEqual(['interrupted']);
+    isSlow = false;
+    script = [{ text: 'went on' }];
+    const resumed = await km('threads', 'resume', 'last');
+    expect(resumed, resumed.err).toMatchObject({ code: 0, out: 'went on\n' });
+    server.closeAllConnections();
+    server.close();
+  });
+});
+
+describe('a reader that goes away ends the display, not the run', () => {
+  test.each([[[]], [['--json']]])('%j', async (options) => {
+    script = [read('notes/a.txt'), { text: 'to the end' }];
+    const held = await heldRun(...options);
+    held.process.stdout?.destroy();
+    held.process.stderr?.destroy();
+    held.open();
+    expect((await once(held.process, 'exit'))[0]).toBe(0);
+    expect(await statuses()).toEqual(['completed']);
+  });
+
+  test('also the run of a script', async () => {
+    fixture.write(
+      'long.mld',
+      'show "a"\nvar @x = js { for (let i = 0; i < 1e6; i++); return 1 }\nshow "b"\noutput "done" to "done.txt"\n',
+    );
+    const running = start('script', 'long.mld');
+    running.process.stdout?.destroy();
+    const [code] = (await once(running.process, 'exit')) as [number];
+    expect(code).toBe(0);
+    expect(existsSync(join(fixture.root, 'done.txt'))).toBe(true);
+  });
+
+  test('what only looks on ends with it', async () => {
+    script = [read('notes/a.txt'), read('notes/b.txt'), { text: 'end' }];
+    const held = await heldRun();
+    const tail = start('threads', 'tail', 'last', '-f');
+    await once(tail.process.stdout as NodeJS.ReadableStream, 'data');
+    tail.process.stdout?.destroy();
+    held.open();
+    expect((await once(tail.process, 'exit'))[0]).toBe(0);
+    expect((await held.done).code).toBe(0);
+  });
+});
+
+test('a full disk for the output is said once and fails the command, not the thread', async () => {
+  script = [read('notes/a.txt'), { text: 'nobody reads this' }];
+  const full = openSync('/dev/full', 'w');
+  const child = spawn(process.execPath, [launcher, 'run', 'look'], {
+    cwd: fixture.root,
+    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+    stdio: ['ignore', full, 'pipe'],
+  });
+  closeSync(full);
+  let err = '';
+  child.stderr?.on('data', (piece: Buffer) => (err += piece.toString()));
+  expect((await once(child, 'close'))[0]).toBe(1);
+  expect(err.match(/ENOSPC/g)).toHaveLength(2);
+  expect(err).not.toContain('    at ');
+  expect(await statuses()).toEqual(['completed']);
+});
+
+describe('through the launcher', () => {
+  beforeEach(() => {
+    nodeArguments = OLD_NODE;
+  });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)('%s asks the thread to stop, once', async (signal) => {
+    script = [read('notes/a.txt'), { text: 'never' }];
+    const held = await heldRun();
+    held.process.kill(signal);
+    await held.says('asked it to stop');
+    held.open();
+    expect((await held.done).code).toBe(130);
+    expect(await statuses()).toEqual(['terminated']);
+  });
+
+  test('a signal that reaches both counts once', async () => {
+    script = [read('notes/a.txt'), { text: 'never' }];
+    const held = await heldRun();
+    const [inner = 0] = childrenOf(held.process.pid ?? 0);
+    process.kill(inner, 'SIGINT');
+    held.process.kill('SIGINT');
+    await held.says('asked it to stop');
+    await sleep(500);
+    held.open();
+    expect((await held.done).code).toBe(130);
+    expect(await statuses()).toEqual(['terminated']);
+  });
+
+  test('a launcher that is killed takes the run along, which can be resumed', async () => {
+    script = [read('notes/a.txt'), { text: 'never' }];
+    const held = await heldRun();
+    held.process.kill('SIGKILL');
+    await held.done;
+    held.open();
+    await expect.poll(statuses, { timeout: 5000 }).toEqual(['interrupted']);
+    script = [{ text: 'went on' }];
+    expect(await km('threads', 'resume', 'last')).toMatchObject({ code: 0, out: 'went on\n' });
+  });
+
+  test('the exit code is that of the command', async () => {
+    expect((await km('eval', '1 +')).code).toBe(3);
+    script = [{ text: 'fine' }];
+    expect(await km('run', 'look')).toMatchObject({ code: 0, out: 'fine\n' });
+  });
 });
 
 test('a process that does not answer is killed, and does nothing when it wakes up', {

@@ -1,6 +1,6 @@
 // `run`: a directive as a thread in this process, within its limits, seen live.
 import { compact, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import { endUnattended, type RunRequest, type ThreadResult } from '../../harness/index.ts';
+import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
@@ -12,44 +12,34 @@ import { signalKey, speaker, type ThreadWork, withThreads } from '../threads/ope
 import { parseParameters } from './exec.ts';
 
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
-// second one kills it, a third leaves at once.
+// second one ends this process at once: the thread is interrupted then and can be resumed.
 
-/** How long a killed thread has to end by itself. */
-const KILL_PATIENCE_MS = 3000;
+/** How long a thread that is broken off has to write down that it was. */
+const LEAVE_PATIENCE_MS = 1000;
 
 function listenForInterrupts(view: RunView, store: Store, by: string) {
   const controller = new AbortController();
   let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
 
-  async function ask(kind: 'terminate' | 'kill'): Promise<boolean> {
-    const thread = view.root();
-    if (thread === undefined) return false;
-    const sent = await store.signal({ thread, kind, payload: {}, key: signalKey(), by });
-    return sent.ok;
-  }
   async function leave(): Promise<void> {
     await view.end();
     process.exit(EXIT.interrupted);
   }
-  async function endByForce(): Promise<void> {
-    const root = view.root();
-    if (root !== undefined) await endUnattended(store, root, 'killed', by, { force: true });
-    await leave();
-  }
-  async function kill(): Promise<void> {
-    last = setTimeout(() => void endByForce(), KILL_PATIENCE_MS);
-    await ask('kill');
-    controller.abort();
-  }
   async function askToStop(): Promise<void> {
-    if (await ask('terminate')) view.say('asked it to stop; Ctrl-C again kills it');
+    const thread = view.isAtWork() ? view.root() : undefined;
+    // Said to this run alone: whoever resumes the thread wants it to go on.
+    const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
+    const sent = thread === undefined ? undefined : await store.signal({ thread, ...wish });
+    if (sent?.ok) view.say('asked it to stop; Ctrl-C again leaves at once, to be resumed');
     else controller.abort();
   }
   function press(): void {
     presses += 1;
     if (presses > 2) void leave();
-    else if (presses === 2) void kill();
-    else void askToStop();
+    else if (presses === 2) {
+      last = setTimeout(() => void leave(), LEAVE_PATIENCE_MS);
+      controller.abort();
+    } else void askToStop();
   }
   process.on('SIGINT', press);
   process.on('SIGTERM', press);

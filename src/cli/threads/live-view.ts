@@ -81,6 +81,8 @@ export interface RunView {
   begin(store: Store, root?: string): Promise<void>;
   /** The first thread that was heard of. */
   root(): string | undefined;
+  /** Was anything heard of it yet? */
+  isAtWork(): boolean;
   /** A line for the person meanwhile. */
   say(line: string): void;
   /** Until everything that was heard is shown. */
@@ -100,8 +102,10 @@ function createEars(hear: Hear, onText: (thread: string, piece: string) => void 
   let root: string | undefined;
   let store: Store | undefined;
   let heard: Promise<void> = Promise.resolve();
+  let isAtWork = false;
   return {
     root: () => root,
+    isAtWork: () => isAtWork,
     store: () => store,
     heard: () => heard,
     async begin(opened: Store, known?: string): Promise<void> {
@@ -110,6 +114,7 @@ function createEars(hear: Hear, onText: (thread: string, piece: string) => void 
     live: {
       onEvent(thread: string, event: Noted): void {
         root ??= thread;
+        isAtWork = true;
         heard = heard.then(() => hear(thread, event, { store, root }));
       },
       onText,

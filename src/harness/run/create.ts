@@ -81,6 +81,7 @@ function controlOf({ held: { row }, signal }: Start): Control {
     stopping,
     ending: undefined,
     stopped: false,
+    past: 0,
     interruptions: new Set(),
     intents: new Map(),
     atWork: new Map(),

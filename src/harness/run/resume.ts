@@ -219,6 +219,8 @@ export async function resumeThread(
   const made = await makeAgain(ports, held.output, since, signal);
   if (!made.ok) return await refuse(made);
   const { thread, history: before, prepared } = made.output;
+  await thread.journal.listen();
+  thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
   const events: JournalEvent[] = back
     ? rewindEvents(thread, before, back.output, words)
     : [{ type: 'signal', data: { kind: 'resume', by: owner } }];

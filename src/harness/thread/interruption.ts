@@ -168,12 +168,17 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
   return kind === 'kill' ? { status: 'killed', reason: reason || `killed by ${by}` } : undefined;
 }
 
+/** An end that was asked of the run before this one: whoever resumed the thread wants it to go on. */
+const isPast = ({ payload, number }: Signal, { control }: Thread): boolean =>
+  number <= control.past && getOwn(payload, 'this_run') === true;
+
 /** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
 export function obeySignals(thread: Thread): Ending | undefined {
   const { journal } = thread;
   for (const signal of journal.signals()) {
-    const events = eventsOf(thread, signal);
+    const events = isPast(signal, thread) ? [] : eventsOf(thread, signal);
     journal.heard(signal.number);
+    if (events.length === 0) continue;
     journal.note(events);
     for (const event of events) addToConversation(thread, event);
     const ending = endingOf(signal);

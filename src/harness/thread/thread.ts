@@ -186,6 +186,8 @@ export interface Control {
   ending: Ending | undefined;
   /** Was it ended from outside? */
   stopped: boolean;
+  /** The last signal that was there before this process went on with it. */
+  past: number;
   /** Requests and tools at work: told when somebody steers the thread. */
   readonly interruptions: Set<Interruption>;
   /** Calls without a result, by their id. */
