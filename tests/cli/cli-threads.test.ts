@@ -197,6 +197,59 @@ test('what cannot start says why, with an exit code for each reason', async () =
   expect(provider.count()).toBe(0);
 });
 
+test('the last lines say how many calls were denied, and where to look', async () => {
+  script = [read('other.txt'), read('notes/a.txt'), { text: 'done' }];
+  const done = await km('run', 'look');
+  expect(done).toMatchObject({ code: 0, out: 'done\n' });
+  expect(done.err).toMatch(/completed \(3 turns, .*\); 1 call denied\nnext: see what was denied/);
+  script = [read('other.txt'), read('../x'), { text: 'done' }];
+  const result = lines(await km('run', 'look', '--json')).at(-1);
+  expect(result).toMatchObject({ type: 'result', output: { status: 'completed', denied: 2 } });
+});
+
+test('replies from a file stand in for the model, and nobody else is asked', async () => {
+  script = [{ text: 'the real one' }];
+  Object.assign(fixture.env, { ANTHROPIC_API_KEY: undefined });
+  fixture.write('replies.yaml', '- text: from the file\n');
+  const done = await peek('run', 'look', '--replies', 'replies.yaml');
+  expect(done).toMatchObject({ code: 0 });
+  expect(done.out).toContain('from the file\n');
+  fixture.write('replies.yaml', '[]\n');
+  expect((await peek('run', 'look', '--replies', 'replies.yaml')).code).toBe(6);
+  fixture.write('replies.yaml', '- txt: slip\n');
+  expect(await peek('run', 'look', '--replies', 'replies.yaml')).toMatchObject({ code: 2 });
+  expect(await peek('run', 'look', '--replies', 'none.yaml')).toMatchObject({ code: 2 });
+  fixture.write(
+    join(fixture.home, 'config/models.yaml'),
+    'providers: { own: { protocol: openai_chat, tool: llm/openai_chat, models: ["own-*"] } }\n',
+  );
+  fixture.write('replies.yaml', '- text: never\n');
+  const refused = await peek('run', 'look', '--replies', 'replies.yaml');
+  expect(refused.code).toBe(2);
+  expect(refused.out).toContain('own');
+  expect(provider.count()).toBe(0);
+});
+
+test('a text that looks like a number stays a text', async () => {
+  script = [{ text: 'done' }];
+  expect((await peek('run', 'look', 'about=2026')).code).toBe(0);
+  expect(JSON.stringify(provider.requests[0]?.body)).toContain('2026');
+  for (const content of ['1', 'true', 'null', '{"a":1}', '[]', '1e3']) {
+    const done = await peek('exec', 'tool', 'fs/write_file', 'path=n.txt', `content=${content}`);
+    expect(done, done.out).toMatchObject({ code: 0 });
+    expect(readFileSync(join(fixture.root, 'n.txt'), 'utf8')).toBe(content);
+  }
+  // What is declared as something else is read as that, and what does not fit is a mistake of the caller.
+  expect((await peek('exec', 'tool', 'fs/read_file', 'path=n.txt', 'limit=1')).code).toBe(0);
+  expect((await peek('exec', 'tool', 'fs/read_file', 'path=n.txt', 'limit=x')).code).toBe(2);
+  expect((await peek('exec', 'tool', 'fs/read_file')).code).toBe(2);
+});
+
+test('a provider that cannot be reached is 6', async () => {
+  await provider.close();
+  expect((await km('run', 'look', '--duration', '20')).code).toBe(6);
+});
+
 test('a provider that refuses is 6', async () => {
   script = Array.from({ length: 8 }, () => ({ fault: { status: 401 } }));
   const done = await km('run', 'look');

@@ -13,13 +13,21 @@ import {
   readRegularFile,
   setOwn,
 } from '../../base/index.ts';
+import type { Library } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { signFiles, withRuntime } from '../project.ts';
+import { EXIT } from '../terminal/exit-code.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
-/** `name=value` pairs, values read as JSON when they are; or one JSON object. */
-export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
+/** Which parameters are declared as text; without it nothing is known about them. */
+type IsText = (name: string) => boolean;
+
+/** `name=value` pairs, values read as JSON when they are and text is not asked for; or one JSON object. */
+export function parseParameters(
+  words: readonly string[],
+  isText: IsText = () => false,
+): Outcome<JsonObject> {
   const parameters: JsonObject = {};
   for (const word of words) {
     const whole = word.startsWith('{') ? parseJson(word) : undefined;
@@ -29,11 +37,33 @@ export function parseParameters(words: readonly string[]): Outcome<JsonObject> {
     }
     const at = word.indexOf('=');
     if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
-    const text = word.slice(at + 1);
+    const [name, text] = [word.slice(0, at), word.slice(at + 1)];
     const value = parseJson(text);
-    setOwn(parameters, word.slice(0, at), value.ok ? value.output : text);
+    const isRead = value.ok && (typeof value.output === 'string' || !isText(name));
+    setOwn(parameters, name, isRead ? value.output : text);
   }
   return ok(parameters);
+}
+
+/** `1`, `true` or `{}` given to a text is that text, as it was written. */
+export function textsOf(library: Library, kind: string, id: string, given: JsonObject): IsText {
+  const declared = new Map<string, string | undefined>();
+  if (kind === 'directive') {
+    const found = library.find(kind, id);
+    const item = found.ok && found.output.kind === kind ? found.output : undefined;
+    for (const { name, type } of item?.directive?.inputs ?? []) declared.set(name, type);
+  } else if (kind === 'tool') {
+    const chain = library.chain(id);
+    const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
+    // The nearest link has the last word, and the action that was chosen before it.
+    for (const { parameters, actions } of links.toReversed()) {
+      const action = actions.find(({ name }) => name === given.action);
+      for (const { name, type } of [...parameters, ...(action?.parameters ?? [])]) {
+        declared.set(name, type);
+      }
+    }
+  }
+  return (name) => declared.get(name) === 'string';
 }
 
 const MAX_INPUT = 64 * 1024 * 1024;
@@ -82,11 +112,15 @@ export const run: CommandRun = async (call) => {
   const file = asText(options.content);
   const content = file === undefined ? ok(undefined) : readInput(file);
   if (!content.ok) return content;
+  const [kind, id] = [asText(args[0]) ?? '', asText(args[1]) ?? ''];
   return await withRuntime(call, async (runtime) => {
+    const isText = textsOf(runtime.library, kind, id, parameters.output);
+    const typed = parseParameters(asList(args[2]), isText);
+    if (!typed.ok) return typed;
     const request = compact<JsonObject>({
-      item_type: asText(args[0]) ?? '',
-      item_id: asText(args[1]) ?? '',
-      parameters: parameters.output,
+      item_type: kind,
+      item_id: id,
+      parameters: typed.output,
       action: asText(options.action),
       content: content.output,
       dry_run: options.dryRun === true ? true : undefined,
@@ -97,10 +131,12 @@ export const run: CommandRun = async (call) => {
       const first = await execute();
       return (await signsNow(first, runtime, terminal)) ? await execute() : first;
     });
-    return terminal.finish(done, (output) => {
+    const code = terminal.finish(done, (output) => {
       terminal.out(showOutput(output));
       const said = getOwn(output, 'stderr');
       if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
     });
+    // Parameters that do not fit were typed by whoever reads the code.
+    return !done.ok && done.error.code === 'invalid_input' ? EXIT.usage : code;
   });
 };

@@ -1,15 +1,31 @@
 // `run`: a directive as a thread in this process, within its limits, seen live.
-import { compact, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  compact,
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Outcome,
+  ok,
+  systemRandom,
+} from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
+import type { Library } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import { exitCodeOfThread, showResult, tellEnding, tellNext } from '../threads/ending.ts';
+import {
+  countDenied,
+  exitCodeOfThread,
+  showResult,
+  tellEnding,
+  tellNext,
+} from '../threads/ending.ts';
 import { createRunView, type RunView } from '../threads/live-view.ts';
 import { signalKey, speaker, type ThreadWork, withThreads } from '../threads/open-threads.ts';
-import { parseParameters } from './exec.ts';
+import { parseParameters, readInput, textsOf } from './exec.ts';
 
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
 // second one ends this process at once: the thread is interrupted then and can be resumed.
@@ -72,14 +88,16 @@ async function finish(
   usageCodes: readonly string[],
 ): Promise<number> {
   if (!done.ok) return refuse(done, terminal, usageCodes);
-  if (terminal.json) terminal.out(resultLine(done));
+  const result = done.output;
+  const denied = await countDenied(store, result.thread_id);
+  if (terminal.json) terminal.out(resultLine(ok({ ...result, denied })));
   else {
-    const row = await store.thread(done.output.thread_id);
-    showResult(done.output, terminal);
-    tellEnding(done.output, row.ok ? row.output.limits : {}, terminal);
-    tellNext(done.output, terminal);
+    const row = await store.thread(result.thread_id);
+    showResult(result, terminal);
+    tellEnding(result, { limits: row.ok ? row.output.limits : {}, denied }, terminal);
+    tellNext(result, denied, terminal);
   }
-  return exitCodeOfThread(done.output);
+  return await exitCodeOfThread(result, store);
 }
 
 interface Follow {
@@ -92,8 +110,63 @@ interface Follow {
   usageCodes?: readonly string[];
 }
 
+/** Providers that the user or the project added have addresses of their own. */
+function ownProvider({ library }: Runtime): string | undefined {
+  const added = library.config('models').layers.filter(({ source }) => source !== 'bundle');
+  for (const { value } of added) {
+    const providers = getOwn(value, 'providers');
+    if (isObject(providers)) return Object.keys(providers)[0];
+  }
+  return undefined;
+}
+
+/** `--replies`: the providers that are known stand behind a script, so that nobody else is asked. */
+async function withReplies(
+  call: CommandCall,
+  file: string,
+  work: (call: CommandCall) => Promise<Ending>,
+): Promise<Ending> {
+  const { terminal } = call;
+  const text = readInput(file);
+  if (!text.ok) return fail('usage', `--replies ${text.error.detail.message}`);
+  const { startScriptedProvider } = await import('../../llm/index.ts');
+  const key = Buffer.from(systemRandom(18)).toString('base64url');
+  const provider = await startScriptedProvider(text.output, { key });
+  if (!provider.ok) return fail('usage', `--replies \`${file}\`: ${provider.error.detail.message}`);
+  const { url, close, unused } = provider.output;
+  const env = {
+    ...terminal.env,
+    ...{ ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: key },
+    ...{ OPENAI_BASE_URL: url, OPENAI_API_KEY: key },
+  };
+  try {
+    const ended = await work({ ...call, terminal: { ...terminal, env } });
+    const left = unused();
+    if (left > 0 && ended === EXIT.done) terminal.note(`${left} of the replies were not asked for`);
+    return ended;
+  } finally {
+    await close();
+  }
+}
+
 /** Runs it to its end and says how it ended; the exit code comes back. */
 export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
+  const file = asText(call.options.replies);
+  if (file === undefined) return await followOne(call, follow);
+  return await withReplies(call, file, (scripted) =>
+    followOne(scripted, {
+      ...follow,
+      async mayStart(runtime) {
+        const own = ownProvider(runtime);
+        const message = `\`--replies\` stands in for the providers of the bundle, and \`${own}\` in models.yaml would be asked itself`;
+        if (own !== undefined) return fail('usage', message);
+        return (await follow.mayStart?.(runtime)) ?? ok(null);
+      },
+    }),
+  );
+}
+
+async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
@@ -143,8 +216,10 @@ function limitsOf(options: Readonly<Record<string, unknown>>): Outcome<RunReques
   return ok(Object.keys(limits).length === 0 ? undefined : limits);
 }
 
-function requestOf({ args, options }: CommandCall): Outcome<RunRequest> {
-  const inputs = parseParameters(asList(args[1]));
+function requestOf({ args, options }: CommandCall, library?: Library): Outcome<RunRequest> {
+  const words = asList(args[1]);
+  const isText = library && textsOf(library, 'directive', asText(args[0]) ?? '', {});
+  const inputs = parseParameters(words, isText);
   if (!inputs.ok) return inputs;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
@@ -161,11 +236,16 @@ function requestOf({ args, options }: CommandCall): Outcome<RunRequest> {
 }
 
 export const run: CommandRun = async (call) => {
-  const request = requestOf(call);
+  // Words that make no sense are refused before anything is opened; what they mean is known then.
+  let request = requestOf(call);
   if (!request.ok) return request;
   return await followRun(call, {
-    mayStart: (runtime) => runtime.mayRun(request.output),
-    start: ({ threads }, signal) => threads.run(request.output, signal),
+    async mayStart(runtime) {
+      request = requestOf(call, runtime.library);
+      return request.ok ? await runtime.mayRun(request.output) : request;
+    },
+    start: async ({ threads }, signal) =>
+      request.ok ? await threads.run(request.output, signal) : request,
     usageCodes: ['invalid_input'],
   });
 };

@@ -14,7 +14,7 @@ import {
 } from '../../llm/index.ts';
 import { BUNDLE } from '../../runtime/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
-import { tellEnding } from '../threads/ending.ts';
+import { countDenied, tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { count } from '../threads/words.ts';
 import { type DemoProject, heading } from './demo-project.ts';
@@ -40,7 +40,8 @@ async function runThread({ runtime, terminal }: DemoProject) {
   await view.end();
   if (!done.ok) return done;
   const row = await store.thread(done.output.thread_id);
-  tellEnding(done.output, row.ok ? row.output.limits : {}, shown);
+  const denied = await countDenied(store, done.output.thread_id);
+  tellEnding(done.output, { limits: row.ok ? row.output.limits : {}, denied }, shown);
   const events = await readStored(store, done.output.thread_id);
   return events.ok ? ok({ result: done.output, events: events.output }) : events;
 }

@@ -1,5 +1,11 @@
 import { expect, test } from 'vitest';
+import { ok } from '../../base/index.ts';
+import type { Store } from '../../store/index.ts';
 import { exitCodeOfThread } from './ending.ts';
+
+/** A registry whose threads have had these events. */
+const having = (...types: string[]) =>
+  ({ read: async () => ok(types.map((type) => ({ type }))) }) as unknown as Store;
 
 test.each([
   ['completed', undefined, 0],
@@ -16,6 +22,17 @@ test.each([
   ['aborted', undefined, 1],
   ['terminated', undefined, 1],
   ['killed', undefined, 1],
-] as const)('a thread that ended %s (%s) exits with %i', (status, code, exit) => {
-  expect(exitCodeOfThread({ status, ...(code === undefined ? {} : { code }) })).toBe(exit);
+] as const)('a thread that ended %s (%s) exits with %i', async (status, code, exit) => {
+  const ended = { thread_id: 't', status, ...(code === undefined ? {} : { code }) };
+  expect(await exitCodeOfThread(ended, having('turn_start'))).toBe(exit);
+});
+
+test.each([
+  ['network_error', 6, ['turn_start']],
+  ['timeout', 6, ['tool_result', 'turn_start', 'retry', 'error']],
+  ['network_error', 1, ['turn_start', 'assistant_message', 'tool_call', 'tool_result', 'hook']],
+  ['timeout', 1, []],
+] as const)('%s exits with %i after %j', async (code, exit, types) => {
+  const ended = { thread_id: 't', status: 'failed', code } as const;
+  expect(await exitCodeOfThread(ended, having(...types))).toBe(exit);
 });

@@ -1,8 +1,10 @@
 // What a thread has used of each of its limits.
 import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
-import type { ThreadResult } from '../../harness/index.ts';
+import { readStored, type ThreadResult } from '../../harness/index.ts';
+import type { Store } from '../../store/index.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
+import { allThreads } from './open-threads.ts';
 import { costText, count, seconds, shorten, statusColour } from './words.ts';
 
 export interface UsedOf {
@@ -54,21 +56,54 @@ const BY_STATUS: Readonly<Record<string, number>> = {
   interrupted: EXIT.interrupted,
 };
 
+/** What may go wrong on the way to a provider, and on the way to anybody else. */
+const ON_THE_WAY: ReadonlySet<string> = new Set([
+  'network_error',
+  'timeout',
+  'http_error',
+  'stream_incomplete',
+  'response_too_large',
+]);
+/** What a turn begins with, and what shows that its model has answered. */
+const OF_TURNS: ReadonlySet<string> = new Set([
+  'turn_start',
+  'assistant_message',
+  'tool_call',
+  'tool_result',
+]);
+const LOOK_BACK = 50;
+
 /** A run that failed because its provider did says so; other failures are just that. */
-export function exitCodeOfThread({ status, code }: Pick<ThreadResult, 'status' | 'code'>): number {
-  if (status === 'failed' && code !== undefined) {
-    const fromCode = exitCodeOf({ code, detail: { message: '' } });
-    return fromCode === EXIT.provider ? EXIT.provider : EXIT.failed;
+export async function exitCodeOfThread(
+  { thread_id, status, code = '' }: Pick<ThreadResult, 'thread_id' | 'status' | 'code'>,
+  store: Store,
+): Promise<number> {
+  if (status !== 'failed') return BY_STATUS[status] ?? EXIT.failed;
+  if (exitCodeOf({ code, detail: { message: '' } }) === EXIT.provider) return EXIT.provider;
+  if (!ON_THE_WAY.has(code)) return EXIT.failed;
+  const events = await store.read(thread_id, { last: LOOK_BACK });
+  const last = events.ok ? events.output.findLast(({ type }) => OF_TURNS.has(type)) : undefined;
+  return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
+}
+
+/** How many calls were refused, in the thread and below it. */
+export async function countDenied(store: Store, id: string): Promise<number> {
+  const tree = await allThreads(store, { within: id });
+  let denied = 0;
+  for (const row of tree.ok ? tree.output : []) {
+    const events = await readStored(store, row.id);
+    const refused = events.ok ? events.output : [];
+    denied += refused.filter(({ type }) => type === 'permission_denied').length;
   }
-  return BY_STATUS[status] ?? EXIT.failed;
+  return denied;
 }
 
 /** What helps most now. */
-function nextStep({ status, code, thread_id }: ThreadResult): string {
+function nextStep({ status, code, thread_id }: ThreadResult, denied: number): string {
   const show = `\`km threads show ${thread_id}\``;
   switch (status) {
     case 'completed':
-      return `look back with ${show}`;
+      return denied > 0 ? `see what was denied, and why, with ${show}` : `look back with ${show}`;
     case 'limit': {
       const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
       return `see ${show}; raise <${name}> in the directive's <limits>, or let a hook do it`;
@@ -86,16 +121,24 @@ function nextStep({ status, code, thread_id }: ThreadResult): string {
   }
 }
 
-/** One line with the cost, on standard error; the result itself is data. */
-export function tellEnding(result: ThreadResult, limits: JsonObject, terminal: Terminal): void {
+/** One line with the cost and what was denied, on standard error; the result itself is data. */
+export function tellEnding(
+  result: ThreadResult,
+  { limits, denied }: { limits: JsonObject; denied: number },
+  terminal: Terminal,
+): void {
   const status = terminal.paint(statusColour(result.status), result.status);
   const why = result.reason === '' ? '' : `: ${visible(shorten(result.reason, 200))}`;
   const currency = plainText(getOwn(limits, 'spend_currency')) || 'USD';
-  terminal.note(`${status}${why} (${costText(result.cost, currency)})`);
+  const isStarted = result.status !== 'denied';
+  const refused =
+    denied === 0 || !isStarted ? '' : `; ${denied} ${denied === 1 ? 'call' : 'calls'} denied`;
+  const told = terminal.paint('red', refused);
+  terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
 }
 
-export const tellNext = (result: ThreadResult, terminal: Terminal): void =>
-  terminal.note(terminal.paint('dim', `next: ${nextStep(result)}`));
+export const tellNext = (result: ThreadResult, denied: number, terminal: Terminal): void =>
+  terminal.note(terminal.paint('dim', `next: ${nextStep(result, denied)}`));
 
 /** Outputs when the directive has some, else what the model said last. */
 export function showResult({ outputs, text }: ThreadResult, terminal: Terminal): void {

@@ -149,10 +149,10 @@ const resultOf = ({ id, status, result, cost }: ThreadRow): JsonObject => ({
   ...(result !== undefined && isObject(result) ? result : {}),
 });
 
-function codeOf({ status, result }: ThreadRow): number {
+async function codeOf({ id, status, result }: ThreadRow, store: Store): Promise<number> {
   if (status === 'running' || status === 'spawning') return EXIT.failed;
   const code = plainText(getOwn(result, 'code'));
-  return exitCodeOfThread({ status, ...(code === '' ? {} : { code }) });
+  return await exitCodeOfThread({ thread_id: id, status, code }, store);
 }
 
 export const waitForThreads: CommandRun = async (call) => {
@@ -181,6 +181,7 @@ export const waitForThreads: CommandRun = async (call) => {
         );
       }
     });
-    return ended.map(codeOf).find((code) => code !== EXIT.done) ?? EXIT.done;
+    const codes = await Promise.all(ended.map((row) => codeOf(row, store)));
+    return codes.find((code) => code !== EXIT.done) ?? EXIT.done;
   });
 };
