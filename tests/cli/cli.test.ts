@@ -1,6 +1,6 @@
 // The real command line, as a person or a program would call it.
 import { spawnSync } from 'node:child_process';
-import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync } from 'node:fs';
+import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -31,7 +31,30 @@ function kmWith(env: Readonly<Record<string, string>>, ...args: string[]): Done 
 }
 const json = ({ out }: Done) => JSON.parse(out) as Record<string, never>;
 
-test('eval prints true or false', () => {
+test('eval prints the value', () => {
+  for (const [source, shown] of [
+    ['1 + 1', '2'],
+    ['"a" + "b"', 'ab'],
+    ['[1, nothing.here]', '[1,null]'],
+    ['nothing', 'null'],
+    ['not nothing', 'true'],
+  ] as const) {
+    expect(km('eval', source)).toEqual({ code: 0, out: `${shown}\n`, err: '' });
+  }
+  expect(json(km('eval', '1 + 1', '--json'))).toEqual({ ok: true, value: 2 });
+  const cases = fixture.write('values.jsonl', '{"expr":"1 + 1"}\n{"expr":"1 == 2"}\n');
+  const answers = km('eval', '--file', cases)
+    .out.trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  // As a condition; what it is worth stands beside it.
+  expect(answers).toEqual([
+    { ok: true, value: true, result: 2 },
+    { ok: true, value: false },
+  ]);
+});
+
+test('eval prints true or false for a condition', () => {
   const context = fixture.write('ctx.json', '{"cost":{"turns":10},"limits":{"turns":10}}');
   const given = ['cost.turns > limits.turns * 0.9', '--ctx', context];
   expect(km('eval', ...given)).toEqual({ code: 0, out: 'true\n', err: '' });
@@ -221,6 +244,25 @@ test('completion scripts are valid and know the commands', () => {
   expect(out).toContain('doctor');
   expect(spawnSync('bash', ['-n'], { input: out }).status).toBe(0);
   expect(km('completion', 'tcsh').code).toBe(2);
+});
+
+test('calls in a folder without a project make none of it', () => {
+  const alone = makeFixture({ 'note.txt': 'hi' });
+  rmSync(join(alone.root, '.ai'), { recursive: true });
+  const there = (...words: string[]) => {
+    const done = spawnSync(process.execPath, [launcher, ...words], {
+      cwd: alone.root,
+      env: { ...alone.env, KERNMANTLE_SRC: '1' },
+      encoding: 'utf8',
+    });
+    return done.status;
+  };
+  expect(there('exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x')).toBe(0);
+  expect(there('exec', 'tool', 'fs/list_dir', 'path=.')).toBe(0);
+  expect(there('search', 'file')).toBe(0);
+  expect(there('threads', 'ls')).toBe(0);
+  expect(readdirSync(alone.root).sort()).toEqual(['a.txt', 'note.txt']);
+  alone.remove();
 });
 
 test('help and version need no project', () => {

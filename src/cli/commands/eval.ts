@@ -47,7 +47,18 @@ function evaluate(source: string, context: Json, schema?: ContextSchema): Outcom
     const message = `column ${column}: unknown path \`${path}\`${hint}`;
     return fail('expression_error', message, { kind: 'syntax', column });
   }
-  return compiled.output.test(context);
+  return compiled.output.value(context);
+}
+
+/** As a condition: a case says whether it holds, and what it was worth when that is something else. */
+function testCase(source: string, context: Json): Outcome<JsonObject> {
+  const value = evaluate(source, context);
+  if (!value.ok) return value;
+  const compiled = compileExpression(source);
+  const holds = compiled.ok ? compiled.output.test(context) : compiled;
+  if (!holds.ok) return holds;
+  const result = typeof value.output === 'boolean' ? {} : { result: value.output };
+  return ok({ value: holds.output, ...result });
 }
 
 /** Names used as `{name}` count as required unless the case lists them as optional. */
@@ -90,7 +101,7 @@ const FORMS: Readonly<Record<'expr' | 'template' | 'body' | 'env_template', Form
 };
 
 /** One line of a cases file: exactly one of the four forms, and its context. */
-function evaluateCase(line: string): Outcome<Json> {
+function evaluateCase(line: string): Outcome<JsonObject> {
   const parsed = parseJson(line);
   if (!parsed.ok) return parsed;
   const given = parsed.output;
@@ -101,11 +112,14 @@ function evaluateCase(line: string): Outcome<Json> {
   }
   const optional = (getOwn(given, 'optional') as string[] | undefined) ?? [];
   const context = getOwn(given, 'context') ?? {};
-  return FORMS[form as keyof typeof FORMS](given[form] ?? null, context, { optional });
+  const source = given[form];
+  if (form === 'expr' && typeof source === 'string') return testCase(source, context);
+  const value = FORMS[form as keyof typeof FORMS](source ?? null, context, { optional });
+  return value.ok ? ok({ value: value.output }) : value;
 }
 
-const answer = (outcome: Outcome<Json>): string =>
-  JSON.stringify(outcome.ok ? { ok: true, value: outcome.output } : outcome);
+const answer = (outcome: Outcome<JsonObject>): string =>
+  JSON.stringify(outcome.ok ? { ok: true, ...outcome.output } : outcome);
 
 async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome<null>> {
   try {
@@ -154,7 +168,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const known = schema.output as ContextSchema | undefined;
   const result = FORMS[form](given, context.output, { schema: known });
   if (terminal.json) {
-    terminal.out(answer(result));
+    terminal.out(answer(result.ok ? ok({ value: result.output }) : result));
     return result.ok ? EXIT.done : exitCodeOf(result.error);
   }
   if (!result.ok && expression !== undefined) {
