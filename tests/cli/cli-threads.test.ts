@@ -305,6 +305,24 @@ test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   expect(outputOf(await peek('threads', 'ls', '--json'))).toEqual({ rows: [] });
 });
 
+test('a limit that a hook raised is shown as it is now, and a secret as nothing but that', async () => {
+  const hook =
+    '<hooks><hook><when>event.code == "turns_exceeded"</when><directive>handle_turns_exceeded</directive></hook></hooks>';
+  const limited = look('<turns>1</turns>').replace('</permissions>', `</permissions>${hook}`);
+  fixture.write('.ai/directives/look.md', limited);
+  fixture.write('notes/a.txt', 'it is s3cr3t-value-42\n');
+  Object.assign(fixture.env, { OTHER_API_KEY: 's3cr3t-value-42' });
+  script = [read('notes/a.txt'), { text: 'done' }];
+  expect((await peek('run', 'look')).code).toBe(0);
+  const { out } = await peek('threads', 'show', 'last');
+  expect(out).toMatch(/turns +2 of 2 \(raised by .*handle_turns_exceeded\)/);
+  expect(out).toContain('it is [secret]');
+  const views = [out, (await peek('threads', 'show', 'last', '--json')).out];
+  views.push((await peek('threads', 'tail', 'last', '--json')).out);
+  views.push((await peek('threads', 'show', 'last', '--full')).out);
+  for (const view of views) expect(view).not.toMatch(/\{secret |s3cr3t/);
+});
+
 test('looking where nothing ever ran makes nothing', async () => {
   for (const command of [['threads', 'ls'], ['cost'], ['approvals', 'ls']]) {
     const done = await km(...command);
@@ -320,7 +338,9 @@ test('looking where nothing ever ran makes nothing', async () => {
 test('a thread is paused from a second process and goes on in a third', async () => {
   script = [read('notes/a.txt'), { text: 'after the pause' }];
   const held = await heldRun();
-  expect(await km('threads', 'pause', 'last', '--reason', 'lunch')).toMatchObject({ code: 0 });
+  const told = await km('threads', 'pause', 'last', '--reason', 'lunch');
+  expect(told).toMatchObject({ code: 0 });
+  expect(told.err).toContain('pauses at its next step');
   held.open();
   const paused = await held.done;
   expect(paused, paused.err).toMatchObject({ code: 7 });

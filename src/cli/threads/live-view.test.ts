@@ -42,15 +42,17 @@ test('the view says what is going on and how much of each limit is used', () => 
   expect(text).toContain('‹ and then it said');
 });
 
-test('no line is wider than the terminal', () => {
-  const long = { ...figures, doing: 'x'.repeat(500), saying: 'y'.repeat(500), children: 12 };
-  for (const width of [40, 80, 200]) {
-    const [head = '', ...rest] = figureLines(long, width, plain);
-    expect(head.length).toBeLessThanOrEqual(width);
-    expect(rest.filter((line) => line.includes('y')).every((line) => line.length <= width)).toBe(
-      true,
-    );
+test('no line is wider than the terminal, and the figures are kept longest', () => {
+  const cells = (line: string): number =>
+    Array.from(line).reduce((sum, char) => sum + (char >= '\u3000' ? 2 : 1), 0);
+  const long = { ...figures, doing: 'x'.repeat(500), saying: '日本'.repeat(300), children: 12 };
+  for (const width of [20, 30, 40, 60, 80, 200]) {
+    const lines = figureLines(long, width, plain);
+    for (const line of lines) expect([line, cells(line) <= width]).toEqual([line, true]);
+    if (width >= 30) expect(lines.join('\n')).toContain('1,500 of 20,000');
   }
+  expect(figureLines(figures, 40, plain)[1]).toMatch(/turns +█+·+ 2 of 4$/);
+  expect(figureLines(figures, 22, plain)[3]).toBe('  … 0.0123 of 0.05 USD');
 });
 
 test('nearly used up is yellow, then red', () => {

@@ -6,7 +6,7 @@ import type { Store } from '../../store/index.ts';
 import { createScreen } from '../terminal/screen.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './ending.ts';
-import { argumentsText, count, eventLine, shorten } from './words.ts';
+import { argumentsText, count, eventJson, eventLine, fit, shorten } from './words.ts';
 
 interface RunFigures {
   directive: string;
@@ -26,6 +26,8 @@ interface RunFigures {
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
 const EIGHTHS = ' ▏▎▍▌▋▊▉';
 const WIDTH = 20;
+/** As much of what the model says as fits on one line. */
+const SAYING_MAX = 400;
 const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
 
 /** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
@@ -39,11 +41,25 @@ function bar(share: number, width: number): string {
 const barColour = (share: number): Colour =>
   share >= 0.95 ? 'red' : share >= 0.8 ? 'yellow' : 'green';
 
-function limitLine({ name, used, max, share }: UsedOf, paint: Terminal['paint']): string {
-  const full = bar(share, WIDTH);
-  const empty = '·'.repeat(WIDTH - full.length);
-  const label = paint('dim', name.replace('_', ' ').padEnd(11));
-  return `  ${label}${paint(barColour(share), full)}${paint('dim', empty)} ${used} of ${max}`;
+const LABEL = 11;
+/** A shorter bar says nothing. */
+const SHORTEST = 4;
+
+/** What is narrow costs the bar first, then the name; the figures are what people look for. */
+function limitLine(
+  { name, used, max, share }: UsedOf,
+  width: number,
+  paint: Terminal['paint'],
+): string {
+  const figures = `${used} of ${max}`;
+  const room = Math.min(WIDTH, width - 2 - LABEL - 1 - figures.length);
+  const cells = room < SHORTEST ? 0 : room;
+  const full = bar(share, cells);
+  const empty = '·'.repeat(cells - full.length);
+  const word = name.replace('_', ' ');
+  const label = cells > 0 ? word.padEnd(LABEL) : fit(word, Math.max(0, width - 3 - figures.length));
+  const drawn = `${paint(barColour(share), full)}${paint('dim', empty)}`;
+  return `  ${paint('dim', label)}${drawn} ${fit(figures, width - 3)}`;
 }
 
 /** Never wider than `width`; the last line of what is said is cut at its beginning. */
@@ -58,17 +74,16 @@ export function figureLines(
   const timed = { ...cost, duration_seconds };
   const wheel = WHEEL.charAt(frame % WHEEL.length);
   const below = children === 0 ? '' : `, ${children} below it`;
-  const head = shorten(`${directive} · turn ${count(cost.turns)}${below} · ${doing}`, width - 4);
-  const said = saying.replace(/\s+/g, ' ').trim();
-  const room = Math.max(10, width - 6);
-  const tail = said.length > room ? `…${said.slice(1 - room)}` : said;
+  const now = `${directive} · turn ${count(cost.turns)}${below} · ${doing}`;
+  const head = fit(shorten(now, 500), width - 2);
+  const tail = fit(shorten(saying, SAYING_MAX), width - 4, 'end');
   return [
     `${paint('blue', wheel)} ${head}`,
     ...amountsOf({ cost: timed, limits })
       .filter(({ name }) => SHOWN.has(name))
-      .map((amount) => limitLine(amount, paint)),
+      .map((amount) => limitLine(amount, width, paint)),
     ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
-    `  ${paint('dim', 'Ctrl-C asks it to stop')}`,
+    `  ${paint('dim', fit('Ctrl-C asks it to stop', width - 2))}`,
   ];
 }
 
@@ -129,7 +144,7 @@ function createJsonView(terminal: Terminal): RunView {
     const events = await ears.store()?.read(thread, { after: printed.get(thread) ?? 0 });
     for (const event of events?.ok ? events.output : []) {
       printed.set(thread, event.seq);
-      terminal.out(JSON.stringify(event));
+      terminal.out(eventJson(event));
     }
   }
   const ears = createEars((thread) => flush(thread));
@@ -202,8 +217,6 @@ function createPlainView(terminal: Terminal): RunView {
 }
 
 const REDRAW_MS = 100;
-/** As much of what the model says as fits on one line. */
-const SAYING_MAX = 400;
 
 function createLiveView(terminal: Terminal): RunView {
   const screen = createScreen(terminal.write);
@@ -211,6 +224,7 @@ function createLiveView(terminal: Terminal): RunView {
   const children = new Set<string>();
   const tell = createTeller(terminal, screen.print);
   let [doing, saying, frame, turn] = ['waits for the model', '', 0, 0];
+  let raised: JsonObject = {};
 
   let isDrawing = false;
   async function draw(): Promise<void> {
@@ -220,7 +234,8 @@ function createLiveView(terminal: Terminal): RunView {
     const row = await store.thread(root);
     isDrawing = false;
     if (!row.ok || isOver) return;
-    const { directive, limits } = row.output;
+    const { directive } = row.output;
+    const limits = { ...row.output.limits, ...raised };
     // The registry counts a turn when it is over.
     const cost = { ...row.output.cost, turns: Math.max(turn, Number(row.output.cost.turns ?? 0)) };
     const elapsedMs = performance.now() - startedAt;
@@ -237,6 +252,7 @@ function createLiveView(terminal: Terminal): RunView {
     }
     if (type === 'turn_start') [doing, saying, turn] = ['waits for the model', '', now];
     if (type === 'retry') turn = 0;
+    if (type === 'hook' && data.limits) raised = data.limits;
     if (type === 'tool_call') {
       doing = visible(`${data.tool} ${argumentsText(data.arguments, 60)}`).trim();
     }

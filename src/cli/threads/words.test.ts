@@ -1,5 +1,15 @@
 import { expect, test } from 'vitest';
-import { age, argumentsText, costText, count, eventLine, seconds, shorten } from './words.ts';
+import {
+  age,
+  argumentsText,
+  costText,
+  count,
+  eventLine,
+  fit,
+  masked,
+  seconds,
+  shorten,
+} from './words.ts';
 
 test('amounts are written as people write them', () => {
   expect([0, 999, 1000, 1234567].map(count)).toEqual(['0', '999', '1,000', '1,234,567']);
@@ -20,6 +30,33 @@ test('arguments are shown as they would be typed, and short', () => {
   expect(argumentsText({ parameters: { content: 'z'.repeat(1000) } }).length).toBeLessThan(100);
   expect(argumentsText(undefined)).toBe('');
   expect(shorten('one\n two', 6)).toBe('one t…');
+});
+
+test('a text is cut by the cells it takes, not by its characters', () => {
+  expect(fit('abcdef', 6)).toBe('abcdef');
+  expect(fit('abcdef', 4)).toBe('abc…');
+  expect(fit('abcdef', 4, 'end')).toBe('…def');
+  expect(fit('日本語', 6)).toBe('日本語');
+  expect(fit('日本語', 5)).toBe('日本…');
+  expect(fit('e\u0301e\u0301e\u0301', 2)).toBe('e\u0301…');
+  expect(fit('abc', 0)).toBe('');
+});
+
+test('a secret of the registry is never shown as its reference', () => {
+  const text = 'key {secret 9epxAB-_12345678 1} and {secret 9epxAB-_12345678 12=}';
+  expect(masked(text)).toBe('key [secret] and [secret]');
+  const injected = { text, by: 'me', marks: { labels: [], taint: [], sources: [] } };
+  const told = eventLine({ type: 'injected_message', data: injected });
+  expect(told?.text).toBe('me: key [secret] and [secret]');
+});
+
+test('a call whose outcome is unknown is said once', () => {
+  const fault = { code: 'outcome_unknown', detail: { message: 'look before you repeat it' } };
+  const marks = { labels: [], taint: [], sources: [] };
+  const content = { error: fault };
+  expect(eventLine({ type: 'error', data: fault })?.text).toContain('look before');
+  const result = { call_id: 'c', content, is_error: true, marks };
+  expect(eventLine({ type: 'tool_result', data: result })).toBeUndefined();
 });
 
 test('a denial or a limit is said once', () => {

@@ -8,7 +8,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type { DataOf, EventType } from '../../harness/index.ts';
-import type { ThreadStatus } from '../../store/index.ts';
+import type { StoredEvent, ThreadStatus } from '../../store/index.ts';
 import type { Colour } from '../terminal/terminal.ts';
 
 interface EventLine {
@@ -34,6 +34,40 @@ export const statusColour = (status: string): Colour =>
 export function shorten(text: string, max: number): string {
   const flat = text.replace(/\s+/g, ' ').trim();
   return flat.length <= max ? flat : `${flat.slice(0, Math.max(0, max - 1))}…`;
+}
+
+/** A secret that stands sealed in the registry, as its journal refers to it. */
+const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
+
+/** Secrets look the same wherever a person or a program reads of them. */
+export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');
+
+export const eventJson = (event: StoredEvent): string => masked(JSON.stringify(event));
+
+const WIDE =
+  /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
+const NO_WIDTH = /^[\p{Mn}\p{Me}\p{Cf}]$/u;
+const graphemes = new Intl.Segmenter();
+
+/** How many cells of a terminal each of its characters takes. */
+const cellsOf = (character: string): number =>
+  NO_WIDTH.test(character) ? 0 : WIDE.test(character) ? 2 : 1;
+
+/** As much of its beginning, or of its end, as fits into so many cells. */
+export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start'): string {
+  const parts = Array.from(graphemes.segment(text), ({ segment }) => segment);
+  const sum = parts.reduce((total, part) => total + cellsOf(part), 0);
+  if (sum <= cells) return text;
+  const ordered = keeps === 'start' ? parts : parts.toReversed();
+  let left = cells - 1;
+  const kept: string[] = [];
+  for (const part of ordered) {
+    left -= cellsOf(part);
+    if (left < 0) break;
+    kept.push(part);
+  }
+  if (cells < 1) return '';
+  return keeps === 'start' ? `${kept.join('')}…` : `…${kept.toReversed().join('')}`;
 }
 
 const valueText = (value: Json): string =>
@@ -92,10 +126,13 @@ const replyText = (content: DataOf<'assistant_message'>['content']): string =>
 const hasOwnLine = (code: string): boolean =>
   code === 'permission_denied' || code.endsWith('_exceeded');
 
+/** What the harness answers for a tool it has said before. */
+const SAID_BEFORE: ReadonlySet<string> = new Set(['outcome_unknown', 'loop_detected']);
+
 function resultLine({ content, is_error }: DataOf<'tool_result'>): EventLine | undefined {
   const fault = getOwn(content, 'error');
   const code = plainText(getOwn(fault, 'code')) || 'failed';
-  if (!is_error || hasOwnLine(code)) return undefined;
+  if (!is_error || hasOwnLine(code) || SAID_BEFORE.has(code)) return undefined;
   const message = getOwn(fault, 'message') ?? getOwn(getOwn(fault, 'detail'), 'message');
   return line('✗', 'red', `${code}: ${plainText(message)}`);
 }
@@ -157,7 +194,8 @@ export function eventLine<Type extends EventType>(event: {
   readonly data: DataOf<Type>;
 }): EventLine | undefined {
   const tell: Tell<Type> = LINES[event.type];
-  return tell(event.data);
+  const told = tell(event.data);
+  return told && { ...told, text: masked(told.text) };
 }
 
 /** What nobody wrote is told as such: a registry that cannot be read whole is shown all the same. */

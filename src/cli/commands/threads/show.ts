@@ -1,24 +1,40 @@
 // `threads show`: one thread as it was: what was said, done, refused and decided, and what it cost.
-import { getOwn, isObject, type Json, ok, plainText } from '../../../base/index.ts';
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  ok,
+  plainText,
+} from '../../../base/index.ts';
 import { decode, readStored } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
 import type { CommandRun } from '../../command.ts';
+import { EXIT } from '../../terminal/exit-code.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
 import { withThread } from '../../threads/open-threads.ts';
-import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
+import {
+  costText,
+  eventLine,
+  masked,
+  shorten,
+  statusColour,
+  unreadableLine,
+} from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
 function showHead(row: ThreadRow, terminal: Terminal): void {
   const field = (name: string, value: string): void => {
-    if (value !== '') terminal.out(`${terminal.paint('dim', name.padEnd(10))} ${visible(value)}`);
+    if (value === '') return;
+    terminal.out(`${terminal.paint('dim', name.padEnd(10))} ${visible(masked(value))}`);
   };
   const reason = plainText(getOwn(row.result, 'reason'));
   terminal.out(terminal.paint('bold', row.id));
   field('directive', `${row.directive} ${row.version}`);
   const status = terminal.paint(statusColour(row.status), row.status);
-  const why = reason === '' ? '' : `: ${visible(reason)}`;
+  const why = reason === '' ? '' : `: ${visible(masked(reason))}`;
   terminal.out(`${terminal.paint('dim', 'status'.padEnd(10))} ${status}${why}`);
   field('started', `${time(row.created)} UTC${row.ended ? `, ended ${time(row.ended)}` : ''}`);
   field('parent', row.parent ?? '');
@@ -44,7 +60,7 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
     return;
   }
   if (event?.type === 'tool_result' && !event.data.is_error) {
-    const text = visible(shorten(resultText(event.data.content), max));
+    const text = visible(shorten(masked(resultText(event.data.content)), max));
     terminal.out(`    ${terminal.paint('dim', text)}`);
     return;
   }
@@ -54,6 +70,21 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
   const [first = '', ...rest] = visible(text).split('\n');
   terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
   for (const line of rest) terminal.out(`    ${line}`);
+}
+
+/** As they are now: hooks may have raised them since the thread began, and they say so. */
+function limitsNow({ limits }: ThreadRow, events: readonly StoredEvent[]): JsonObject {
+  const now = { ...limits };
+  for (const stored of events) {
+    if (stored.type !== 'hook') continue;
+    const { directive, limits: raised } = stored.data;
+    for (const [name, limit] of Object.entries(isObject(raised) ? raised : {})) {
+      const value = getOwn(limit, 'value');
+      if (value === undefined || value === getOwn(now[name], 'value')) continue;
+      now[name] = { value, from: `raised by ${plainText(directive)}` };
+    }
+  }
+  return now;
 }
 
 function showCost(row: ThreadRow, terminal: Terminal): void {
@@ -71,10 +102,15 @@ export const run: CommandRun = (call) =>
     const events = await readStored(store, thread.id);
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
-    return terminal.finish(ok({ thread, events: events.output }), (shown) => {
-      showHead(thread, terminal);
-      terminal.out('');
-      for (const event of shown.events) showEvent(event, max, terminal);
-      showCost(thread, terminal);
-    });
+    const limits = limitsNow(thread, events.output);
+    if (terminal.json) {
+      const shown = { thread: { ...thread, limits }, events: events.output };
+      terminal.out(masked(JSON.stringify(ok(shown))));
+      return EXIT.done;
+    }
+    showHead(thread, terminal);
+    terminal.out('');
+    for (const event of events.output) showEvent(event, max, terminal);
+    showCost({ ...thread, limits }, terminal);
+    return EXIT.done;
   });

@@ -2,8 +2,9 @@
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
 import { fail, type JsonObject, type Outcome, ok } from '../../../base/index.ts';
 import { endUnattended } from '../../../harness/index.ts';
-import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
+import { isEnded, type Store, type ThreadRow, type ThreadStatus } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
+import { visible } from '../../terminal/terminal.ts';
 import {
   livingBelow,
   signalKey,
@@ -20,6 +21,24 @@ interface Told {
   status: string;
 }
 
+/** What comes of it while somebody is at work on the thread. */
+const COMES: Readonly<Record<string, string>> = {
+  pause: 'pauses at its next step',
+  message: 'hears it before its next turn',
+  interrupt: 'breaks off what its model is saying',
+  terminate: 'ends at its next step',
+  kill: 'is ended',
+};
+
+/** A thread that rests or has ended does nothing more by itself. */
+function toldText({ thread_id, kind, status }: Told): string {
+  if (isEnded(status as ThreadStatus)) return `${thread_id}: ${status}`;
+  if (status === 'running' || status === 'spawning') {
+    return `${thread_id}: ${COMES[kind] ?? `told to ${kind}`} (now ${status})`;
+  }
+  return `${thread_id}: it is ${status}, and hears it when it goes on`;
+}
+
 type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>>;
 
 function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
@@ -28,9 +47,7 @@ function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
     if (!chosen.ok) return chosen;
     return await withThread(call, async (row, { store }) => {
       const done = await chosen.output(store, row, speaker(call));
-      return call.terminal.finish(done, ({ thread_id, kind, status }) =>
-        call.terminal.note(`${thread_id}: told to ${kind}, now ${status}`),
-      );
+      return call.terminal.finish(done, (now) => call.terminal.note(visible(toldText(now))));
     });
   };
 }
