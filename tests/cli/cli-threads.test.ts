@@ -283,6 +283,8 @@ test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   const id = plainText(page.rows[0]?.id);
   expect((await peek('threads', 'ls', '--status', 'failed')).err).toContain('no thread');
   expect(await peek('threads', 'ls', '--status', 'odd')).toMatchObject({ code: 1 });
+  const offered = await peek('completion', 'words', '--', 'threads', 'show', 'l');
+  expect(offered.out).toBe(`last\n${id}\n`);
   const shown = await peek('threads', 'show', id);
   for (const part of [
     /turn 1/,

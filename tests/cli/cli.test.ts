@@ -4,6 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } fr
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
@@ -243,7 +244,56 @@ test('completion scripts are valid and know the commands', () => {
   const { out } = km('completion', 'bash');
   expect(out).toContain('doctor');
   expect(spawnSync('bash', ['-n'], { input: out }).status).toBe(0);
+  for (const shell of ['zsh', 'fish']) {
+    const script = km('completion', shell).out;
+    for (const word of ['doctor', 'completion words --']) expect(script).toContain(word);
+  }
+  expect(km('completion', 'fish').out).toContain('-l older-than');
   expect(km('completion', 'tcsh').code).toBe(2);
+});
+
+test('completion knows commands, their own options and ids', async () => {
+  fixture.write('.ai/tools/odd/$(touch pwned).yaml', 'tool_id: odd\n');
+  const offered = async (...line: string[]) => {
+    const done = await runCommand(
+      ['completion', 'words', '--', ...line],
+      fixture.root,
+      fixture.env,
+    );
+    expect(done.code).toBe(0);
+    return done.output.split('\n').filter((word) => word !== '');
+  };
+  expect(await offered('thr')).toEqual(['threads']);
+  expect(await offered('threads', 'pr')).toEqual(['prune']);
+  expect(await offered('threads', 'prune', '--o')).toEqual(['--older-than']);
+  expect(await offered('approvals', 'approve', '--b')).toEqual(['--beyond']);
+  expect(await offered('run', 'hel')).toEqual(['hello']);
+  expect(await offered('run', '--turns', '3', 'hel')).toEqual(['hello']);
+  expect(await offered('run', 'hello', '--tur')).toEqual(['--turns']);
+  expect(await offered('threads', 'ls', '--directive', 'hel')).toEqual(['hello']);
+  expect(await offered('exec', 't')).toEqual(['tool']);
+  expect(await offered('exec', 'tool', 'fs/read')).toEqual(['fs/read_file']);
+  expect(await offered('show', 'knowledge', 'help/lim')).toEqual(['help/limits']);
+  expect(await offered('completion', 'z')).toEqual(['zsh']);
+  // Files are the shell's.
+  expect(await offered('check', '')).toEqual([]);
+  expect(await offered('threads', 'show', '')).toEqual([]);
+  const every = await offered('exec', 'tool', '');
+  expect(every.length).toBeGreaterThan(10);
+  expect(every.join('')).not.toContain('$');
+});
+
+test('bash offers what completion knows', () => {
+  const script = [
+    `km() { '${process.execPath}' '${launcher}' "$@"; }`,
+    km('completion', 'bash').out,
+    'COMP_WORDS=(km exec tool fs/wri); COMP_CWORD=3; _km; echo "${COMPREPLY[@]}"',
+    'COMP_WORDS=(km threads tail --fol); COMP_CWORD=3; _km; echo "${COMPREPLY[@]}"',
+    'COMP_WORDS=(km check no); COMP_CWORD=2; _km; echo "${COMPREPLY[@]}"',
+  ].join('\n');
+  const env = { ...fixture.env, KERNMANTLE_SRC: '1' };
+  const done = spawnSync('bash', ['-c', script], { cwd: fixture.root, env, encoding: 'utf8' });
+  expect(done.stdout).toBe('fs/write_file\n--follow\nnotes.txt\n');
 });
 
 test('calls in a folder without a project make none of it', () => {

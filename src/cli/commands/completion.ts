@@ -1,7 +1,103 @@
-import { readFileSync } from 'node:fs';
-import type { Command } from 'commander';
+// `completion`: a script for each shell, and behind all of them one place that knows what may follow
+// the words that were typed: commands, options, and ids of directives, tools, knowledge and threads.
+import { existsSync, readFileSync } from 'node:fs';
+import type { Command, Option } from 'commander';
 import { fail, ok, packagePath } from '../../base/index.ts';
-import { asText, type CommandRun } from '../command.ts';
+import { type Runtime, registryFile } from '../../runtime/index.ts';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { withRuntime } from '../project.ts';
+
+const KINDS = ['directive', 'tool', 'knowledge'] as const;
+const MAX_THREADS = 50;
+/** Shells expand what they are offered, and ids may be a stranger's. */
+const IS_PLAIN = /^[\w./-]+$/;
+
+async function threadIds(runtime: Runtime): Promise<string[]> {
+  if (!existsSync(registryFile(runtime))) return [];
+  const threads = await runtime.threads();
+  if (!threads.ok) return [];
+  const page = await threads.output.store.query({ order_by: 'updated', limit: MAX_THREADS });
+  return page.ok ? ['last', ...page.output.rows.map(({ id }) => id)] : [];
+}
+
+/** Whole ids; and last parts, which people type, as soon as they have begun one. */
+function idsOf(runtime: Runtime, kind: string, current: string): string[] {
+  const ids = runtime.library.all().flatMap((item) => (item.kind === kind ? [item.id] : []));
+  if (current === '' || current.includes('/')) return ids;
+  const byName = Map.groupBy(ids, (id) => id.slice(id.lastIndexOf('/') + 1));
+  const names = [...byName].flatMap(([name, same]) => (same.length === 1 ? [name] : []));
+  return [...new Set([...ids, ...names])];
+}
+
+/** What a command line says so far. */
+interface Typed {
+  command: Command | undefined;
+  /** What stands at the cursor; empty when nothing does. */
+  current: string;
+  /** Arguments of the command before it, without options and what those take. */
+  before: string[];
+  /** The option whose value stands at the cursor. */
+  option: Option | undefined;
+  project: string | undefined;
+}
+
+function readLine(words: readonly string[], all: readonly Command[]): Typed {
+  const current = words.at(-1) ?? '';
+  const rest = words.slice(0, -1);
+  let command: Command | undefined;
+  for (let level = all; ; level = command.commands) {
+    const next = level.find((one) => one.name() === rest[0]);
+    if (!next) break;
+    [command] = [next, rest.shift()];
+  }
+  const before: string[] = [];
+  let option: Option | undefined;
+  let project: string | undefined;
+  for (const word of rest) {
+    if (option?.name() === 'project') project = word;
+    if (option) option = undefined;
+    else if (!word.startsWith('-')) before.push(word);
+    else {
+      const found = command?.options.find(({ long, short }) => word === long || word === short);
+      option = found?.required ? found : undefined;
+    }
+  }
+  return { command, current, before, option, project };
+}
+
+/** `<threads...>` of an option or argument, as a word. */
+const takenBy = ({ option, command, before }: Typed): string => {
+  if (option) return /<([a-z]+)/.exec(option.flags)?.[1] ?? '';
+  const taken = command?.registeredArguments ?? [];
+  const last = taken.at(-1);
+  return (taken[before.length] ?? (last?.variadic ? last : undefined))?.name() ?? '';
+};
+
+async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall) {
+  const { command, current, before, option } = typed;
+  if (!command) return all.map((one) => one.name());
+  if (!option && current.startsWith('-')) return flags(command);
+  if (command.commands.length > 0) return command.commands.map((one) => one.name());
+  const taken = takenBy(typed);
+  const kind = taken === 'id' ? (option?.name() ?? before[0] ?? '') : taken;
+  if (kind === 'kind') return KINDS;
+  if (kind === 'shell') return Object.keys(SHELLS);
+  const isThread = /^threads?$/.test(kind);
+  if (!isThread && !KINDS.some((one) => one === kind)) return [];
+  let found: string[] = [];
+  await withRuntime({ ...call, options: { project: typed.project } }, async (runtime) => {
+    found = isThread ? await threadIds(runtime) : idsOf(runtime, kind, current);
+    return 0;
+  });
+  return found;
+}
+
+/** Nothing when it cannot know: the shell offers files then. */
+async function complete(words: readonly string[], call: CommandCall): Promise<string[]> {
+  const typed = readLine(words, call.commands);
+  const offered = await wordsFor(typed, call.commands, call);
+  return offered.filter((word) => word.startsWith(typed.current) && IS_PLAIN.test(word));
+}
 
 /** Long options of a command, without what they take. */
 const flags = ({ options }: Command): string[] => [
@@ -9,27 +105,14 @@ const flags = ({ options }: Command): string[] => [
   '--help',
 ];
 
-/** Every command path with the words that may follow it. */
-const words = (commands: readonly Command[], path = ''): [string, string[]][] =>
-  commands.flatMap((command) => {
-    const here = `${path}${command.name()}`;
-    const below = command.commands.map((one) => one.name());
-    return [[here, [...below, ...flags(command)]], ...words(command.commands, `${here} `)];
-  });
-
 /** The script of a shell as the bundle has it, with our commands in it. */
-const filled = (shell: string, commands: string, cases: readonly string[]): string =>
+const filled = (shell: string, commands: string): string =>
   readFileSync(packagePath(`bundle/completion/${shell}`), 'utf8')
     .trimEnd()
-    .replace('@COMMANDS@', () => commands)
-    .replace('@CASES@', () => cases.join('\n'));
+    .replace('@COMMANDS@', () => commands);
 
-function bash(commands: readonly Command[]): string {
-  const cases = words(commands).map(
-    ([path, next]) => `    '${path}') words='${next.join(' ')}' ;;`,
-  );
-  return filled('bash', commands.map((command) => command.name()).join(' '), cases);
-}
+const bash = (commands: readonly Command[]): string =>
+  filled('bash', commands.map((command) => command.name()).join(' '));
 
 const quoted = (text: string): string => text.replaceAll("'", "'\\''");
 
@@ -37,29 +120,28 @@ function zsh(commands: readonly Command[]): string {
   const top = commands.map(
     (command) => `    '${command.name()}:${quoted(command.description()).replaceAll(':', '\\:')}'`,
   );
-  const cases = words(commands).map(
-    ([path, next]) => `    '${path}') compadd -- ${next.join(' ')} ;;`,
-  );
-  return filled('zsh', top.join('\n'), cases);
+  return filled('zsh', top.join('\n'));
 }
 
+/** Commands and options with what they mean; the rest is asked for. */
 function fish(commands: readonly Command[]): string {
   const lines: string[] = [];
-  for (const command of commands) {
-    for (const name of ['km', 'kernmantle']) {
-      const offer = (where: string, one: Command): void => {
-        const about = quoted(one.description());
-        lines.push(`complete -c ${name} -n ${where} -a ${one.name()} -d '${about}'`);
-      };
-      const inside = `'__fish_seen_subcommand_from ${command.name()}'`;
-      offer('__fish_use_subcommand', command);
-      for (const below of command.commands) offer(inside, below);
-      for (const flag of flags(command)) {
-        lines.push(`complete -c ${name} -n ${inside} -l ${flag.slice(2)}`);
+  const add = (name: string, list: readonly Command[], above: string): void => {
+    for (const command of list) {
+      const where = above === '' ? '__fish_use_subcommand' : above;
+      const about = quoted(command.description());
+      lines.push(`complete -c ${name} -n '${where}' -a ${command.name()} -d '${about}'`);
+      const here = `${above === '' ? '' : `${above}; and `}__fish_seen_subcommand_from ${command.name()}`;
+      for (const { long, description } of command.options) {
+        if (long === undefined) continue;
+        const meaning = quoted(description);
+        lines.push(`complete -c ${name} -n '${here}' -l ${long.slice(2)} -d '${meaning}'`);
       }
+      add(name, command.commands, here);
     }
-  }
-  return lines.join('\n');
+  };
+  for (const name of ['km', 'kernmantle']) add(name, commands, '');
+  return filled('fish', lines.join('\n'));
 }
 
 const SHELLS: Readonly<Record<string, (commands: readonly Command[]) => string>> = {
@@ -68,10 +150,15 @@ const SHELLS: Readonly<Record<string, (commands: readonly Command[]) => string>>
   fish,
 };
 
-export const run: CommandRun = async ({ args, terminal, commands }) => {
+export const run: CommandRun = async (call) => {
+  const { args, terminal, commands } = call;
   const shell = asText(args[0]) ?? '';
+  if (shell === 'words') {
+    const found = await complete(asList(args[1]), call);
+    return terminal.finish(ok(found), (list) => list.forEach((word) => terminal.out(word)));
+  }
   const make = Object.hasOwn(SHELLS, shell) ? SHELLS[shell] : undefined;
   return make
     ? terminal.finish(ok(make(commands)), terminal.out)
-    : fail('usage', `no completion for \`${shell}\`; there are: bash, zsh, fish`);
+    : fail('usage', `no completion for \`${shell}\`; there are: ${Object.keys(SHELLS).join(', ')}`);
 };
