@@ -136,8 +136,10 @@ async function withReplies(
   const { url, close, unused } = provider.output;
   const env = {
     ...terminal.env,
-    ...{ ANTHROPIC_BASE_URL: url, ANTHROPIC_API_KEY: key },
-    ...{ OPENAI_BASE_URL: url, OPENAI_API_KEY: key },
+    ANTHROPIC_BASE_URL: url,
+    ANTHROPIC_API_KEY: key,
+    OPENAI_BASE_URL: url,
+    OPENAI_API_KEY: key,
   };
   try {
     const ended = await work({ ...call, terminal: { ...terminal, env } });

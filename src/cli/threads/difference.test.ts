@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { around, firstDifference } from './replay.ts';
+import { around, firstDifference } from './difference.ts';
 
 test('the first field that is not the same is named, at any depth', () => {
   const recorded = { status: 'completed', cost: { tokens: 10, parts: [1, { a: 2 }] } };
