@@ -1,7 +1,7 @@
 // `km run` of something that cannot run: a clear reason, its own exit code, and not one file more than
 // before, neither in the project nor in the user's folder.
-import { readdirSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createRuntime, runDirective } from '../../src/index.ts';
 import { runCommand } from '../support/command-line.ts';
@@ -63,6 +63,19 @@ test('a limit that is no number, and refusals as JSON, leave nothing either', as
     error: { code: 'invalid_input' },
   });
   expect(everything()).toEqual(before);
+});
+
+test('programs are not told to type commands: only the command line says how people call it', () => {
+  const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
+    (file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('cli/'),
+  );
+  const said = files.flatMap((file) =>
+    readFileSync(join('src', file), 'utf8')
+      .split('\n')
+      .filter((line) => !/^\s*(\/\/|\/?\*)/.test(line) && /`km |\\`--[a-z]/.test(line))
+      .map((line) => `${file}: ${line.trim()}`),
+  );
+  expect(said).toEqual([]);
 });
 
 test('the library leaves nothing behind either', async () => {

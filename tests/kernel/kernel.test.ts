@@ -135,9 +135,12 @@ test('items written by nobody known run without change, egress and processes', a
   const result = await fixture.call('execute', tool('lower', { path: 'v1' }));
   expect(result).toMatchObject({
     ok: false,
-    error: { code: 'permission_denied', detail: { missing: 'net.http', unsigned: 'x/lower' } },
+    error: {
+      code: 'permission_denied',
+      detail: { missing: 'net.http', unsigned: 'x/lower', file: expect.any(String) },
+    },
   });
-  expect(!result.ok && result.error.detail.message).toMatch(/km sign .*unsigned: allow/);
+  expect(!result.ok && result.error.detail.message).toMatch(/sign it, .*unsigned: allow/);
 });
 
 test('a project cannot allow its own unsigned items', async () => {

@@ -64,13 +64,24 @@ export const visible = (text: string): string =>
 export const valueText = (value: unknown): string =>
   visible(typeof value === 'string' ? value : JSON.stringify(value));
 
+/** Which command helps: rooms below know what is wrong, and not how people call them. */
+const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = {
+  model_unavailable: ({ variable }) =>
+    variable === undefined ? '' : '`--model` chooses another one, `--replies FILE` needs none',
+  invalid_item: () => '`km check` lists all that is wrong',
+  permission_denied: ({ unsigned, file }) =>
+    unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``,
+};
+
 /** The fault for people: the message, then what helps, without repeating it. */
 function faultLines(fault: Fault, paint: Paint): string[] {
   const { code, detail } = fault;
   const lines = [
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
   ];
-  const hints = [detail.hint, detail.remediation].filter((hint) => typeof hint === 'string');
+  const command = Object.hasOwn(COMMANDS, code) ? COMMANDS[code]?.(detail) : undefined;
+  const known = [detail.hint, detail.remediation].filter((hint) => typeof hint === 'string');
+  const hints = command === undefined || command === '' ? known : [...known, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(String(hint))}`);
   if (Array.isArray(detail.chain))
     lines.push(paint('dim', `  chain: ${detail.chain.map(plainText).join(' -> ')}`));

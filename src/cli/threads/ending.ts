@@ -133,7 +133,7 @@ export function tellEnding(
   const isStarted = result.status !== 'denied';
   const refused =
     denied === 0 || !isStarted ? '' : `; ${denied} ${denied === 1 ? 'call' : 'calls'} denied`;
-  const told = terminal.paint('red', refused);
+  const told = refused === '' ? '' : terminal.paint('red', refused);
   terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
 }
 

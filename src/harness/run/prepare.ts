@@ -48,7 +48,7 @@ function findDirective(
   if (!item.directive) {
     const first = item.diagnostics.find(({ severity }) => severity === 'error');
     const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
-    return fail('invalid_item', `directive \`${item.id}\` has errors: ${place}; see \`km check\``);
+    return fail('invalid_item', `directive \`${item.id}\` has errors: ${place}`);
   }
   return ok({ item, directive: withExtended(ports, item.directive) });
 }
@@ -71,8 +71,8 @@ function checkSigned(
   if (names.length === 0) return ok(null);
   return fail(
     'permission_denied',
-    `directive \`${item.id}\` is not signed, so it may not have ${names.join(', ')}: sign it (\`km sign ${item.file}\`) or set \`unsigned: allow\` in the user-level policy`,
-    { missing: names[0] ?? '', missing_all: names, unsigned: item.id },
+    `directive \`${item.id}\` is not signed, so it may not have ${names.join(', ')}: sign it, or set \`unsigned: allow\` in the user-level policy`,
+    { missing: names[0] ?? '', missing_all: names, unsigned: item.id, file: item.file },
   );
 }
 

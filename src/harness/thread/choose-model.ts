@@ -43,7 +43,7 @@ export function withKey(
   if (name === undefined || ports.env[name]) return model;
   return fail(
     'model_unavailable',
-    `provider \`${model.output.provider}\` needs a key: set \`${name}\`, or choose another model with \`--model\``,
+    `provider \`${model.output.provider}\` needs a key: set \`${name}\`, or choose another model`,
     { provider: model.output.provider, variable: name },
   );
 }

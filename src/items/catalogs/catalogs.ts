@@ -126,7 +126,7 @@ function findIn(
   });
   const [first] = found;
   if (first === undefined) {
-    const hint = '`km catalog update` reads them again';
+    const hint = 'what is new there is known after an update';
     return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
   }
   if (found.length === 1) return ok(first);

@@ -72,7 +72,7 @@ function subjectOf({ kind, id }: FilePlace, text: string, file: string): Outcome
   const item = kind === 'policy' ? undefined : readItem(kind, id, file, () => ({ text }));
   const { diagnostics } = item?.parsed() ?? parsePolicy(blankSignatureLine(text), file, 'project');
   if (hasErrors(diagnostics)) {
-    const message = `\`${file}\` has errors; see \`km check\``;
+    const message = `\`${file}\` has errors`;
     return fail('invalid_item', message, { diagnostics: asJson(diagnostics) });
   }
   const version = item?.facts().version ?? NO_VERSION;

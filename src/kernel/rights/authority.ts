@@ -47,7 +47,7 @@ export function policyAuthority(
       if (access === 'all' || (access === 'signed' && signed)) return ok(null);
       return fail(
         'permission_denied',
-        `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started; sign it (\`km sign\`) or see \`surfaces\` in the policy`,
+        `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started; sign it, or see \`surfaces\` in the policy`,
         { missing: `directives.${access === 'none' ? 'any' : 'unsigned'}`, surface },
       );
     },

@@ -20,7 +20,10 @@ export const isSigned = ({ state }: SignatureState): boolean =>
 
 const REFUSED: { [State in SignatureState['state']]?: readonly [what: string, hint: string] } = {
   changed: ['was changed after it was signed', 'review it and sign it again'],
-  untrusted: ['is signed by a key that is not trusted', 'see `km trust --help`'],
+  untrusted: [
+    'is signed by a key that is not trusted',
+    'review it, then trust that key or sign it yourself',
+  ],
 };
 
 /** Refuses an item whose signature is broken or by a key nobody trusts. */

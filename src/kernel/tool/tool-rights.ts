@@ -17,8 +17,7 @@ export interface SignaturePolicy {
   isRead(capability: string): boolean;
 }
 
-const waysOut = (file: string): string =>
-  `sign it (\`km sign ${file}\`) or set \`unsigned: allow\` in the user-level policy`;
+const WAYS_OUT = 'sign it, or set `unsigned: allow` in the user-level policy';
 
 /** Asked at every call whose chain is not signed: a policy may have changed meanwhile. */
 export type AskSignatures = () => SignaturePolicy;
@@ -40,8 +39,13 @@ export function unsignedRefusal(
       ? undefined
       : fail(
           'permission_denied',
-          `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${waysOut(unsigned.file)}`,
-          { missing: capability, attempted: plan.leaf.id, unsigned: unsigned.id },
+          `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${WAYS_OUT}`,
+          {
+            missing: capability,
+            attempted: plan.leaf.id,
+            unsigned: unsigned.id,
+            file: unsigned.file,
+          },
         );
 }
 
@@ -60,8 +64,8 @@ export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Ou
   if (!unsigned || name === undefined) return OK;
   return fail(
     'permission_denied',
-    `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${waysOut(unsigned.file)}`,
-    { missing: `env.${name}`, attempted: plan.leaf.id, unsigned: unsigned.id },
+    `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${WAYS_OUT}`,
+    { missing: `env.${name}`, attempted: plan.leaf.id, unsigned: unsigned.id, file: unsigned.file },
   );
 }
 
@@ -74,8 +78,8 @@ export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
   if (!link) return OK;
   return fail(
     'permission_denied',
-    `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${waysOut(link.file)}`,
-    { missing: 'pattern', attempted: plan.leaf.id, unsigned: link.id },
+    `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${WAYS_OUT}`,
+    { missing: 'pattern', attempted: plan.leaf.id, unsigned: link.id, file: link.file },
   );
 }
 

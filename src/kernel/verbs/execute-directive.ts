@@ -183,7 +183,7 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       if (!signature.ok) return signature;
     }
     if (directive) return ok({ item, directive, items });
-    return fail('invalid_item', `directive \`${item.id}\` has errors; see \`km check\``, {
+    return fail('invalid_item', `directive \`${item.id}\` has errors`, {
       diagnostics: asJson(item.diagnostics),
     });
   }
