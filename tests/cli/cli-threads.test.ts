@@ -1,7 +1,7 @@
 // Threads from the real command line, against a scripted provider over real HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { closeSync, existsSync, openSync, readFileSync } from 'node:fs';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
@@ -275,6 +275,16 @@ async function statuses(): Promise<unknown[]> {
 const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
 
+/** Has it opened the registry? */
+const isReading = ({ pid = 0 }: ChildProcess): boolean =>
+  readdirSync(`/proc/${pid}/fd`).some((fd) => {
+    try {
+      return readlinkSync(`/proc/${pid}/fd/${fd}`).endsWith('registry.db');
+    } catch {
+      return false;
+    }
+  });
+
 test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   script = [read('notes/a.txt'), read('other.txt'), { text: 'It says hello.' }];
   await km('run', 'look');
@@ -461,6 +471,19 @@ describe('a reader that goes away ends the display, not the run', () => {
     expect((await once(tail.process, 'exit'))[0]).toBe(0);
     expect((await held.done).code).toBe(0);
   });
+});
+
+test('whoever waits for a thread and is told to stop leaves with 130', async () => {
+  script = [read('notes/a.txt'), { text: 'end' }];
+  const held = await heldRun();
+  const waiting = start('threads', 'wait', 'last');
+  await expect.poll(() => isReading(waiting.process), { timeout: 15_000 }).toBe(true);
+  waiting.process.kill('SIGTERM');
+  const done = await waiting.done;
+  expect(done).toMatchObject({ code: 130 });
+  expect(done.out).toContain('still running');
+  held.open();
+  expect((await held.done).code).toBe(0);
 });
 
 test('a full disk for the output is said once and fails the command, not the thread', async () => {

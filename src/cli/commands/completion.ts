@@ -3,9 +3,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command, Option } from 'commander';
 import { fail, ok, packagePath } from '../../base/index.ts';
-import { type Runtime, registryFile } from '../../runtime/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { withRuntime } from '../project.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
 const MAX_THREADS = 50;
@@ -13,6 +12,7 @@ const MAX_THREADS = 50;
 const IS_PLAIN = /^[\w./-]+$/;
 
 async function threadIds(runtime: Runtime): Promise<string[]> {
+  const { registryFile } = await import('../../runtime/index.ts');
   if (!existsSync(registryFile(runtime))) return [];
   const threads = await runtime.threads();
   if (!threads.ok) return [];
@@ -85,6 +85,8 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   const isThread = /^threads?$/.test(kind);
   if (!isThread && !KINDS.some((one) => one === kind)) return [];
   let found: string[] = [];
+  // Whoever completes a command or an option does not wait for all the rest.
+  const { withRuntime } = await import('../project.ts');
   await withRuntime({ ...call, options: { project: typed.project } }, async (runtime) => {
     found = isThread ? await threadIds(runtime) : idsOf(runtime, kind, current);
     return 0;

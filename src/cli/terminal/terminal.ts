@@ -96,11 +96,12 @@ export function createTerminal(json: boolean, output: Output) {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
-  const out = (line: string): void => output.out(`${line}\n`);
   const note = (line: string): void => output.err(`${line}\n`);
   // Strangers may write anything; a file or a pipe gets it as it is, a terminal does not.
   const foreign = (isTerminal: boolean) => (isTerminal ? visible : String);
   const [shownOut, shownErr] = [foreign(stdout.isTTY), foreign(stderr.isTTY)];
+  // JSON writes what is shown instead in the same way, so it means the same.
+  const out = (line: string): void => output.out(`${json ? shownOut(line) : line}\n`);
   return {
     json,
     isInteractive: stdout.isTTY && stdin.isTTY && !json,

@@ -18,14 +18,15 @@ import {
   type ThreadRow,
   type ThreadSummary,
 } from '../../../store/index.ts';
-import { asList, type CommandRun } from '../../command.ts';
+import { asList, type CommandRun, type Ending } from '../../command.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
 import { createScreen } from '../../terminal/screen.ts';
-import { type Terminal, visible } from '../../terminal/terminal.ts';
+import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { exitCodeOfThread } from '../../threads/ending.ts';
 import {
   countOption,
   findThread,
+  type ThreadWork,
   untilInterrupted,
   waitForEnd,
   withRegistry,
@@ -166,11 +167,11 @@ export const waitForThreads: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const timeout = countOption(options, 'timeout');
   if (!timeout.ok) return timeout;
-  return await withRegistry(call, async ({ store }) => {
+  const work = async ({ store }: ThreadWork, stopped: AbortSignal): Promise<Ending> => {
     const signal =
       timeout.output === undefined
-        ? new AbortController().signal
-        : AbortSignal.timeout(timeout.output * 1000);
+        ? stopped
+        : AbortSignal.any([stopped, AbortSignal.timeout(timeout.output * 1000)]);
     const rows = await Promise.all(
       asList(args[0]).map(async (word): Promise<Outcome<ThreadRow>> => {
         const row = await findThread(store, word);
@@ -188,7 +189,9 @@ export const waitForThreads: CommandRun = async (call) => {
         );
       }
     });
+    if (stopped.aborted) return EXIT.interrupted;
     const codes = await Promise.all(ended.map((row) => codeOf(row, store)));
     return codes.find((code) => code !== EXIT.done) ?? EXIT.done;
-  });
+  };
+  return await interruptible((stopped) => withRegistry(call, (access) => work(access, stopped)));
 };
