@@ -324,7 +324,7 @@ test('a limit that a hook raised is shown as it is now, and a secret as nothing 
   fixture.write('.ai/directives/look.md', limited);
   fixture.write('notes/a.txt', 'it is s3cr3t-value-42\n');
   Object.assign(fixture.env, { OTHER_API_KEY: 's3cr3t-value-42' });
-  script = [read('notes/a.txt'), { text: 'done' }];
+  script = [read('notes/a.txt'), { text: 'done with s3cr3t-value-42' }];
   expect((await peek('run', 'look')).code).toBe(0);
   const { out } = await peek('threads', 'show', 'last');
   expect(out).toMatch(/turns +2 of 2 \(raised by .*handle_turns_exceeded\)/);
@@ -332,6 +332,8 @@ test('a limit that a hook raised is shown as it is now, and a secret as nothing 
   const views = [out, (await peek('threads', 'show', 'last', '--json')).out];
   views.push((await peek('threads', 'tail', 'last', '--json')).out);
   views.push((await peek('threads', 'show', 'last', '--full')).out);
+  views.push((await peek('threads', 'wait', 'last', '--json')).out);
+  views.push((await peek('replay', 'last', '--json')).out);
   for (const view of views) expect(view).not.toMatch(/\{secret |s3cr3t/);
 });
 

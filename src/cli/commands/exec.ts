@@ -101,7 +101,7 @@ async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Termina
   terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
   if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
   const signed = signFiles(runtime, [file]);
-  if (!signed.ok) terminal.note(signed.error.detail.message);
+  if (!signed.ok) terminal.note(visible(signed.error.detail.message));
   return signed.ok;
 }
 

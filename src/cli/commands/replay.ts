@@ -3,10 +3,10 @@ import { compact, type JsonObject, ok } from '../../base/index.ts';
 import type { Noted, ReplayReport } from '../../harness/index.ts';
 import type { CommandRun } from '../command.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { type Terminal, visible } from '../terminal/terminal.ts';
+import { masked, type Terminal, visible } from '../terminal/terminal.ts';
 import { around, firstDifference } from '../threads/difference.ts';
 import { countOption, withThread } from '../threads/open-threads.ts';
-import { eventLine, masked, shorten } from '../threads/words.ts';
+import { eventLine, shorten } from '../threads/words.ts';
 
 type Difference = NonNullable<ReplayReport['difference']>;
 

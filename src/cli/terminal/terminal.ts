@@ -50,13 +50,19 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
 
 export type Terminal = ReturnType<typeof createTerminal>;
 
+/** A secret that stands sealed in the registry, as a journal refers to it. */
+const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
+
+/** Sealed secrets look the same wherever a person or a program reads of them. */
+export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');
+
 /** Control characters except tab and line feed, and what turns the direction of writing. */
 const HIDDEN =
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]/g;
 
 /** Escape sequences and other control characters of a file or a tool do not reach the terminal. */
 export const visible = (text: string): string =>
-  text.replace(HIDDEN, (char) => {
+  masked(text).replace(HIDDEN, (char) => {
     return char === '\r' ? '' : `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`;
   });
 
@@ -101,7 +107,7 @@ export function createTerminal(json: boolean, output: Output) {
   const foreign = (isTerminal: boolean) => (isTerminal ? visible : String);
   const [shownOut, shownErr] = [foreign(stdout.isTTY), foreign(stderr.isTTY)];
   // JSON writes what is shown instead in the same way, so it means the same.
-  const out = (line: string): void => output.out(`${json ? shownOut(line) : line}\n`);
+  const out = (line: string): void => output.out(`${json ? shownOut(masked(line)) : line}\n`);
   return {
     json,
     isInteractive: stdout.isTTY && stdin.isTTY && !json,

@@ -6,7 +6,7 @@ import type { Store } from '../../store/index.ts';
 import { createScreen } from '../terminal/screen.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './ending.ts';
-import { argumentsText, count, eventJson, eventLine, fit, shorten } from './words.ts';
+import { argumentsText, count, eventLine, fit, shorten } from './words.ts';
 
 interface RunFigures {
   directive: string;
@@ -144,7 +144,7 @@ function createJsonView(terminal: Terminal): RunView {
     const events = await ears.store()?.read(thread, { after: printed.get(thread) ?? 0 });
     for (const event of events?.ok ? events.output : []) {
       printed.set(thread, event.seq);
-      terminal.out(eventJson(event));
+      terminal.out(JSON.stringify(event));
     }
   }
   const ears = createEars((thread) => flush(thread));

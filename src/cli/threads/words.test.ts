@@ -1,15 +1,6 @@
 import { expect, test } from 'vitest';
-import {
-  age,
-  argumentsText,
-  costText,
-  count,
-  eventLine,
-  fit,
-  masked,
-  seconds,
-  shorten,
-} from './words.ts';
+import { masked } from '../terminal/terminal.ts';
+import { age, argumentsText, costText, count, eventLine, fit, seconds, shorten } from './words.ts';
 
 test('amounts are written as people write them', () => {
   expect([0, 999, 1000, 1234567].map(count)).toEqual(['0', '999', '1,000', '1,234,567']);

@@ -8,8 +8,8 @@ import {
   plainText,
 } from '../../base/index.ts';
 import type { DataOf, EventType } from '../../harness/index.ts';
-import type { StoredEvent, ThreadStatus } from '../../store/index.ts';
-import type { Colour } from '../terminal/terminal.ts';
+import type { ThreadStatus } from '../../store/index.ts';
+import { type Colour, masked } from '../terminal/terminal.ts';
 
 interface EventLine {
   mark: string;
@@ -35,14 +35,6 @@ export function shorten(text: string, max: number): string {
   const flat = text.replace(/\s+/g, ' ').trim();
   return flat.length <= max ? flat : `${flat.slice(0, Math.max(0, max - 1))}…`;
 }
-
-/** A secret that stands sealed in the registry, as its journal refers to it. */
-const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
-
-/** Secrets look the same wherever a person or a program reads of them. */
-export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');
-
-export const eventJson = (event: StoredEvent): string => masked(JSON.stringify(event));
 
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;

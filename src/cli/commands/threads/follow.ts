@@ -32,18 +32,11 @@ import {
   withRegistry,
   withThread,
 } from '../../threads/open-threads.ts';
-import {
-  costText,
-  eventJson,
-  eventLine,
-  shorten,
-  statusColour,
-  unreadableLine,
-} from '../../threads/words.ts';
+import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 import { threadHead, threadLine } from './list.ts';
 
 function print(event: StoredEvent, terminal: Terminal): void {
-  if (terminal.json) return terminal.out(eventJson(event));
+  if (terminal.json) return terminal.out(JSON.stringify(event));
   // What else happened says it too.
   if (event.type === 'status') return;
   const read = decode(event);

@@ -10,31 +10,23 @@ import {
 import { decode, readStored } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
 import type { CommandRun } from '../../command.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
-import { type Terminal, visible } from '../../terminal/terminal.ts';
+import { masked, type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
 import { withThread } from '../../threads/open-threads.ts';
-import {
-  costText,
-  eventLine,
-  masked,
-  shorten,
-  statusColour,
-  unreadableLine,
-} from '../../threads/words.ts';
+import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
 function showHead(row: ThreadRow, terminal: Terminal): void {
   const field = (name: string, value: string): void => {
     if (value === '') return;
-    terminal.out(`${terminal.paint('dim', name.padEnd(10))} ${visible(masked(value))}`);
+    terminal.out(`${terminal.paint('dim', name.padEnd(10))} ${visible(value)}`);
   };
   const reason = plainText(getOwn(row.result, 'reason'));
   terminal.out(terminal.paint('bold', row.id));
   field('directive', `${row.directive} ${row.version}`);
   const status = terminal.paint(statusColour(row.status), row.status);
-  const why = reason === '' ? '' : `: ${visible(masked(reason))}`;
+  const why = reason === '' ? '' : `: ${visible(reason)}`;
   terminal.out(`${terminal.paint('dim', 'status'.padEnd(10))} ${status}${why}`);
   field('started', `${time(row.created)} UTC${row.ended ? `, ended ${time(row.ended)}` : ''}`);
   field('parent', row.parent ?? '');
@@ -103,14 +95,11 @@ export const run: CommandRun = (call) =>
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;
     const limits = limitsNow(thread, events.output);
-    if (terminal.json) {
-      const shown = { thread: { ...thread, limits }, events: events.output };
-      terminal.out(masked(JSON.stringify(ok(shown))));
-      return EXIT.done;
-    }
-    showHead(thread, terminal);
-    terminal.out('');
-    for (const event of events.output) showEvent(event, max, terminal);
-    showCost({ ...thread, limits }, terminal);
-    return EXIT.done;
+    const shown = { thread: { ...thread, limits }, events: events.output };
+    return terminal.finish(ok(shown), () => {
+      showHead(thread, terminal);
+      terminal.out('');
+      for (const event of events.output) showEvent(event, max, terminal);
+      showCost({ ...thread, limits }, terminal);
+    });
   });
