@@ -6,9 +6,15 @@ const CRASH = ['tests/crash/**/*.test.ts'];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
-const ON_FILE = ['old-registry', 'provenance', 'retention', 'rewind', 'replay', 'replay-tree'].map(
-  (name) => `tests/threads/${name}.test.ts`,
-);
+const ON_FILE = [
+  'old-registry',
+  'provenance',
+  'retention',
+  'rewind',
+  'replay',
+  'replay-tree',
+  'many-threads',
+].map((name) => `tests/threads/${name}.test.ts`);
 const late = (seed: number) => ({
   test: {
     name: `late ${seed}`,

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Live } from '../src/runtime/threads.ts';
+import type { Live } from '../src/runtime/index.ts';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
   .map(

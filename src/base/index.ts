@@ -23,6 +23,7 @@ export {
   type Failure,
   type Fault,
   fail,
+  harmless,
   type Json,
   type JsonObject,
   messageOf,

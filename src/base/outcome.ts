@@ -67,9 +67,14 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
   };
 }
 
-/** What was thrown, in words: anything can be. */
-export const messageOf = (thrown: unknown): string =>
-  thrown instanceof Error ? thrown.message : String(thrown);
+/** What was thrown, in words: anything can be, also what has none. */
+export function messageOf(thrown: unknown): string {
+  try {
+    return thrown instanceof Error ? `${thrown.message}` : String(thrown);
+  } catch {
+    return 'something without words was thrown';
+  }
+}
 
 /** The code of the operating system, such as `ENOENT`; the message where there is none. */
 export const errnoOf = (thrown: unknown): string =>
@@ -79,3 +84,29 @@ export const errnoOf = (thrown: unknown): string =>
   typeof thrown.code === 'string'
     ? thrown.code
     : messageOf(thrown);
+
+/**
+ * A program's own function, called for what it does and not for its answer. What it throws or rejects
+ * is told once and breaks nothing.
+ */
+export function harmless<Given extends unknown[]>(
+  name: string,
+  callback: ((...given: Given) => unknown) | undefined,
+  trouble: (message: string) => void,
+): (...given: Given) => void {
+  let isTold = false;
+  const tell = (error: unknown): void => {
+    if (isTold) return;
+    isTold = true;
+    trouble(`\`${name}\` of the program failed: ${messageOf(error)}`);
+  };
+  return (...given) => {
+    try {
+      const answer = callback?.(...given);
+      const isLater = typeof answer === 'object' && answer !== null && 'then' in answer;
+      if (isLater) Promise.resolve(answer).catch(tell);
+    } catch (error) {
+      tell(error);
+    }
+  };
+}

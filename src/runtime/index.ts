@@ -2,7 +2,13 @@
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Json, type JsonObject, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
-import type { HarnessPorts, PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
+import type {
+  HarnessPorts,
+  Live,
+  PlainRequest,
+  PlainResult,
+  RunRequest,
+} from '../harness/index.ts';
 import { type Catalogs, createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import {
   type Audit,
@@ -27,17 +33,20 @@ import { openScripts, type ScriptSetup, type ScriptUse } from './scripts.ts';
 import {
   checkRun,
   createThreads,
-  type Live,
+  openPorts,
   openRegistry,
+  openThreadWorld,
   reachThreads,
   runPlain,
   type Threads,
+  type ThreadWorld,
 } from './threads.ts';
 
+export type { Live } from '../harness/index.ts';
 export type { CallOptions } from './kernel.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';
-export { type Live, pruneThreads, registryFile, type Threads } from './threads.ts';
+export { pruneThreads, registryFile, type Threads } from './threads.ts';
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 
@@ -99,9 +108,9 @@ async function wireRuntime(
   mountPrimitives(open, functions);
   let plain: HarnessPorts | undefined;
   const harness = async (): Promise<Outcome<HarnessPorts>> => {
-    const made = plain ? ok({ ports: plain }) : await openThreads({});
-    if (!made.ok) return made;
-    plain = made.output.ports;
+    const world = await openWorld();
+    if (!world.ok) return world;
+    plain ??= await openPorts(world.output);
     return ok(plain);
   };
   const reached = reachThreads(open, harness);
@@ -113,14 +122,16 @@ async function wireRuntime(
   const rooms: Rooms = { open, library, kernel };
   const { project, home, keys, trustStore, catalogs, audit } = open;
   let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
-  const openThreads = async (live: Live) => {
+  let world: Promise<ThreadWorld> | undefined;
+  const openWorld = async (): Promise<Outcome<ThreadWorld>> => {
     opening ??= openRegistry(open);
     const store = await opening;
     if (!store.ok) {
       opening = undefined;
       return store;
     }
-    return ok(await createThreads(rooms, store.output, live));
+    world ??= openThreadWorld(rooms, store.output);
+    return ok(await world);
   };
   const runtime: Runtime = {
     project,
@@ -149,8 +160,8 @@ async function wireRuntime(
     mayRun: (request) => checkRun(rooms, request),
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
-      const made = await openThreads(live);
-      return made.ok ? ok(made.output.threads) : made;
+      const made = await openWorld();
+      return made.ok ? ok(await createThreads(made.output, live)) : made;
     },
     scripts: (use = {}) => openScripts(rooms, use),
     async close() {

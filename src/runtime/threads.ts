@@ -5,6 +5,7 @@ import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index
 import { createFrame } from '../flow/index.ts';
 import type {
   HarnessPorts,
+  Live,
   LiveThreads,
   PlainRequest,
   PlainResult,
@@ -15,7 +16,6 @@ import type {
   RunRequest,
   ThreadAction,
   ThreadResult,
-  WatchPort,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
 import type { Kind, Primitive } from '../kernel/index.ts';
@@ -23,9 +23,6 @@ import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
-
-/** What a live view is told. */
-export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
 
 export interface Threads {
   /** As the file has it: known secrets are references. */
@@ -255,12 +252,13 @@ function watchOver(
   { open, library, kernel }: Rooms,
   { watchThreads }: Harness,
   store: Store,
-  live: Live,
 ): Watch {
-  const { policies, audit } = open;
+  const { project, clock, env, policies, audit } = open;
   const about = { surface: 'harness', caller: 'watch', subject: '', operation: 'record:thread' };
   return watchThreads({
-    ...open,
+    project,
+    clock,
+    env,
     dir: join(open.host?.project ?? open.project, '.ai', 'threads'),
     store,
     library,
@@ -268,7 +266,6 @@ function watchOver(
     frame: () => createFrame({ policy: policies.current().policy }),
     policy: () => policies.current().policy,
     key: () => open.keys.tokenKey(),
-    live,
     trouble: (reason) => void audit.write({ ...about, decision: 'failed', reason }),
   });
 }
@@ -285,12 +282,38 @@ const resumeIn = (
     ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
+/** What all threads of a project share, made once: how many there were leaves nothing behind. */
+export interface ThreadWorld {
+  rooms: Rooms;
+  store: Store;
+  harness: Awaited<ReturnType<typeof loadHarness>>;
+  watch: Watch;
+  live: LiveThreads;
+  owner: string;
+}
+
+export async function openThreadWorld(rooms: Rooms, store: Store): Promise<ThreadWorld> {
+  const { open } = rooms;
+  const harness = await loadHarness(rooms);
+  const { nameOwner } = await import('../store/index.ts');
+  const watch = watchOver(rooms, harness, store);
+  open.live ??= harness.createLiveThreads();
+  open.mask = watch.mask;
+  open.registry = createRegistry(open, store);
+  return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
+}
+
+/** For threads that `view` looks at. */
+export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<HarnessPorts> {
+  const ports = createPorts(world, view);
+  // Another project's threads are in the registry of the one they were started from.
+  if (!world.rooms.open.host) await world.harness.finishEnded(ports);
+  return ports;
+}
+
 function createPorts(
-  rooms: Rooms,
-  harness: Awaited<ReturnType<typeof loadHarness>>,
-  watch: Watch,
-  live: LiveThreads,
-  owner: string,
+  { rooms, harness, watch, live, owner }: ThreadWorld,
+  view: Live,
 ): HarnessPorts {
   const { open, library, kernel } = rooms;
   const { runners } = open.own;
@@ -327,25 +350,16 @@ function createPorts(
       },
       history: watch.history,
     },
-    watch: { ...watch.port, audit: open.audit },
+    watch: { ...watch.portFor(view), audit: open.audit },
   };
   return ports;
 }
 
-/** The harness over this project. */
-export async function createThreads(
-  rooms: Rooms,
-  store: Store,
-  live: Live,
-): Promise<{ threads: Threads; ports: HarnessPorts }> {
+/** The threads of a project; `view` looks at those that are run through what comes back. */
+export async function createThreads(world: ThreadWorld, view: Live): Promise<Threads> {
+  const { rooms, store, harness, watch } = world;
   const { open, library } = rooms;
-  const harness = await loadHarness(rooms);
-  const { nameOwner } = await import('../store/index.ts');
-  const watch = watchOver(rooms, harness, store, live);
-  open.live ??= harness.createLiveThreads();
-  open.mask = watch.mask;
-  open.registry = createRegistry(open, store);
-  const ports = createPorts(rooms, harness, watch, open.live, nameOwner());
+  const ports = await openPorts(world, view);
   const told = async (run: () => Promise<Outcome<ThreadResult>>) => {
     await watch.ready();
     const result = await run();
@@ -353,17 +367,18 @@ export async function createThreads(
     return watch.shown(result);
   };
   // A replay leaves no rows and asks nobody who may have been ended since.
-  const unheard: HarnessPorts = {
+  const { audit: _, ...unheard } = ports.watch;
+  const alone: HarnessPorts = {
     ...ports,
-    watch: watch.port,
+    watch: unheard,
     tokens: { ...ports.tokens, verify: createVerify(open, library, {}) },
   };
-  const threads: Threads = {
+  return {
     store,
     async history(id) {
       const events = await watch.history(id);
       // Who only looks keeps nothing of what was put back in place.
-      if (!ports.threads.live.get(id)) watch.port.done?.(id);
+      if (!world.live.get(id)) watch.done(id);
       return events;
     },
     async run(request, signal) {
@@ -372,9 +387,6 @@ export async function createThreads(
     },
     resume: (id, signal, options) => told(() => resumeIn(harness, ports, id, signal, options)),
     replay: (id, options) =>
-      inEmptyRegistry((empty) => harness.replayThread(unheard, id, store, empty, options)),
+      inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
   };
-  // Another project's threads are in the registry of the one they were started from.
-  if (!open.host) await harness.finishEnded(ports);
-  return { threads, ports };
 }

@@ -4,6 +4,7 @@ import { hash } from 'node:crypto';
 import {
   type Clock,
   type Failure,
+  harmless,
   type Json,
   type JsonObject,
   type Outcome,
@@ -21,7 +22,7 @@ import {
   type KnownSecrets,
 } from '../secrets/known-secrets.ts';
 import { sealStore } from '../secrets/sealed-store.ts';
-import { withTexts } from '../thread/journal-event.ts';
+import { type Noted, withTexts } from '../thread/journal-event.ts';
 import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
@@ -73,34 +74,46 @@ interface WatchPorts {
   policy(): ComposedPolicy;
   /** The user's own key, from which those of the vaults are made. */
   key(): Outcome<KeyPair>;
-  live: Pick<WatchPort, 'onEvent' | 'onText'>;
-  /** What could not be written or sent; a run goes on without. */
+  /** What could not be written, sent or told; a run goes on without. */
   trouble(message: string): void;
 }
 
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
-/** Pieces of text are shown as soon as no secret can begin in them. */
-function maskText({ live }: WatchPorts, known: KnownSecrets) {
+/** What a live view is told. */
+export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
+
+/** For one view. Pieces of text are shown as soon as no secret can begin in them. */
+function createListening(live: Live, known: KnownSecrets, trouble: (message: string) => void) {
   const streams = new Map<string, RedactionStream>();
+  const show = harmless('onText', live.onText, trouble);
+  const tell = harmless('onEvent', live.onEvent, trouble);
+  function flush(thread: string): void {
+    const rest = streams.get(thread)?.end() ?? '';
+    streams.delete(thread);
+    if (rest !== '') show(thread, rest);
+  }
   return {
-    text(thread: string, piece: string): void {
+    flush,
+    onText(thread: string, piece: string): void {
       const stream = streams.get(thread) ?? known.redactor(thread).stream();
       streams.set(thread, stream);
       const shown = stream.push(piece);
-      if (shown !== '') live.onText?.(thread, shown);
+      if (shown !== '') show(thread, shown);
     },
-    flush(thread: string): void {
-      const rest = streams.get(thread)?.end() ?? '';
-      streams.delete(thread);
-      if (rest !== '') live.onText?.(thread, rest);
+    onEvent(thread: string, event: Noted): void {
+      flush(thread);
+      tell(
+        thread,
+        withTexts(event, (data) => known.redactor(thread).json(data)),
+      );
     },
   };
 }
 
 export function watchThreads(ports: WatchPorts) {
-  const { store, dir, clock, env, library, kernel, policy, live, trouble } = ports;
+  const { store, dir, clock, env, library, kernel, policy, trouble } = ports;
   const now = () => clock.now();
   const known = createKnownSecrets(() => environmentSecrets(env, library));
   let derived: Uint8Array | undefined;
@@ -119,6 +132,11 @@ export function watchThreads(ports: WatchPorts) {
   const facts = new Map<string, ThreadFacts>();
   const thread = (id: string): ThreadFacts | undefined => facts.get(id);
   let telemetry: Telemetry | undefined;
+  const tellTelemetry = harmless<Parameters<Telemetry>>(
+    'telemetry',
+    (id, event) => telemetry?.(id, event),
+    trouble,
+  );
   const notifier = createNotifier({
     settings: () => policy().notify,
     now,
@@ -128,7 +146,6 @@ export function watchThreads(ports: WatchPorts) {
     trouble,
   });
   const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value);
-  const streams = maskText(ports, known);
   const port: WatchPort = {
     rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
@@ -146,24 +163,30 @@ export function watchThreads(ports: WatchPorts) {
       return (events, firstSeq) => {
         write(events, firstSeq);
         for (const event of events) {
-          telemetry?.(id, event);
+          tellTelemetry(id, event);
           const { type } = event;
           if (type === 'thread_end' || type === 'approval') notifier.event(id, event);
         }
       };
     },
   };
-  if (live.onEvent || live.onText) {
-    port.onText = streams.text;
-    port.onEvent = (id, event) => {
-      streams.flush(id);
-      const shown = withTexts(event, (data) => redact(id, data));
-      live.onEvent?.(id, shown);
-    };
-  }
   return {
     store: sealed.store,
-    port,
+    /** For threads that this view looks at, and those below them. */
+    portFor(live: Live): WatchPort {
+      if (!live.onEvent && !live.onText) return port;
+      const { flush, onText, onEvent } = createListening(live, known, trouble);
+      return {
+        ...port,
+        onText,
+        onEvent,
+        done(id) {
+          flush(id);
+          port.done?.(id);
+        },
+      };
+    },
+    done: (id: string): void => port.done?.(id),
     /** To be awaited before a run: an SDK may have come in the meantime. */
     async ready(): Promise<void> {
       if (telemetry || !Object.hasOwn(globalThis, SDK)) return;

@@ -96,6 +96,8 @@ export function createKnownSecrets(environment: () => readonly string[]) {
     own.set(thread, common);
     return common;
   }
+  /** Who only asks leaves nothing behind: a thread is remembered from what it learns on. */
+  const knownTo = (thread: string): Known => own.get(thread) ?? common ?? of('');
   function learn(thread: string, news: Iterable<string>): void {
     const known = of(thread);
     const unknown = [...news].filter((secret) => !known.secrets.has(secret));
@@ -104,10 +106,10 @@ export function createKnownSecrets(environment: () => readonly string[]) {
     own.set(thread, { secrets, redactor: createRedactor(secrets) });
   }
   return {
-    redactor: (thread: string): Redactor => of(thread).redactor,
+    redactor: (thread: string): Redactor => knownTo(thread).redactor,
     /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
     isClean(thread: string, value: Json, text = '\\'): boolean {
-      const { redactor } = of(thread);
+      const { redactor } = knownTo(thread);
       if (redactor.isIdle) return true;
       if (!isObject(value)) return redactor.isClean(value);
       if (clean.get(value) === redactor) return true;

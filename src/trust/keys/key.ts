@@ -114,7 +114,8 @@ export function verifySignature(
 function pairOf(key: KeyObject): KeyPair {
   // As JWK it is there at once; DER has to be written first, which takes as long as a signature.
   const publicKey = key.export({ format: 'jwk' }).x ?? '';
-  const raw = Buffer.from(publicKey, 'base64url');
+  // A copy: a small buffer is part of a large one, which would live as long as the key is known.
+  const raw = new Uint8Array(Buffer.from(publicKey, 'base64url'));
   return Object.freeze({
     id: digestId(raw),
     publicKey,

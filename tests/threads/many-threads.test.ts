@@ -1,0 +1,58 @@
+// A process that has run many threads holds no more than one that has run few: counted in what is
+// still there after a collection, never in time.
+import { queryObjects, setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { expect, test } from 'vitest';
+import { runDirective } from '../../src/index.ts';
+import type { Runtime } from '../../src/runtime/index.ts';
+import { isSoak, runs } from '../support/soak.ts';
+import { directive, directiveText, openStage, READ, read } from '../support/thread-project.ts';
+
+setFlagsFromString('--expose-gc');
+const collect = runInNewContext('gc') as () => void;
+
+/** Functions close over everything else; array buffers are what no heap shows. */
+async function held(): Promise<{ functions: number; buffers: number; bytes: number }> {
+  for (let round = 0; round < 3; round += 1) {
+    await new Promise((resolve) => setImmediate(resolve));
+    collect();
+  }
+  const { heapUsed, external, arrayBuffers: buffers } = process.memoryUsage();
+  const functions = queryObjects(Function, { format: 'count' });
+  return { functions, buffers, bytes: heapUsed + external };
+}
+
+const SCRIPT = directiveText('script').replace(
+  '<step name="go">Do it</step>',
+  '<script>var @sum = 1 + 1\nreturn { "sum": @sum }</script>',
+);
+
+async function repeat(runtime: Runtime, name: string, times: number): Promise<void> {
+  for (let count = 0; count < times; count += 1) {
+    const done = await runDirective(runtime, { directive: name });
+    if (!done.ok || done.output.status !== 'completed') throw new Error(JSON.stringify(done));
+  }
+}
+
+/** What bounded memories keep of the last thousands of threads: a few functions of keys and tokens each. */
+const REMEMBERED = { functions: 25, threads: 2000 };
+
+test.each([
+  ['talk', 20_000],
+  ['script', 5000],
+])('threads that ran leave nothing in memory: %s', async (name, soaked) => {
+  const { runtime } = await openStage(
+    { ...directive('talk', { permissions: READ }), '.ai/directives/script.md': SCRIPT },
+    { talk: [read('notes/a.txt'), { text: 'done' }] },
+  );
+  await repeat(runtime, name, 10);
+  const before = await held();
+  const count = runs(20, soaked);
+  await repeat(runtime, name, count);
+  const after = await held();
+  expect(after.functions - before.functions).toBeLessThan(
+    REMEMBERED.functions * Math.min(count, REMEMBERED.threads),
+  );
+  expect(after.buffers - before.buffers).toBeLessThan(10 * 1024 * Math.min(count, 500));
+  if (isSoak) expect(after.bytes - before.bytes).toBeLessThan(50 * 1024 * 1024);
+});
