@@ -11,7 +11,7 @@ import type {
   RunRequest,
   ThreadResult,
 } from './harness/index.ts';
-import type { ProgramTool } from './kernel/index.ts';
+import type { ProgramTool, TypedTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
 import type { Runtime, RuntimeOptions, ScriptRun, ScriptRunResult } from './runtime/index.ts';
 
@@ -40,7 +40,11 @@ export type {
 export type { ScriptEffect } from './script/index.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
-export const defineTool = (tool: ProgramTool): ProgramTool => tool;
+export const defineTool = <
+  const P extends NonNullable<ProgramTool['parameters']> = Record<never, never>,
+>(
+  tool: TypedTool<P>,
+): ProgramTool => tool as unknown as ProgramTool;
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<Runtime>> =>

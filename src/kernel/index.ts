@@ -6,6 +6,8 @@ export type { Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './prim
 export {
   type ProgramTool,
   type ProgramTools,
+  readProgramTools,
+  type TypedTool,
   withProgramTools,
 } from './primitives/program-tools.ts';
 export {

@@ -14,6 +14,7 @@ import {
   type Audit,
   type Caller,
   type Kernel,
+  readProgramTools,
   type SandboxReport,
   withProgramTools,
 } from '../kernel/index.ts';
@@ -95,16 +96,18 @@ async function wireRuntime(
   const opened = openProject(options, wireRuntime, host);
   if (!opened.ok) return opened;
   const open = opened.output;
+  const programs = readProgramTools(options.tools ?? []);
+  if (!programs.ok) return programs;
+  const { items, functions } = programs.output;
   const files = createLibrary({
     roots: createItemRoots(open.project, open.home, BUNDLE, open.clock),
     projectRoot: open.project,
     primitives: () => [...open.primitives.keys()],
     trustStore: open.trustStore,
     clock: open.clock,
+    extra: items,
   });
-  const programs = withProgramTools(files, options.tools ?? []);
-  if (!programs.ok) return programs;
-  const { library, functions } = programs.output;
+  const library = withProgramTools(files, items);
   mountPrimitives(open, functions);
   let plain: HarnessPorts | undefined;
   const harness = async (): Promise<Outcome<HarnessPorts>> => {

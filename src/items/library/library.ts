@@ -18,7 +18,7 @@ import {
 import { type CheckOptions, checkLibrary, checkText } from './check.ts';
 import { createLibraryFiles } from './library-files.ts';
 import type { FileRecord } from './record.ts';
-import type { SearchPage, SearchQuery } from './search.ts';
+import type { Searchable, SearchPage, SearchQuery } from './search.ts';
 import { type Chain, resolveChain, unalias } from './tool-chain.ts';
 import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
 
@@ -30,6 +30,8 @@ interface LibraryOptions {
   primitives: () => readonly string[];
   trustStore: TrustPort;
   clock: Clock;
+  /** Items that no file stands for: found by a search before files of the same name. */
+  extra?: readonly Item[];
   /** Roots with more files than this are watched instead of looked through. */
   watchAbove?: number;
 }
@@ -111,6 +113,14 @@ export function createLibrary(options: LibraryOptions): Library {
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
 
+  const extra = new Set((options.extra ?? []).map(({ kind, id }) => `${kind} ${id}`));
+  for (const item of options.extra ?? []) {
+    const { kind, id, file, body } = item;
+    searching.add({ kind, id, file, item, text: () => body, facts: () => item });
+  }
+  const isEffective = (one: Searchable): boolean =>
+    one.root === undefined || (shelves.isFront(one) && !extra.has(`${one.kind} ${one.id}`));
+
   const looks = createLooks(clock);
   let looking: Promise<void> | undefined;
   async function look(): Promise<void> {
@@ -144,7 +154,7 @@ export function createLibrary(options: LibraryOptions): Library {
     all<K extends ItemKind>(kind?: K) {
       return shelves.fronts(kind).map(({ item }) => item) as ItemOf<K>[];
     },
-    search: (query) => searching.search(query, shelves.isFront),
+    search: (query) => searching.search(query, isEffective),
     config(name) {
       const known = config.get(name) ?? readData(name, rootsNow());
       config.set(name, known);

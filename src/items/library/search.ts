@@ -35,8 +35,16 @@ const MAX_TEXT = 1000;
 const PHRASE_DEPTH = 300;
 const PHRASE_FACTOR = { whole: 2, head: 1.5, body: 1.25 } as const;
 
+/** What can be found: a file, or what a program brings, which is of no source. */
+export interface Searchable extends Pick<FileRecord, 'kind' | 'id' | 'file' | 'item' | 'text'> {
+  facts(): Pick<Item, 'title' | 'description' | 'category' | 'tags'>;
+  root?: Pick<FileRecord['root'], 'source'>;
+}
+
+const rank = ({ root }: Searchable): number => (root ? SOURCES.indexOf(root.source) : -1);
+
 interface Candidate {
-  record: FileRecord;
+  record: Searchable;
   score: number;
 }
 
@@ -44,7 +52,7 @@ const order = (a: Candidate, b: Candidate): number =>
   b.score - a.score ||
   KINDS.indexOf(a.record.kind) - KINDS.indexOf(b.record.kind) ||
   (a.record.id < b.record.id ? -1 : a.record.id > b.record.id ? 1 : 0) ||
-  SOURCES.indexOf(a.record.root.source) - SOURCES.indexOf(b.record.root.source) ||
+  rank(a.record) - rank(b.record) ||
   (a.record.file < b.record.file ? -1 : 1);
 
 /** The least score among the best `count`: sorting ten thousand to show ten would be most of the work. */
@@ -65,7 +73,7 @@ function readCursor(query: SearchQuery): number | undefined {
 }
 
 /** How much more a document says that holds the very words in their order. */
-function phraseFactor(record: FileRecord, words: readonly string[], phrase: RegExp): number {
+function phraseFactor(record: Searchable, words: readonly string[], phrase: RegExp): number {
   const { title, description, category, tags } = record.facts();
   const whole = words.join(' ');
   const names = [record.id, lastSegment(record.id), title];
@@ -78,9 +86,9 @@ function phraseFactor(record: FileRecord, words: readonly string[], phrase: RegE
 
 export function createLibrarySearch() {
   const index = createSearchIndex();
-  const waiting = new Set<FileRecord>();
-  const documents = new Map<FileRecord, number>();
-  const records: (FileRecord | undefined)[] = [];
+  const waiting = new Set<Searchable>();
+  const documents = new Map<Searchable, number>();
+  const records: (Searchable | undefined)[] = [];
 
   function readWaiting(): void {
     for (const record of waiting) {
@@ -103,17 +111,20 @@ export function createLibrarySearch() {
     const ranked = found
       .filter((document) => (score[document] ?? 0) >= least)
       .map((document) => ({
-        record: records[document] as FileRecord,
+        record: records[document] as Searchable,
         score: score[document] ?? 0,
       }));
     return ranked.sort(order).slice(0, count);
   }
 
-  function accepts(query: SearchQuery, isEffective: (record: FileRecord) => boolean) {
+  function accepts(query: SearchQuery, isEffective: (record: Searchable) => boolean) {
     const sources = query.source === undefined ? undefined : [query.source].flat();
-    return (record: FileRecord): boolean => {
+    return (record: Searchable): boolean => {
       if (query.kind !== undefined && record.kind !== query.kind) return false;
-      if (sources ? !sources.includes(record.root.source) : !isEffective(record)) return false;
+      const isThere = sources
+        ? record.root !== undefined && sources.includes(record.root.source)
+        : isEffective(record);
+      if (!isThere) return false;
       const { category } = record.facts();
       if (query.category !== undefined && category !== query.category) return false;
       return query.categories?.(record.kind, category, record.id) ?? true;
@@ -122,8 +133,8 @@ export function createLibrarySearch() {
 
   return {
     /** Takes a file in; its words are read when the next search needs them. */
-    add: (record: FileRecord) => void waiting.add(record),
-    remove(record: FileRecord): void {
+    add: (record: Searchable) => void waiting.add(record),
+    remove(record: Searchable): void {
       waiting.delete(record);
       const document = documents.get(record);
       if (document === undefined) return;
@@ -131,7 +142,7 @@ export function createLibrarySearch() {
       records[document] = undefined;
       index.remove(document);
     },
-    search(query: SearchQuery, isEffective: (record: FileRecord) => boolean): SearchPage {
+    search(query: SearchQuery, isEffective: (record: Searchable) => boolean): SearchPage {
       const offset = readCursor(query);
       if (offset === undefined) {
         return { hits: [], total: 0, problem: 'the cursor does not belong to this query' };
@@ -140,7 +151,7 @@ export function createLibrarySearch() {
       const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
       const isAccepted = accepts(query, isEffective);
       const { documents: matched, score } = index.match(words);
-      const found = matched.filter((document) => isAccepted(records[document] as FileRecord));
+      const found = matched.filter((document) => isAccepted(records[document] as Searchable));
       const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
       const end = offset + limit;
       const phrase = new RegExp(wordsOf(query.text).join('[^\\p{L}\\p{N}]+'), 'iu');

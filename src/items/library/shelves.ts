@@ -77,7 +77,8 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
       const stack = stacks[record.kind].get(record.id) ?? [];
       return stack.slice(stack.indexOf(record) + 1);
     },
-    isFront: (record: FileRecord): boolean => stacks[record.kind].get(record.id)?.[0] === record,
+    isFront: (record: Pick<FileRecord, 'kind' | 'id'>): boolean =>
+      stacks[record.kind].get(record.id)?.[0] === record,
     /** The first file of every id, ordered by kind and id. */
     fronts(kind?: ItemKind): readonly FileRecord[] {
       ordered ??= KINDS.flatMap((each) =>

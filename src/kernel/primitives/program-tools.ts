@@ -1,7 +1,17 @@
 // Tools written in the user's own program. They are looked up, checked and gated like any other;
 // only their end is different: the `function` primitive calls the program's code.
-import { fail, type Json, type JsonObject, type Outcome, ok, setOwn } from '../../base/index.ts';
 import {
+  asJson,
+  fail,
+  type Json,
+  type JsonObject,
+  messageOf,
+  type Outcome,
+  ok,
+  setOwn,
+} from '../../base/index.ts';
+import {
+  type Item,
   type Library,
   parseTool,
   type Risk,
@@ -9,6 +19,14 @@ import {
   type ToolItem,
 } from '../../items/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
+import {
+  type ArgumentsOf,
+  type Declarations,
+  inputSchema,
+  readArguments,
+  type StandardSchema,
+  standardOf,
+} from './program-arguments.ts';
 
 interface ProgramContext {
   signal: AbortSignal;
@@ -22,8 +40,8 @@ export interface ProgramTool {
   id: string;
   description: string;
   version?: string;
-  /** By name: a type word, or a whole parameter declaration as in a tool file. */
-  parameters?: Readonly<Record<string, string | JsonObject>>;
+  /** By name a type word or a whole declaration as in a tool file; or any Standard Schema. */
+  parameters?: Declarations | StandardSchema;
   requires?: readonly string[];
   effect?: ToolEffect;
   risk?: readonly Risk[];
@@ -32,16 +50,24 @@ export interface ProgramTool {
   run(parameters: JsonObject, context: ProgramContext): Json | Promise<Json>;
 }
 
+/** The same tool, whose `run` is given what its parameters say. */
+export interface TypedTool<P> extends Omit<ProgramTool, 'parameters' | 'run'> {
+  parameters?: P;
+  run(parameters: ArgumentsOf<P>, context: ProgramContext): Json | Promise<Json>;
+}
+
 /** Marks items that no file stands for. */
 export const PROGRAM = 'program:';
 
 /** The same YAML fields a file would have, so that one parser checks them. */
 function asFile(tool: ProgramTool): JsonObject {
   const name = tool.id.slice(tool.id.lastIndexOf('/') + 1);
-  const parameters = Object.entries(tool.parameters ?? {}).map(([key, declared]) =>
-    typeof declared === 'string'
-      ? { name: key, type: declared, required: true }
-      : { name: key, ...declared },
+  const standard = standardOf(tool.parameters);
+  const declared = standard ? [] : Object.entries(tool.parameters ?? {});
+  const parameters = declared.map(([key, one]) =>
+    typeof one === 'string'
+      ? { name: key, type: one, required: true }
+      : { name: key, ...(asJson(one) as JsonObject) },
   );
   const file: JsonObject = {
     tool_id: name,
@@ -51,6 +77,7 @@ function asFile(tool: ProgramTool): JsonObject {
     executor_id: 'function',
     effect: tool.effect ?? 'write',
     parameters,
+    ...(standard && { input_schema: inputSchema(standard) }),
   };
   for (const field of ['requires', 'risk', 'labels'] as const) {
     if (tool[field]) setOwn(file, field, [...tool[field]]);
@@ -91,31 +118,30 @@ function itemOf(program: ProgramTool): Outcome<ToolItem> {
 
 /** Program code as a function of the primitive; what it throws stays inside. */
 function functionOf(program: ProgramTool): BuiltinFunction {
+  const standard = standardOf(program.parameters);
   return async ({ parameters, signal, projectRoot, tool, idempotencyKey: key }) => {
     try {
-      const output = await program.run(parameters, {
+      const read = standard ? await readArguments(standard, parameters, tool.id) : ok(parameters);
+      if (!read.ok) return read;
+      const output = await program.run(read.output, {
         signal,
         projectRoot,
         ...(key === undefined ? {} : { idempotencyKey: key }),
       });
       return ok({ output: output === undefined ? null : output });
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
-      return fail('tool_failed', `tool \`${tool.id}\` failed: ${message}`);
+      return fail('tool_failed', `tool \`${tool.id}\` failed: ${messageOf(error)}`);
     }
   };
 }
 
 export interface ProgramTools {
-  library: Library;
+  items: readonly ToolItem[];
   functions: ReadonlyMap<string, BuiltinFunction>;
 }
 
-/** A library in which the program's tools come first. */
-export function withProgramTools(
-  library: Library,
-  programs: readonly ProgramTool[],
-): Outcome<ProgramTools> {
+/** The tools of a program as items, and what is called in the end. */
+export function readProgramTools(programs: readonly ProgramTool[]): Outcome<ProgramTools> {
   const items = new Map<string, ToolItem>();
   for (const program of programs) {
     const item = itemOf(program);
@@ -126,22 +152,16 @@ export function withProgramTools(
     items.set(program.id, item.output);
   }
   const functions = new Map(programs.map((program) => [program.id, functionOf(program)]));
-  return ok({ library: items.size === 0 ? library : layered(library, items), functions });
+  return ok({ items: [...items.values()], functions });
 }
 
-function layered(library: Library, items: ReadonlyMap<string, ToolItem>): Library {
-  const list = [...items.values()];
+/** A library in which the program's tools come first. It must search them itself (`extra`). */
+export function withProgramTools(library: Library, list: readonly ToolItem[]): Library {
+  if (list.length === 0) return library;
+  const items = new Map(list.map((item) => [item.id, item]));
   const bare = (name: string): ToolItem | undefined => {
     const found = list.filter(({ id }) => id.endsWith(`/${name}`));
     return found.length === 1 ? found[0] : undefined;
-  };
-  const matches = (item: ToolItem, text: string): boolean => {
-    const words = text
-      .toLowerCase()
-      .split(/[^a-z0-9]+/)
-      .filter(Boolean);
-    const hay = `${item.id} ${item.description}`.toLowerCase();
-    return words.some((word) => hay.includes(word));
   };
   return {
     ...library,
@@ -151,25 +171,8 @@ function layered(library: Library, items: ReadonlyMap<string, ToolItem>): Librar
     },
     all(kind) {
       return kind === undefined || kind === 'tool'
-        ? [...list, ...library.all(kind)]
+        ? [...list, ...library.all(kind).filter((item) => isFile(item, items))]
         : library.all(kind);
-    },
-    search(query) {
-      const found = library.search(query);
-      const wanted = query.kind === undefined || query.kind === 'tool';
-      const own =
-        wanted && !query.source && !query.cursor
-          ? list.filter(
-              (item) =>
-                matches(item, query.text) &&
-                (query.categories?.('tool', item.category, item.id) ?? true),
-            )
-          : [];
-      return {
-        ...found,
-        hits: [...own.map((item) => ({ item, score: 1 })), ...found.hits],
-        total: found.total + own.length,
-      };
     },
     chain(id) {
       const own = items.get(id);
@@ -177,3 +180,7 @@ function layered(library: Library, items: ReadonlyMap<string, ToolItem>): Librar
     },
   } as Library;
 }
+
+/** A file of the same name is behind the program's tool. */
+const isFile = ({ kind, id }: Item, own: ReadonlyMap<string, ToolItem>): boolean =>
+  kind !== 'tool' || !own.has(id);

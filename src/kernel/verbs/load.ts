@@ -1,6 +1,7 @@
 import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
 import type { Authority, LoadRequest } from '../call.ts';
+import { PROGRAM } from '../primitives/program-tools.ts';
 import type { UsesItem } from '../rights/item-marks.ts';
 import { resolvePlan } from '../tool/plan.ts';
 import { mayModify } from './modify.ts';
@@ -26,7 +27,7 @@ function metadata(item: Item, library: Library): JsonObject {
     category: item.category,
     tags: [...item.tags],
     description: item.description,
-    signature: { ...item.signature },
+    signature: item.file.startsWith(PROGRAM) ? { state: 'program' } : { ...item.signature },
     shadows: asJson(item.shadows),
     diagnostics: asJson(item.diagnostics),
     ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),

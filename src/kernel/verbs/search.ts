@@ -1,10 +1,12 @@
 import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
 import type { Authority, SearchRequest } from '../call.ts';
+import { PROGRAM } from '../primitives/program-tools.ts';
 import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
 const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'local', 'all'];
+const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 const MAX_LIMIT = 100;
 const MAX_QUERY = 1000;
 
@@ -34,8 +36,10 @@ export function summarise(
     title: item.title,
     summary: firstLine(item.description),
     version: item.version,
-    source: item.source,
-    signed: item.signature.state === 'signed' || item.signature.state === 'bundle',
+    // The program vouches for its own code; nobody signed it.
+    ...(item.file.startsWith(PROGRAM)
+      ? { source: 'program', signed: false }
+      : { source: item.source, signed: SIGNED.has(item.signature.state) }),
     requires: tool?.requires ?? [],
     ...(item.shadows.length > 0 ? { shadowed: item.shadows.map(({ source }) => source) } : {}),
     ...(broken ? { unavailable: broken.message } : {}),

@@ -1,0 +1,121 @@
+// What a program's tool takes: declarations as in a tool file, or a schema of the program's own
+// choice, spoken to through the interface that they all share (https://standardschema.dev).
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+
+interface Issue {
+  readonly message: string;
+  readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
+}
+
+type Read<Output> =
+  | { readonly value: Output; readonly issues?: undefined }
+  | { readonly issues: readonly Issue[] };
+
+interface Standard<Input, Output> {
+  readonly version: 1;
+  readonly vendor: string;
+  readonly validate: (value: unknown) => Read<Output> | Promise<Read<Output>>;
+  readonly types?: { readonly input: Input; readonly output: Output } | undefined;
+  /** Those that also know themselves as JSON Schema. */
+  readonly jsonSchema?: {
+    readonly input: (options: { readonly target: 'draft-2020-12' }) => Record<string, unknown>;
+  };
+}
+
+/** Standard Schema, version 1: zod, valibot, arktype and others. */
+export interface StandardSchema<Input = unknown, Output = Input> {
+  readonly '~standard': Standard<Input, Output>;
+}
+
+interface Types {
+  string: string;
+  number: number;
+  integer: number;
+  boolean: boolean;
+  object: JsonObject;
+  array: Json[];
+  any: Json;
+}
+
+/** One parameter as in a tool file. */
+interface Declaration {
+  readonly type?: keyof Types;
+  readonly required?: boolean;
+  readonly default?: unknown;
+  readonly description?: string;
+  readonly enum?: readonly unknown[];
+  readonly items?: keyof Types | Readonly<Record<string, unknown>>;
+  readonly role?: string;
+  readonly volatile?: boolean;
+}
+
+export type Declarations = Readonly<Record<string, keyof Types | Declaration>>;
+
+type ValueOf<D> = D extends keyof Types
+  ? Types[D]
+  : D extends { enum: readonly (infer Member)[] }
+    ? Member
+    : D extends { type: infer Word extends keyof Types }
+      ? Types[Word]
+      : Json;
+
+/** A type word alone is required; a default is filled in before the tool is called. */
+type Present<P> = {
+  [name in keyof P]: P[name] extends string | { required: true } | { default: unknown }
+    ? name
+    : never;
+}[keyof P];
+
+/** What `run` is given. */
+export type ArgumentsOf<P> =
+  P extends StandardSchema<unknown, infer Output>
+    ? Output
+    : string extends keyof P
+      ? JsonObject
+      : { [name in Present<P>]: ValueOf<P[name]> } & {
+          [name in Exclude<keyof P, Present<P>>]?: ValueOf<P[name]>;
+        };
+
+const isStandard = (value: unknown): value is StandardSchema =>
+  // Some are functions.
+  ((typeof value === 'object' && value !== null) || typeof value === 'function') &&
+  '~standard' in value;
+
+export const standardOf = (
+  parameters: Declarations | StandardSchema | undefined,
+): StandardSchema['~standard'] | undefined =>
+  isStandard(parameters) ? parameters['~standard'] : undefined;
+
+/** Any fields: the schema says itself what is wrong with them when the tool is called. */
+const ANYTHING: JsonObject = { type: 'object', additionalProperties: true };
+
+/** What the model is told. A schema that cannot say what it is takes what it takes. */
+export function inputSchema({ jsonSchema }: StandardSchema['~standard']): JsonObject {
+  try {
+    const told = JSON.parse(JSON.stringify(jsonSchema?.input({ target: 'draft-2020-12' }) ?? null));
+    if (!isObject(told)) return ANYTHING;
+    // Alternatives have no fields of their own, by which unknown ones could be told.
+    return isObject(told.properties)
+      ? told
+      : { ...told, type: 'object', additionalProperties: true };
+  } catch {
+    return ANYTHING;
+  }
+}
+
+const fieldOf = ({ path = [] }: Issue): string =>
+  path.map((part) => String(typeof part === 'object' ? part.key : part)).join('.') || '(whole)';
+
+/** The arguments as the schema gives them: defaults filled in, texts made into what they stand for. */
+export async function readArguments(
+  { validate }: StandardSchema['~standard'],
+  given: JsonObject,
+  tool: string,
+): Promise<Outcome<JsonObject>> {
+  const read = await validate(structuredClone(given));
+  if (!read.issues) return ok(read.value as JsonObject);
+  const errors = read.issues.map((issue) => ({ field: fieldOf(issue), error: issue.message }));
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  const message = `parameters of \`${tool}\` do not fit: ${list}`;
+  return fail('invalid_input', message, { validation_errors: errors });
+}
