@@ -290,7 +290,12 @@ export interface ThreadWorld {
   watch: Watch;
   live: LiveThreads;
   owner: string;
+  /** When it was last looked for threads that a process left behind. */
+  looked?: number;
 }
+
+/** A look goes through the registry: once for many runs. */
+const LOOK_AGAIN_MS = 60_000;
 
 export async function openThreadWorld(rooms: Rooms, store: Store): Promise<ThreadWorld> {
   const { open } = rooms;
@@ -306,8 +311,12 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
 /** For threads that `view` looks at. */
 export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<HarnessPorts> {
   const ports = createPorts(world, view);
+  const { host, clock } = world.rooms.open;
+  const isRecent = clock.monotonic() - (world.looked ?? Number.NEGATIVE_INFINITY) < LOOK_AGAIN_MS;
   // Another project's threads are in the registry of the one they were started from.
-  if (!world.rooms.open.host) await world.harness.finishEnded(ports);
+  if (host || isRecent) return ports;
+  world.looked = clock.monotonic();
+  await world.harness.finishEnded(ports);
   return ports;
 }
 

@@ -3,8 +3,10 @@
 import { queryObjects, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
+import { ok } from '../../src/base/index.ts';
 import { runDirective } from '../../src/index.ts';
 import type { Runtime } from '../../src/runtime/index.ts';
+import { openSqliteStore } from '../../src/store/index.ts';
 import { isSoak, runs } from '../support/soak.ts';
 import { directive, directiveText, openStage, READ, read } from '../support/thread-project.ts';
 
@@ -55,4 +57,25 @@ test.each([
   );
   expect(after.buffers - before.buffers).toBeLessThan(10 * 1024 * Math.min(count, 500));
   if (isSoak) expect(after.bytes - before.bytes).toBeLessThan(50 * 1024 * 1024);
+});
+
+test('a run does not search the registry for what others left behind each time', async () => {
+  let sweeps = 0;
+  const { runtime } = await openStage(
+    directive('talk'),
+    { talk: [{ text: 'done' }] },
+    {
+      async openStore(options) {
+        const store = await openSqliteStore(options);
+        if (!store.ok) return store;
+        const sweep = () => {
+          sweeps += 1;
+          return store.output.sweep();
+        };
+        return ok({ ...store.output, sweep });
+      },
+    },
+  );
+  await repeat(runtime, 'talk', 5);
+  expect(sweeps).toBe(1);
 });
