@@ -3,41 +3,49 @@
  * types and these few functions; the rooms behind them are loaded by the first call.
  */
 import type { Outcome } from './base/index.ts';
-import type {
-  Ending,
-  LoopPorts,
-  PlainRequest,
-  PlainResult,
-  RunRequest,
-  ThreadResult,
-} from './harness/index.ts';
+import type { Ending, LoopPorts, PlainRequest, PlainResult, RunRequest } from './harness/index.ts';
 import type { ProgramTool, TypedTool } from './kernel/index.ts';
 import type { startScriptedProvider } from './llm/index.ts';
-import type { Runtime, RuntimeOptions, ScriptRun, ScriptRunResult } from './runtime/index.ts';
+import type {
+  ProgramRuntime,
+  RunResult,
+  RuntimeOptions,
+  ScriptRun,
+  ScriptRunResult,
+} from './runtime/index.ts';
 
-export type { Fault, Json, JsonObject, Outcome } from './base/index.ts';
+export type { Fault, Json, JsonObject, KnownCode, Outcome } from './base/index.ts';
 export type {
   Ending,
+  EventType,
   LoopPorts,
   PlainRequest,
   PlainResult,
   PlainTool,
+  Recorded as ThreadRecord,
   RunRequest,
-  ThreadResult,
   Turn,
 } from './harness/index.ts';
-export type { ProgramTool } from './kernel/index.ts';
+export type { ProgramTool, StandardSchema } from './kernel/index.ts';
 export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
 export type {
   CallOptions,
-  Runtime,
+  ListedThread,
+  ProgramApprovals as Approvals,
+  ProgramRuntime as Runtime,
+  ProgramThreads as Threads,
+  RunResult as ThreadResult,
   RuntimeOptions,
   ScriptRun,
   ScriptRunResult,
-  Threads,
+  ShownThread,
+  ThreadCost,
+  ThreadEvent,
+  ThreadRun,
   Verb,
 } from './runtime/index.ts';
 export type { ScriptEffect } from './script/index.ts';
+export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from './store/index.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
 export const defineTool = <
@@ -47,35 +55,29 @@ export const defineTool = <
 ): ProgramTool => tool as unknown as ProgramTool;
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
-export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<Runtime>> =>
-  await (await import('./runtime/index.ts')).createRuntime(options);
+export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<ProgramRuntime>> =>
+  await (await import('./runtime/index.ts')).openProgram(options);
 
 /** Runs a directive as a thread, to its end or until it pauses. */
-export async function runDirective(
-  runtime: Runtime,
+export const runDirective = (
+  runtime: Pick<ProgramRuntime, 'run'>,
   request: RunRequest,
   signal?: AbortSignal,
-): Promise<Outcome<ThreadResult>> {
-  const may = await runtime.mayRun(request);
-  if (!may.ok) return may;
-  const threads = await runtime.threads();
-  return threads.ok ? await threads.output.run(request, signal) : threads;
-}
+): Promise<Outcome<RunResult>> => runtime.run(request, signal);
 
 /** Runs a script, from a file or a text, under the policy for scripts. */
-export const runScript = async (
-  runtime: Runtime,
+export const runScript = (
+  runtime: Pick<ProgramRuntime, 'script'>,
   request: ScriptRun,
   signal?: AbortSignal,
-): Promise<Outcome<ScriptRunResult>> =>
-  await (await import('./runtime/index.ts')).runScriptIn(runtime, request, signal);
+): Promise<Outcome<ScriptRunResult>> => runtime.script(request, signal);
 
 /** The same loop without a directive: your own prompt and tools, and none of the safety. */
-export const runPlain = async (
-  runtime: Runtime,
+export const runPlain = (
+  runtime: Pick<ProgramRuntime, 'plain'>,
   request: PlainRequest,
   signal?: AbortSignal,
-): Promise<Outcome<PlainResult>> => await runtime.plain(request, signal);
+): Promise<Outcome<PlainResult>> => runtime.plain(request, signal);
 
 /** The loop itself, over ports of your own. */
 export const runLoop = async (ports: LoopPorts): Promise<Ending> =>

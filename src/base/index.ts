@@ -26,6 +26,7 @@ export {
   harmless,
   type Json,
   type JsonObject,
+  type KnownCode,
   messageOf,
   type Outcome,
   ok,

@@ -12,7 +12,7 @@ export interface Fault {
 }
 
 /** Documented and stable: hooks match them, so changing one is a breaking change. */
-type KnownCode =
+export type KnownCode =
   | 'invalid_input'
   | 'invalid_item'
   | 'not_found'
@@ -44,7 +44,33 @@ type KnownCode =
   | 'expression_error'
   | 'http_error'
   | 'response_too_large'
-  | 'internal_error';
+  | 'internal_error'
+  // Of the registry of threads.
+  | 'conflict'
+  | 'stale_epoch'
+  | 'lease_held'
+  | 'lease_expired'
+  | 'thread_ended'
+  | 'store_failed'
+  | 'disk_full'
+  | 'store_busy'
+  | 'store_unknown'
+  | 'signalled'
+  | 'store_closed'
+  | 'store_newer'
+  | 'store_foreign'
+  | 'not_recorded'
+  | 'journal_unreadable'
+  // Of approvals.
+  | 'approval_pending'
+  | 'approval_denied'
+  | 'approval_expired'
+  | 'approval_used'
+  // Of scripts.
+  | 'bail'
+  | 'steps_differ'
+  // Of limits: `turns_exceeded`, `spend_exceeded` and so on.
+  | `${string}_exceeded`;
 
 // Open on purpose: a tool may report its own codes and a hook may match them.
 export type ErrorCode = KnownCode | (string & {});

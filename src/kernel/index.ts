@@ -3,6 +3,7 @@ export { writeProjectFile } from './file-tools/project-write.ts';
 export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
 export type { Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
+export type { StandardSchema } from './primitives/program-arguments.ts';
 export {
   type ProgramTool,
   type ProgramTools,

@@ -21,6 +21,7 @@ import {
 import type { Store } from '../store/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
+import { createProgram, type ProgramRuntime, type Verb } from './program.ts';
 import {
   BUNDLE,
   type HostProject,
@@ -29,6 +30,7 @@ import {
   type Rooms,
   type RuntimeOptions,
 } from './project.ts';
+import { runScriptIn } from './run-script.ts';
 import { createScriptPrimitive } from './script-tools.ts';
 import { openScripts, type ScriptSetup, type ScriptUse } from './scripts.ts';
 import {
@@ -48,8 +50,6 @@ export type { CallOptions } from './kernel.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';
 export { pruneThreads, registryFile, type Threads } from './threads.ts';
-
-export type Verb = 'search' | 'load' | 'execute' | 'help';
 
 export interface Runtime {
   readonly project: string;
@@ -86,6 +86,16 @@ export interface Runtime {
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
+}
+
+/** The same for an embedding program, which sees what it needs and no more. */
+export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
+  const opened = await createRuntime(options);
+  if (!opened.ok) return opened;
+  const runtime = opened.output;
+  const runScript: ProgramRuntime['script'] = (request, signal) =>
+    runScriptIn(runtime, request, signal);
+  return ok(createProgram({ ...runtime, runScript }, options));
 }
 
 /** The rooms over one project; `host` is the one whose threads work in it. */
@@ -186,4 +196,16 @@ async function wireRuntime(
   return ok({ runtime, harness });
 }
 
+export type {
+  DecisionBy,
+  ListedThread,
+  ProgramApprovals,
+  ProgramRuntime,
+  ProgramThreads,
+  ResumeRequest,
+  ShownThread,
+  Verb,
+} from './program.ts';
 export { runScriptIn, type ScriptRun, type ScriptRunResult } from './run-script.ts';
+export type { Told } from './steering.ts';
+export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';

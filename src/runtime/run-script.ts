@@ -1,7 +1,8 @@
 // One run of a script for a program: text or file in, outputs and what was printed out.
 import { resolve } from 'node:path';
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { fail, harmless, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { describe, makeValue, type Value } from '../flow/index.ts';
+import type { Audit } from '../kernel/index.ts';
 import type { ScriptEffect } from '../script/index.ts';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-directives.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
@@ -32,6 +33,7 @@ export interface ScriptRunResult {
 /** Where scripts run: a runtime. */
 interface Place {
   readonly project: string;
+  readonly audit: Pick<Audit, 'write'>;
   scripts(use?: ScriptUse): Promise<ScriptSetup>;
 }
 
@@ -70,6 +72,9 @@ export async function runScriptIn(
     signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
   const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
   const { inputs, payload, onEffect } = request;
+  const about = { surface: 'script', caller: name, subject: '', operation: 'record:effect' };
+  const trouble = (reason: string): void =>
+    void place.audit.write({ ...about, decision: 'failed', reason });
   const { text, marks, outputs, fault } = await runMarked(source.output.text, {
     ...stage,
     ...source.output,
@@ -77,7 +82,7 @@ export async function runScriptIn(
     mayBePrivileged: true,
     ...(inputs && { inputs: valuesOf(inputs) }),
     ...(payload && { payload }),
-    ...(onEffect && { onEffect }),
+    ...(onEffect && { onEffect: harmless('onEffect', onEffect, trouble) }),
   });
   if (fault) return { ok: false, error: fault };
   const { labels, taint } = marks;

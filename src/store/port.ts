@@ -336,7 +336,7 @@ export interface PruneOptions {
 type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';
 export type ApprovalState = 'pending' | 'approved' | 'denied' | 'expired' | 'used';
 /** Ways in which a person, and nobody else, reaches us. */
-type HumanChannel = 'cli' | 'web' | 'mcp';
+type HumanChannel = 'cli' | 'web' | 'mcp' | 'library';
 
 /** The asker names it, so that the event of the same commit can. */
 export interface NewApproval {

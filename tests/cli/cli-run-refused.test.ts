@@ -86,9 +86,18 @@ test('the library leaves nothing behind either', async () => {
     ok: false,
     error: { code: 'model_unavailable' },
   });
+  const { threads, approvals } = runtime.output;
+  expect(await threads.start({ directive: 'plain' }).result).toMatchObject({ ok: false });
+  expect(await threads.list()).toEqual({ ok: true, output: { rows: [] } });
+  expect(await approvals.list()).toEqual({ ok: true, output: [] });
+  expect(await threads.show('plain')).toMatchObject({ error: { code: 'not_found' } });
+  expect(await threads.stop('plain')).toMatchObject({ error: { code: 'not_found' } });
+  expect(await threads.resume('plain').result).toMatchObject({ error: { code: 'not_found' } });
   expect(everything()).toEqual(before);
-  await runtime.output.threads();
-  expect(await runtime.output.mayRun({ directive: 'plain' })).toEqual({ ok: true, output: null });
+  const inside = await fixture.open();
+  await inside.threads();
+  expect(await inside.mayRun({ directive: 'plain' })).toEqual({ ok: true, output: null });
+  await inside.close();
   expect(await runDirective(runtime.output, { directive: 'plain' })).toMatchObject({ ok: false });
   await runtime.output.close();
 });

@@ -2,10 +2,9 @@
 // still there after a collection, never in time.
 import { queryObjects, setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { ok } from '../../src/base/index.ts';
-import { runDirective } from '../../src/index.ts';
-import type { Runtime } from '../../src/runtime/index.ts';
+import { createRuntime, type Runtime, type RuntimeOptions, runDirective } from '../../src/index.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
 import { isSoak, runs } from '../support/soak.ts';
 import { directive, directiveText, openStage, READ, read } from '../support/thread-project.ts';
@@ -29,6 +28,18 @@ const SCRIPT = directiveText('script').replace(
   '<script>var @sum = 1 + 1\nreturn { "sum": @sum }</script>',
 );
 
+/** As a program has it. */
+async function open(options: RuntimeOptions = {}): Promise<Runtime> {
+  const { fixture } = await openStage(
+    { ...directive('talk', { permissions: READ }), '.ai/directives/script.md': SCRIPT },
+    { talk: [read('notes/a.txt'), { text: 'done' }] },
+  );
+  const opened = await createRuntime({ project: fixture.root, env: fixture.env, ...options });
+  if (!opened.ok) throw new Error(opened.error.detail.message);
+  onTestFinished(() => opened.output.close());
+  return opened.output;
+}
+
 async function repeat(runtime: Runtime, name: string, times: number): Promise<void> {
   for (let count = 0; count < times; count += 1) {
     const done = await runDirective(runtime, { directive: name });
@@ -43,10 +54,7 @@ test.each([
   ['talk', 20_000],
   ['script', 5000],
 ])('threads that ran leave nothing in memory: %s', async (name, soaked) => {
-  const { runtime } = await openStage(
-    { ...directive('talk', { permissions: READ }), '.ai/directives/script.md': SCRIPT },
-    { talk: [read('notes/a.txt'), { text: 'done' }] },
-  );
+  const runtime = await open();
   await repeat(runtime, name, 10);
   const before = await held();
   const count = runs(20, soaked);
@@ -61,21 +69,17 @@ test.each([
 
 test('a run does not search the registry for what others left behind each time', async () => {
   let sweeps = 0;
-  const { runtime } = await openStage(
-    directive('talk'),
-    { talk: [{ text: 'done' }] },
-    {
-      async openStore(options) {
-        const store = await openSqliteStore(options);
-        if (!store.ok) return store;
-        const sweep = () => {
-          sweeps += 1;
-          return store.output.sweep();
-        };
-        return ok({ ...store.output, sweep });
-      },
+  const runtime = await open({
+    async openStore(options) {
+      const store = await openSqliteStore(options);
+      if (!store.ok) return store;
+      const sweep = () => {
+        sweeps += 1;
+        return store.output.sweep();
+      };
+      return ok({ ...store.output, sweep });
     },
-  );
+  });
   await repeat(runtime, 'talk', 5);
   expect(sweeps).toBe(1);
 });

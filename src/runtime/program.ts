@@ -1,0 +1,263 @@
+// What an embedding program is given: the runtime without its inside, threads and approvals by the
+// names of the commands.
+import { existsSync } from 'node:fs';
+import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type {
+  Live,
+  PlainRequest,
+  PlainResult,
+  Recorded,
+  ReplayOptions,
+  ReplayReport,
+  ResumeOptions,
+  RunRequest,
+} from '../harness/index.ts';
+import type { Library } from '../items/index.ts';
+import type {
+  Approval,
+  ApprovalState,
+  Decision,
+  Store,
+  ThreadFilter,
+  ThreadRow,
+  ThreadSummary,
+} from '../store/index.ts';
+import type { CallOptions } from './kernel.ts';
+import type { RuntimeOptions } from './project.ts';
+import { type ScriptRun, type ScriptRunResult } from './run-script.ts';
+import { decideApproval, endThread, type Told, tellThread, waitForEnd } from './steering.ts';
+import { createThreadRun, type RunResult, type ThreadCost, type ThreadRun } from './thread-run.ts';
+import { registryFile, type Threads } from './threads.ts';
+
+/** `Summary` of the registry, with its cost as it is written. */
+type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
+export type ListedThread = Costed<ThreadSummary>;
+export type ShownThread = Costed<ThreadRow>;
+
+export interface ResumeRequest extends Pick<ResumeOptions, 'from'> {
+  /** What the person says to it. */
+  message?: string;
+  signal?: AbortSignal;
+}
+
+/** Threads of a project: the commands `km threads …` for a program. */
+export interface ProgramThreads {
+  /** Runs a directive. Its events can be looped over; its result comes in the end. */
+  start(request: RunRequest, options?: { signal?: AbortSignal }): ThreadRun;
+  /** Goes on with a thread that stands still, or goes back to a snapshot (`from`). */
+  resume(id: string, request?: ResumeRequest): ThreadRun;
+  /** Newest first, a page at a time. Threads of hooks only when `kind` says so. */
+  list(filter?: ThreadFilter): Promise<Outcome<{ rows: ListedThread[]; next_cursor?: string }>>;
+  /** One thread and its journal. */
+  show(id: string): Promise<Outcome<{ thread: ShownThread; events: Recorded[] }>>;
+  /** Until it has ended or stands still, or the signal aborts; whichever process runs it. */
+  wait(id: string, options?: { signal?: AbortSignal }): Promise<Outcome<ShownThread>>;
+  pause(id: string, options?: { reason?: string }): Promise<Outcome<Told>>;
+  /** It reads this before its next turn. */
+  inject(
+    id: string,
+    message: string,
+    options?: { role?: 'user' | 'system' },
+  ): Promise<Outcome<Told>>;
+  /** Breaks off the model's answer; with a message it goes on with that, else it stands still. */
+  interrupt(id: string, message?: string): Promise<Outcome<Told>>;
+  /** Ends it and everything below it, at the next step. */
+  stop(id: string): Promise<Outcome<Told>>;
+  /** Ends it whether it answers or not. */
+  kill(id: string): Promise<Outcome<Told>>;
+  /** An ended thread again, from its journal, without a model and without tools. */
+  replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
+}
+
+/** Who decides, and why: both are recorded. */
+export interface DecisionBy {
+  who?: string;
+  why?: string;
+}
+
+/** What waits for a person: the commands `km approvals …` for a program. */
+export interface ProgramApprovals {
+  /** What waits, unless another state is named. */
+  list(filter?: { thread?: string; state?: ApprovalState | 'all' }): Promise<Outcome<Approval[]>>;
+  /** `beyond`: also what the directive does not declare. `expires`: milliseconds since 1970. */
+  approve(
+    id: string,
+    options?: DecisionBy & { uses?: number; expires?: number; beyond?: boolean },
+  ): Promise<Outcome<Approval>>;
+  deny(id: string, options?: DecisionBy): Promise<Outcome<Approval>>;
+  /** Words for a question. */
+  answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
+}
+
+export type Verb = 'search' | 'load' | 'execute' | 'help';
+
+export interface ProgramRuntime {
+  readonly project: string;
+  /** The user's folder: keys, trust store, own items and policy. */
+  readonly home: string;
+  readonly library: Library;
+  readonly threads: ProgramThreads;
+  readonly approvals: ProgramApprovals;
+  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** The short universal text that tells a model how to use the four tools. */
+  instructions(): string;
+  /** What `runDirective`, `runScript` and `runPlain` do. */
+  run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<RunResult>>;
+  script(request: ScriptRun, signal?: AbortSignal): Promise<Outcome<ScriptRunResult>>;
+  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
+  /** Threads that run are interrupted and can be resumed; nothing of the runtime stays behind. */
+  close(): Promise<void>;
+}
+
+/** The runtime itself, as far as a program needs it. */
+interface Inside
+  extends Pick<
+    ProgramRuntime,
+    'project' | 'home' | 'library' | 'call' | 'instructions' | 'plain' | 'close'
+  > {
+  mayRun(request: RunRequest): Promise<Outcome<null>>;
+  threads(live?: Live): Promise<Outcome<Threads>>;
+  runScript: ProgramRuntime['script'];
+}
+
+/** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
+function createReach(inside: Inside, { openStore }: RuntimeOptions) {
+  const { project } = inside;
+  return async <T>(
+    work: (threads: Threads) => Promise<Outcome<T>>,
+    nothing: () => Outcome<T> = () => fail('not_found', `no thread has run in \`${project}\` yet`),
+  ): Promise<Outcome<T>> => {
+    if (!openStore && !existsSync(registryFile({ project }))) return nothing();
+    const threads = await inside.threads();
+    return threads.ok ? await work(threads.output) : threads;
+  };
+}
+
+type Reach = ReturnType<typeof createReach>;
+
+const inStore =
+  (reach: Reach) =>
+  <T>(work: (store: Store) => Promise<Outcome<T>>, nothing?: () => Outcome<T>) =>
+    reach((threads) => work(threads.store), nothing);
+
+async function runIn(
+  inside: Inside,
+  request: RunRequest,
+  signal?: AbortSignal,
+  live?: Live,
+): Promise<Outcome<RunResult>> {
+  const may = await inside.mayRun(request);
+  if (!may.ok) return may;
+  const threads = await inside.threads(live);
+  if (!threads.ok) return threads;
+  return (await threads.output.run(request, signal)) as Outcome<RunResult>;
+}
+
+async function resumeIn(
+  threads: Threads,
+  id: string,
+  { message, from, signal }: ResumeRequest,
+  by: string,
+): ReturnType<Threads['resume']> {
+  if (message === undefined || from !== undefined) {
+    const words = message === undefined ? undefined : { text: message, by };
+    return await threads.resume(id, signal, compact<ResumeOptions>({ from, words }));
+  }
+  const payload = { role: 'user', content: message };
+  const told = await tellThread(threads.store, id, 'message', payload, by);
+  return told.ok ? await threads.resume(id, signal) : told;
+}
+
+function createProgramThreads(inside: Inside, reach: Reach, by: string): ProgramThreads {
+  const registry = inStore(reach);
+  const tell = (id: string, kind: Parameters<typeof tellThread>[2], payload: JsonObject) =>
+    registry((store) => tellThread(store, id, kind, payload, by));
+  return {
+    start: (request, { signal } = {}) =>
+      createThreadRun((live) => runIn(inside, request, signal, live)),
+    resume: (id, request = {}) =>
+      createThreadRun(
+        (live) =>
+          reach(async () => {
+            const threads = await inside.threads(live);
+            return threads.ok ? await resumeIn(threads.output, id, request, by) : threads;
+          }),
+        id,
+      ),
+    list: (filter = {}) =>
+      registry(
+        async (store) => {
+          // Whose process is gone is shown as interrupted, not as running for ever.
+          await store.sweep();
+          return await store.query({ kind: 'thread', ...filter });
+        },
+        () => ok({ rows: [] }),
+      ),
+    show: (id) =>
+      registry(async (store) => {
+        const { readJournal } = await import('../harness/index.ts');
+        const thread = await store.thread(id);
+        if (!thread.ok) return thread;
+        const events = await readJournal(store, id);
+        return events.ok ? ok({ thread: thread.output, events: events.output }) : events;
+      }),
+    wait: (id, { signal = new AbortController().signal } = {}) =>
+      registry((store) => waitForEnd(store, id, signal, { untilEnd: false })),
+    pause: (id, { reason } = {}) => tell(id, 'pause', reason === undefined ? {} : { reason }),
+    inject: (id, content, { role = 'user' } = {}) => tell(id, 'message', { role, content }),
+    interrupt: (id, content) =>
+      tell(id, 'interrupt', content === undefined ? {} : { role: 'user', content }),
+    stop: (id) => registry((store) => endThread(store, id, 'terminate', by)),
+    kill: (id) => registry((store) => endThread(store, id, 'kill', by)),
+    replay: (id, options) => reach((threads) => threads.replay(id, options)),
+  };
+}
+
+function createProgramApprovals(reach: Reach, speaker: string): ProgramApprovals {
+  const registry = inStore(reach);
+  const decide = (
+    id: string,
+    { who = speaker, why = '' }: DecisionBy,
+    given: Omit<Decision, 'who' | 'why' | 'channel'>,
+    isWords = false,
+  ) =>
+    registry((store) =>
+      decideApproval(store, id, { ...given, who, why, channel: 'library' }, isWords),
+    );
+  return {
+    list: ({ thread, state = 'pending' } = {}) =>
+      registry(
+        (store) => store.approvals(compact({ thread, state: state === 'all' ? undefined : state })),
+        () => ok([]),
+      ),
+    approve: (id, { uses, expires, beyond, ...by } = {}) =>
+      decide(id, by, {
+        decision: 'approved',
+        ...compact({ uses, expires, answer: beyond === true ? { beyond } : undefined }),
+      }),
+    deny: (id, by = {}) => decide(id, by, { decision: 'denied' }),
+    answer: (id, words, by = {}) => decide(id, by, { decision: 'approved', answer: words }, true),
+  };
+}
+
+/** The runtime as a program sees it. */
+export function createProgram(inside: Inside, options: RuntimeOptions): ProgramRuntime {
+  const { USER: user } = options.env ?? process.env;
+  const by = user ? `${user} (library)` : 'library';
+  const reach = createReach(inside, options);
+  const { project, home, library } = inside;
+  return {
+    project,
+    home,
+    library,
+    threads: createProgramThreads(inside, reach, by),
+    approvals: createProgramApprovals(reach, by),
+    call: (verb, request, call) => inside.call(verb, request, call),
+    instructions: () => inside.instructions(),
+    run: (request, signal) => runIn(inside, request, signal),
+    script: (request, signal) => inside.runScript(request, signal),
+    plain: (request, signal) => inside.plain(request, signal),
+    close: () => inside.close(),
+  };
+}
