@@ -14,7 +14,7 @@ import type {
   ScriptRunResult,
 } from './runtime/index.ts';
 
-export type { Fault, Json, JsonObject, KnownCode, Outcome } from './base/index.ts';
+export type { Code, Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type {
   Ending,
   EventType,
@@ -49,7 +49,7 @@ export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from './stor
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
 export const defineTool = <
-  const P extends NonNullable<ProgramTool['parameters']> = Record<never, never>,
+  const P extends NonNullable<ProgramTool['parameters']> = Record<string, never>,
 >(
   tool: TypedTool<P>,
 ): ProgramTool => tool as unknown as ProgramTool;

@@ -18,6 +18,7 @@ export {
   setOwn,
 } from './json.ts';
 export {
+  type Code,
   type ErrorCode,
   errnoOf,
   type Failure,
@@ -26,7 +27,6 @@ export {
   harmless,
   type Json,
   type JsonObject,
-  type KnownCode,
   messageOf,
   type Outcome,
   ok,

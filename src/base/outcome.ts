@@ -12,7 +12,7 @@ export interface Fault {
 }
 
 /** Documented and stable: hooks match them, so changing one is a breaking change. */
-export type KnownCode =
+type KnownCode =
   | 'invalid_input'
   | 'invalid_item'
   | 'not_found'
@@ -44,8 +44,10 @@ export type KnownCode =
   | 'expression_error'
   | 'http_error'
   | 'response_too_large'
-  | 'internal_error'
-  // Of the registry of threads.
+  | 'internal_error';
+
+/** Of the registry of threads, of approvals, scripts and limits (`turns_exceeded` and so on). */
+type RoomCode =
   | 'conflict'
   | 'stale_epoch'
   | 'lease_held'
@@ -61,19 +63,19 @@ export type KnownCode =
   | 'store_foreign'
   | 'not_recorded'
   | 'journal_unreadable'
-  // Of approvals.
   | 'approval_pending'
   | 'approval_denied'
   | 'approval_expired'
   | 'approval_used'
-  // Of scripts.
   | 'bail'
   | 'steps_differ'
-  // Of limits: `turns_exceeded`, `spend_exceeded` and so on.
   | `${string}_exceeded`;
 
+/** Every code that is documented. */
+export type Code = KnownCode | RoomCode;
+
 // Open on purpose: a tool may report its own codes and a hook may match them.
-export type ErrorCode = KnownCode | (string & {});
+export type ErrorCode = Code | (string & {});
 
 export const ok = <T>(output: T): Outcome<T> => ({ ok: true, output });
 
@@ -96,7 +98,7 @@ export function withDetail(failure: Failure, detail: Readonly<Record<string, Jso
 /** What was thrown, in words: anything can be, also what has none. */
 export function messageOf(thrown: unknown): string {
   try {
-    return thrown instanceof Error ? `${thrown.message}` : String(thrown);
+    return thrown instanceof Error ? String(thrown.message) : String(thrown);
   } catch {
     return 'something without words was thrown';
   }

@@ -98,6 +98,38 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
   return ok(createProgram({ ...runtime, runScript }, options));
 }
 
+/** The registry and what all threads share, opened when first asked for. */
+function createWorlds(rooms: () => Rooms, host?: HostProject) {
+  let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
+  let world: Promise<ThreadWorld> | undefined;
+  let plain: HarnessPorts | undefined;
+  const open = async (): Promise<Outcome<ThreadWorld>> => {
+    opening ??= openRegistry(rooms().open);
+    const store = await opening;
+    if (!store.ok) {
+      opening = undefined;
+      return store;
+    }
+    world ??= openThreadWorld(rooms(), store.output);
+    return ok(await world);
+  };
+  return {
+    open,
+    /** For callers outside of threads. */
+    async harness(): Promise<Outcome<HarnessPorts>> {
+      const opened = await open();
+      if (!opened.ok) return opened;
+      plain ??= await openPorts(opened.output);
+      return ok(plain);
+    },
+    /** A host closes its own. */
+    async close(): Promise<void> {
+      const store = await opening;
+      if (store?.ok && !host) await store.output.close();
+    },
+  };
+}
+
 /** The rooms over one project; `host` is the one whose threads work in it. */
 async function wireRuntime(
   options: RuntimeOptions,
@@ -119,13 +151,8 @@ async function wireRuntime(
   });
   const library = withProgramTools(files, items);
   mountPrimitives(open, functions);
-  let plain: HarnessPorts | undefined;
-  const harness = async (): Promise<Outcome<HarnessPorts>> => {
-    const world = await openWorld();
-    if (!world.ok) return world;
-    plain ??= await openPorts(world.output);
-    return ok(plain);
-  };
+  const worlds = createWorlds(() => rooms, host);
+  const { harness } = worlds;
   const reached = reachThreads(open, harness);
   open.primitives.set(reached.primitive.name, reached.primitive);
   const scripts = createScriptPrimitive(() => rooms);
@@ -134,18 +161,6 @@ async function wireRuntime(
   const kernel = createVerbs(open, library, reached.kinds);
   const rooms: Rooms = { open, library, kernel };
   const { project, home, keys, trustStore, catalogs, audit } = open;
-  let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
-  let world: Promise<ThreadWorld> | undefined;
-  const openWorld = async (): Promise<Outcome<ThreadWorld>> => {
-    opening ??= openRegistry(open);
-    const store = await opening;
-    if (!store.ok) {
-      opening = undefined;
-      return store;
-    }
-    world ??= openThreadWorld(rooms, store.output);
-    return ok(await world);
-  };
   const runtime: Runtime = {
     project,
     home,
@@ -173,7 +188,7 @@ async function wireRuntime(
     mayRun: (request) => checkRun(rooms, request),
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
-      const made = await openWorld();
+      const made = await worlds.open();
       return made.ok ? ok(await createThreads(made.output, live)) : made;
     },
     scripts: (use = {}) => openScripts(rooms, use),
@@ -187,8 +202,7 @@ async function wireRuntime(
         const there = await other;
         if (there.ok) await there.output.runtime.close();
       }
-      const store = await opening;
-      if (store?.ok && !host) await store.output.close();
+      await worlds.close();
       for (const primitive of open.primitives.values()) primitive.close?.();
       open.audit.close?.();
     },
@@ -197,15 +211,12 @@ async function wireRuntime(
 }
 
 export type {
-  DecisionBy,
   ListedThread,
   ProgramApprovals,
   ProgramRuntime,
   ProgramThreads,
-  ResumeRequest,
   ShownThread,
   Verb,
 } from './program.ts';
-export { runScriptIn, type ScriptRun, type ScriptRunResult } from './run-script.ts';
-export type { Told } from './steering.ts';
+export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';

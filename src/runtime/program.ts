@@ -34,7 +34,7 @@ type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
 export type ListedThread = Costed<ThreadSummary>;
 export type ShownThread = Costed<ThreadRow>;
 
-export interface ResumeRequest extends Pick<ResumeOptions, 'from'> {
+interface ResumeRequest extends Pick<ResumeOptions, 'from'> {
   /** What the person says to it. */
   message?: string;
   signal?: AbortSignal;
@@ -70,7 +70,7 @@ export interface ProgramThreads {
 }
 
 /** Who decides, and why: both are recorded. */
-export interface DecisionBy {
+interface DecisionBy {
   who?: string;
   why?: string;
 }

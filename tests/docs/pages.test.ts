@@ -64,16 +64,25 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
   });
 });
 
+/** Programs of a page, each with what it prints, in a project with the other files of the page. */
 test.each([
-  ['the library', 0],
-  ['the loop without directives', 2],
-  ['scripts', 4],
-])('%s', (_, at) => {
-  const [program, printed] = blocksOf(readPage('docs/library.md')).slice(at);
+  ['docs/library.md', 4],
+  ['docs/threads-from-your-program.md', 2],
+])('the programs of %s', (page, count) => {
+  const blocks = blocksOf(readPage(page));
   const fixture = makeFixture();
   try {
-    const output = runModule(program?.text ?? '', fixture);
-    expect(matches(printed?.text ?? '', output), output).toBe(true);
+    for (const { file, kind, text } of blocks) {
+      if (file !== undefined && kind !== 'ts') fixture.write(file, text);
+    }
+    const programs = blocks.flatMap(({ kind, text }, at) =>
+      kind === 'ts' ? [{ text, printed: blocks[at + 1]?.text ?? '' }] : [],
+    );
+    expect(programs).toHaveLength(count);
+    for (const { text, printed } of programs) {
+      const output = runModule(text, fixture);
+      expect(matches(printed, output), output).toBe(true);
+    }
   } finally {
     fixture.remove();
   }

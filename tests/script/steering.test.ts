@@ -124,7 +124,7 @@ describe('signals', () => {
       description: 'Somebody says something while it works',
       effect: 'read',
       parameters: { n: 'number' },
-      async run({ n = 0 }) {
+      async run({ n }) {
         const page = await made.stage?.threads.store.query({});
         const id = page?.ok ? page.output.rows[0]?.id : undefined;
         if (n === 2)

@@ -239,7 +239,7 @@ describe('branches', () => {
       description: 'x',
       effect: 'read',
       parameters: { n: 'number' },
-      async run({ n = 0 }) {
+      async run({ n }) {
         now += 1;
         most = Math.max(most, now);
         for (let turn = 0; turn < 50; turn++) await new Promise(setImmediate);

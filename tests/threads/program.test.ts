@@ -228,7 +228,8 @@ test.each(BREAKS)('a callback that %s breaks no run, and is reported once', asyn
   const told = (audit.ok ? audit.output : []).filter(({ reason }) =>
     reason.includes('of the program failed'),
   );
-  expect(told.map(({ reason }) => reason.split('`')[1]).toSorted()).toEqual(['onEvent', 'onText']);
+  const names = new Set(told.map(({ reason }) => reason.split('`')[1]));
+  expect([told.length, names]).toEqual([2, new Set(['onEvent', 'onText'])]);
 });
 
 test.each(BREAKS)('an `onEffect` that %s breaks no script', async (_, broken) => {

@@ -25,7 +25,7 @@ const probe = (name: string, effect: 'read' | 'write') =>
     description: 'A test',
     effect,
     parameters: { n: 'integer' },
-    run({ n = null }) {
+    run({ n }) {
       ran.push(name);
       if (name === 'leave') leaving.abort();
       return { n };
