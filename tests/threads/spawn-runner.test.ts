@@ -95,3 +95,24 @@ test('an unknown runner is refused with the ones there are', async () => {
   expect(JSON.stringify(fault)).toContain('did you mean `safety`');
   expect(await rows(made)).toHaveLength(1);
 });
+
+test.each([
+  ['throws', () => Promise.reject(new Error('mine'))],
+  [
+    'throws at once',
+    () => {
+      throw new Error('mine');
+    },
+  ],
+])('a runner that %s fails its thread and nothing else', async (_, mine) => {
+  const made = await openStage(
+    { ...LEAD, ...directive('part') },
+    { lead: answering('mine') },
+    { runners: { mine } },
+  );
+  expect((await run(made, 'lead')).status).toBe('completed');
+  const part = (await rows(made)).find(({ id }) => id === 'mine');
+  expect(part).toMatchObject({ status: 'failed' });
+  const row = await made.threads.store.thread('mine');
+  expect(row.ok && getOwn(row.output.result, 'reason')).toContain('mine');
+});

@@ -87,6 +87,20 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
   };
 }
 
+/** What no file stands for is searched, too, and a file of the same name is behind it. */
+function addExtra(
+  items: readonly Item[],
+  { searching, shelves }: Pick<ReturnType<typeof createLibraryFiles>, 'searching' | 'shelves'>,
+): (one: Searchable) => boolean {
+  const named = new Set(items.map(({ kind, id }) => `${kind} ${id}`));
+  for (const item of items) {
+    const { kind, id, file, body } = item;
+    searching.add({ kind, id, file, item, text: () => body, facts: () => item });
+  }
+  return (one) =>
+    one.root === undefined || (shelves.isFront(one) && !named.has(`${one.kind} ${one.id}`));
+}
+
 export function createLibrary(options: LibraryOptions): Library {
   const { clock, primitives, projectRoot, watchAbove, roots: given } = options;
   const catalogOf = createCatalogReader();
@@ -113,13 +127,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
 
-  const extra = new Set((options.extra ?? []).map(({ kind, id }) => `${kind} ${id}`));
-  for (const item of options.extra ?? []) {
-    const { kind, id, file, body } = item;
-    searching.add({ kind, id, file, item, text: () => body, facts: () => item });
-  }
-  const isEffective = (one: Searchable): boolean =>
-    one.root === undefined || (shelves.isFront(one) && !extra.has(`${one.kind} ${one.id}`));
+  const isEffective = addExtra(options.extra ?? [], files);
 
   const looks = createLooks(clock);
   let looking: Promise<void> | undefined;
