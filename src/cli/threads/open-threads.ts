@@ -2,29 +2,15 @@ import { existsSync } from 'node:fs';
 import { fail, type Json, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import { type Live, type Runtime, registryFile, type Threads } from '../../runtime/index.ts';
 import {
-  isEnded,
   type Store,
   type ThreadFilter,
   type ThreadRow,
-  type ThreadStatus,
   type ThreadSummary,
 } from '../../store/index.ts';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
-
-/** Threads below, deepest first, that have not ended. */
-export async function livingBelow(store: Store, id: string): Promise<Outcome<string[]>> {
-  const page = await store.query({ within: id, limit: 500 });
-  if (!page.ok) return page;
-  return ok(
-    page.output.rows
-      .filter((row) => row.id !== id && !isEnded(row.status))
-      .sort((a, b) => b.depth - a.depth)
-      .map((row) => row.id),
-  );
-}
 
 /** Every thread that fits, a page at a time, until one is none of `wanted`. */
 export async function allThreads(
@@ -144,35 +130,3 @@ export const untilInterrupted = (
     await work(AbortSignal.any([signal, closed]));
     return EXIT.done;
   });
-
-// Waiting for a thread of any process, without asking again and again.
-
-/** It goes on only when a person does something. */
-const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set(['paused', 'needs_input', 'interrupted']);
-const EXPIRY_CHECK_MS = 2000;
-
-const isOver = ({ status }: ThreadRow, untilEnd: boolean): boolean =>
-  isEnded(status) || (!untilEnd && STANDS_STILL.has(status));
-
-/** The row when it is over, or as it is when the signal aborts. */
-export async function waitForEnd(
-  store: Store,
-  id: string,
-  signal: AbortSignal,
-  { untilEnd = true }: { untilEnd?: boolean } = {},
-): Promise<Outcome<ThreadRow>> {
-  const row = await store.thread(id);
-  if (!row.ok || isOver(row.output, untilEnd)) return row;
-  // A process that died says nothing; its lease does.
-  const timer = setInterval(() => void store.sweep(), EXPIRY_CHECK_MS);
-  try {
-    for await (const news of store.watch({ thread: id, seq: row.output.seq }, signal)) {
-      if (news.type !== 'status') continue;
-      const now = await store.thread(id);
-      if (!now.ok || isOver(now.output, untilEnd)) return now;
-    }
-  } finally {
-    clearInterval(timer);
-  }
-  return await store.thread(id);
-}

@@ -10,6 +10,7 @@ import {
   plainText,
 } from '../../../base/index.ts';
 import { decode } from '../../../harness/index.ts';
+import { waitForEnd } from '../../../runtime/index.ts';
 import {
   isEnded,
   type Store,
@@ -28,7 +29,6 @@ import {
   findThread,
   type ThreadWork,
   untilInterrupted,
-  waitForEnd,
   withRegistry,
   withThread,
 } from '../../threads/open-threads.ts';
