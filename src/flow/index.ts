@@ -48,7 +48,8 @@ export {
   type PolicyState,
 } from './policies/policy-files.ts';
 export { parsePolicy } from './policies/read-policy.ts';
-export { createLabelRecords, fileLabels, type LabelRecords } from './values/label-records.ts';
+export { fileLabels, folderLabel } from './values/file-labels.ts';
+export { createLabelRecords, type LabelRecords } from './values/label-records.ts';
 export {
   addLabels,
   type Descriptor,

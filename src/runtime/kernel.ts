@@ -171,7 +171,8 @@ export function createVerbs(
   library: Library,
   more: readonly Kind[],
 ): EmbeddedKernel {
-  const labels = createLabelRecords(join(recordsFolder(open.project, open.home), 'labels.jsonl'));
+  const records = join(recordsFolder(open.project, open.home), 'labels.jsonl');
+  const labels = createLabelRecords(records, open.project);
   const marks = createItemMarks(labels);
   const ports = toolPorts(open, library, labels);
   const modify = createModifier(library, marks);

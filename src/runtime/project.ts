@@ -187,6 +187,7 @@ export function openProject(
       [...policyOf(host), ...policyPlaces(project, home, env)],
       (text, file) => examinePolicy(text, file, trustStore),
       clock,
+      project,
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),

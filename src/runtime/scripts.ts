@@ -67,9 +67,9 @@ export const findScriptProject = (folder: string, home: string): string =>
  */
 function recordsOf(project: string, home: string): LabelRecords {
   const folder = recordsFolder(project, home);
-  const records = createLabelRecords(join(folder, 'labels.jsonl'));
+  const records = createLabelRecords(join(folder, 'labels.jsonl'), project);
   if (folder === home) return records;
-  const older = createLabelRecords(join(home, 'labels.jsonl'));
+  const older = createLabelRecords(join(home, 'labels.jsonl'), project);
   return {
     ...records,
     recall: (path, hash) => records.recall(path, hash) ?? older.recall(path, hash),

@@ -127,3 +127,47 @@ test('a js block that another one left something for gives it back with its labe
   expect(output).toContain('log was denied by @g (secret)');
   expect(code).toBe(4);
 });
+
+const READERS = {
+  'a file': '<private/key.txt>',
+  'a section of a file': '<private/key.txt # Key>',
+  'files by a pattern': '<private/*.txt>',
+  'fs/read_file': '@tool("fs/read_file", { path: "private/key.txt" })',
+  'fs/grep': '@tool("fs/grep", { pattern: "k-1", path: "." })',
+  'fs/list_dir': '@tool("fs/list_dir", { path: "private" })',
+  'fs/glob': '@tool("fs/glob", { pattern: "private/*" })',
+};
+const NAMES = (root: string) => [
+  'dir:private',
+  'dir:private/',
+  `dir:${root}/private`,
+  `dir:${root}`,
+];
+
+test.each(Object.entries(READERS))(
+  'a folder that a policy, a guard or a script names is the same folder for %s',
+  async (_reader, reading) => {
+    const { script, write, root } = project({ 'private/key.txt': '# Key\nk-1\n' });
+    write('read.mld', `var @k = ${reading}\nlog @k`);
+    for (const name of NAMES(root)) {
+      const asGuard = `guard @g before ${name} = when [ @mx.op.type == "log" => deny "no"  * => allow ]`;
+      write('guarded.mld', `${asGuard}\nvar @k = ${reading}\nlog @k`);
+      write(
+        'policy.mld',
+        `policy @p = { labels: { "${name}": { deny: ["op:log"] } } }\nvar @k = ${reading}\nlog @k`,
+      );
+      write('.ai/policy.yaml', '');
+      expect([name, (await script('read.mld')).code]).toEqual([name, 0]);
+      expect([name, (await script('policy.mld')).code]).toEqual([name, 4]);
+      if (!name.endsWith('/'))
+        expect([name, (await script('guarded.mld')).code]).toEqual([name, 4]);
+      write('.ai/policy.yaml', `labels:\n  "${name}": {deny: ["op:log"]}\n`);
+      expect([name, (await script('read.mld')).code]).toEqual([name, 4]);
+      write(
+        '.ai/policy.yaml',
+        `guards:\n  - {on: "${name}", when: 'op.type == "log"', deny: no}\n`,
+      );
+      expect([name, (await script('read.mld')).code]).toEqual([name, 4]);
+    }
+  },
+);

@@ -9,7 +9,13 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, expect, test } from 'vitest';
 import { fail, ok, systemClock } from '../../src/base/index.ts';
-import { createFrame, describe, makeValue, perform } from '../../src/flow/index.ts';
+import {
+  createFrame,
+  createLabelRecords,
+  describe,
+  makeValue,
+  perform,
+} from '../../src/flow/index.ts';
 import {
   type Library,
   parseTool,
@@ -137,7 +143,7 @@ test('no chain uses what its caller does not hold, nor an unsigned one what chan
             moduleSink: () => () => fail('not_found', 'none'),
           },
           retry: { sleep: async () => {} },
-          labels: { remember: () => ok(null), recall: () => undefined },
+          labels: createLabelRecords('/nowhere/labels.jsonl', '/nowhere'),
           clock: systemClock,
           env: {},
           projectRoot: '/nowhere',

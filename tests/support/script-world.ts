@@ -1,12 +1,12 @@
 // A world in memory for tests of the language: files are a map that remembers marks, commands are
 // answered by a function, js blocks run in the real engine.
-import { dirname } from 'node:path';
 import { fail, matchGlob, type Outcome, ok } from '../../src/base/index.ts';
 import {
   createFrame,
   type Descriptor,
   describe,
   type Frame,
+  fileLabels,
   makeValue,
   mergeDescriptors,
 } from '../../src/flow/index.ts';
@@ -28,11 +28,8 @@ export interface WorldFixture extends ScriptWorld {
   readonly commands: string[];
 }
 
-function fileMarks(path: string): Descriptor {
-  const folders: string[] = [];
-  for (let dir = dirname(path); dir !== '/'; dir = dirname(dir)) folders.push(`dir:${dir}`);
-  return describe({ taint: ['src:file', ...folders], sources: [`file:${path}`] });
-}
+const fileMarks = (path: string): Descriptor =>
+  describe({ taint: fileLabels(ROOT, path), sources: [`file:${path}`] });
 
 /** `echo` and `cat`, without a process. */
 function answerOf({ stdin, env }: ProcessRequest, line: string): string {

@@ -1,8 +1,10 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { describe, EMPTY } from '../values/labels.ts';
+import { makeValue } from '../values/value.ts';
 import { createPolicyFiles } from './policy-files.ts';
 
 let dir = '';
@@ -20,6 +22,7 @@ const open = (isSigned = false) =>
     ],
     (text) => ({ covered: text, signed: isSigned }),
     clock,
+    dir,
   );
 
 test('without files the built-in rules hold', () => {
@@ -78,6 +81,7 @@ test('what the bundle says of a surface is a default that a user may replace, a 
       ],
       (text) => ({ covered: text, signed: false }),
       clock,
+      dir,
     );
   writeFileSync(join(dir, 'bundle.yaml'), 'surfaces: {mcp: {capabilities: {deny: [net.http]}}}\n');
   writeFileSync(join(dir, 'own.yaml'), 'surfaces: {mcp: {capabilities: {deny: [git.push]}}}\n');
@@ -86,4 +90,30 @@ test('what the bundle says of a surface is a default that a user may replace, a 
   }));
   expect(levels(true).current().policy.ceilings('mcp')).toEqual([denyPush]);
   expect(levels(false).current().policy.ceilings('mcp')).toEqual([denyNet, denyPush]);
+});
+
+test.each([
+  ['private', (root: string) => `${root}/private`],
+  ['private', () => './private/'],
+  ['private', (root: string) => `${root}/linked`],
+])('a folder may be named in any way: `%s`', (label, written) => {
+  mkdirSync(join(dir, 'private'));
+  symlinkSync('private', join(dir, 'linked'));
+  const root = realpathSync(dir);
+  writeFileSync(
+    join(dir, 'project.yaml'),
+    `labels:\n  "dir:${written(root)}": {deny: [exfil]}\nguards:\n  - {on: "dir:${written(root)}", deny: no}\n`,
+  );
+  const { policy, diagnostics } = createPolicyFiles(
+    [{ level: 'project', file: join(dir, 'project.yaml') }],
+    (text) => ({ covered: text, signed: false }),
+    clock,
+    root,
+  ).current();
+  expect(diagnostics).toEqual([]);
+  const marks = describe({ taint: ['src:file', `dir:${label}`] });
+  expect(policy.guards.forMarks(marks, 'before')).toHaveLength(1);
+  const op = { type: 'tool', name: 'x', opLabels: [], risk: ['exfil'] } as const;
+  const input = { name: 'a', role: undefined, value: makeValue('x', { descriptor: marks }) };
+  expect(policy.judge(op, [], [input], EMPTY)).toMatchObject([{ kind: 'deny' }]);
 });

@@ -1,7 +1,8 @@
 // The policy files of all levels, as they are now. Looked at again when the last look is 20 ms old: a
 // rule that was tightened holds from then on in every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
-import { statSync } from 'node:fs';
+import { realpathSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
 import {
   type Clock,
   createLooks,
@@ -10,6 +11,8 @@ import {
   hasErrors,
   readRegularFile,
 } from '../../base/index.ts';
+import type { LabelRule } from '../frame.ts';
+import { folderLabel } from '../values/file-labels.ts';
 import { type ComposedPolicy, composePolicies } from './compose.ts';
 import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
 import { parsePolicy } from './read-policy.ts';
@@ -70,11 +73,56 @@ function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined
   return { policy: { ...policy, signed }, diagnostics };
 }
 
+// A policy names folders as people do: from the project or absolutely, through links, with a `/` at
+// the end. Files carry one form, so the policy is brought to it.
+
+/** The forms under which files below the named folder are labelled. */
+function formsOf(root: string, label: string): string[] {
+  const written = folderLabel(root, label);
+  if (written === label && !label.startsWith('dir:')) return [label];
+  try {
+    const real = realpathSync.native(resolve(root, label.slice('dir:'.length)));
+    return [...new Set([written, folderLabel(root, `dir:${real}`)])];
+  } catch {
+    return [written];
+  }
+}
+
+const bothRules = (one: LabelRule, other: LabelRule): LabelRule => ({
+  deny: [...(one.deny ?? []), ...(other.deny ?? [])],
+  ask: [...(one.ask ?? []), ...(other.ask ?? [])],
+  allow: [...(one.allow ?? []), ...(other.allow ?? [])],
+});
+
+function withFolders(policy: Policy, root: string): Policy {
+  const { labels, guards } = policy;
+  const rules: Record<string, LabelRule> = {};
+  for (const [label, rule] of Object.entries(labels ?? {})) {
+    for (const form of formsOf(root, label)) {
+      const before = Object.hasOwn(rules, form) ? rules[form] : undefined;
+      rules[form] = before ? bothRules(before, rule) : rule;
+    }
+  }
+  return {
+    ...policy,
+    ...(labels && { labels: rules }),
+    ...(guards && {
+      guards: guards.map(({ when, ...guard }) => ({
+        ...guard,
+        on: formsOf(root, guard.on).at(-1) ?? guard.on,
+        ...(when === undefined ? {} : { when: when.replaceAll(`dir:${root}/`, 'dir:') }),
+      })),
+    }),
+  };
+}
+
 /** `examine` is asked anew whenever a file changed. */
 export function createPolicyFiles(
   places: readonly PolicyPlace[],
   examine: ExaminePolicy,
   clock: Pick<Clock, 'monotonic'>,
+  /** Real path of the project. */
+  root: string,
 ) {
   let known: { stamp: string; state: PolicyState } | undefined;
   const looks = createLooks(clock);
@@ -87,7 +135,7 @@ export function createPolicyFiles(
       if (known?.stamp === stamp) return known.state;
       const read = places.flatMap((place) => readPlace(place, examine) ?? []);
       const state = {
-        policy: composePolicies(read.map(({ policy }) => policy)),
+        policy: composePolicies(read.map(({ policy }) => withFolders(policy, root))),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
       known = { stamp, state };

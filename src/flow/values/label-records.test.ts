@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createLabelRecords, fileLabels } from './label-records.ts';
+import { createLabelRecords } from './label-records.ts';
 import { describe } from './labels.ts';
 
 let dir = '';
@@ -30,22 +30,22 @@ const untrusted = describe({
 const plain = describe({ labels: ['customer'], sources: ['var:x'] });
 
 test('the same content at the same path gets its marks back, in any process', () => {
-  const first = createLabelRecords(file);
+  const first = createLabelRecords(file, '/p');
   expect(first.recall('/p/a', 'h1')).toBeUndefined();
   expect(first.remember('/p/a', 'h1', untrusted).ok).toBe(true);
   expect(first.recall('/p/a', 'h1')).toBe(untrusted);
-  expect(createLabelRecords(file).recall('/p/a', 'h1')).toBe(untrusted);
+  expect(createLabelRecords(file, '/p').recall('/p/a', 'h1')).toBe(untrusted);
   expect(first.recall('/p/b', 'h1')).toBeUndefined();
 });
 
 test('several inputs are remembered as their merge', () => {
-  const records = createLabelRecords(file);
+  const records = createLabelRecords(file, '/p');
   records.remember('/p/a', 'h1', [untrusted, plain]);
   expect(records.recall('/p/a', 'h1')?.labels).toEqual(['untrusted', 'customer']);
 });
 
 test('other content at a path stays under suspicion when the record was untrusted', () => {
-  const records = createLabelRecords(file);
+  const records = createLabelRecords(file, '/p');
   records.remember('/p/a', 'h1', untrusted);
   records.remember('/p/b', 'h1', plain);
   expect(records.recall('/p/a', 'h2')?.labels).toEqual(['untrusted']);
@@ -56,7 +56,7 @@ test('other content at a path stays under suspicion when the record was untruste
 });
 
 test('what another process appends is seen', () => {
-  const [one, two] = [createLabelRecords(file), createLabelRecords(file)];
+  const [one, two] = [createLabelRecords(file, '/p'), createLabelRecords(file, '/p')];
   one.remember('/p/a', 'h1', plain);
   expect(two.recall('/p/a', 'h1')).toBe(plain);
   two.remember('/p/a', 'h1', untrusted);
@@ -64,25 +64,25 @@ test('what another process appends is seen', () => {
 });
 
 test('a torn last line is closed, and what came before and after it is kept', () => {
-  createLabelRecords(file).remember('/p/a', 'h1', untrusted);
+  createLabelRecords(file, '/p').remember('/p/a', 'h1', untrusted);
   const whole = readFileSync(file, 'utf8');
   for (let cut = 1; cut < whole.length; cut += 7) {
     writeFileSync(file, whole + whole.replace('/p/a', '/p/torn').slice(0, cut));
-    const records = createLabelRecords(file);
+    const records = createLabelRecords(file, '/p');
     expect(records.recall('/p/a', 'h1')).toBe(untrusted);
     expect(records.remember('/p/b', 'h2', plain).ok).toBe(true);
-    expect(createLabelRecords(file).recall('/p/b', 'h2')).toBe(plain);
+    expect(createLabelRecords(file, '/p').recall('/p/b', 'h2')).toBe(plain);
   }
 });
 
 test('a damaged line whose path can be read counts as untrusted', () => {
-  createLabelRecords(file).remember('/p/a', 'h1', plain);
+  createLabelRecords(file, '/p').remember('/p/a', 'h1', plain);
   appendFileSync(file, '{"path":"/p/c","hash":"h9","lab\u0000\n[]\nnull\n');
-  expect(createLabelRecords(file).recall('/p/c', 'h9')?.labels).toEqual(['untrusted']);
+  expect(createLabelRecords(file, '/p').recall('/p/c', 'h9')?.labels).toEqual(['untrusted']);
 });
 
 test('a file that was cut or replaced is read anew', () => {
-  const records = createLabelRecords(file);
+  const records = createLabelRecords(file, '/p');
   records.remember('/p/a', 'h1', plain);
   expect(records.recall('/p/a', 'h1')).toBe(plain);
   truncateSync(file, 0);
@@ -90,7 +90,7 @@ test('a file that was cut or replaced is read anew', () => {
 });
 
 test('nothing is written twice, and only the owner can read it', () => {
-  const records = createLabelRecords(file);
+  const records = createLabelRecords(file, '/p');
   records.remember('/p/a', 'h1', plain);
   const before = statSync(file);
   records.remember('/p/a', 'h1', plain);
@@ -99,7 +99,7 @@ test('nothing is written twice, and only the owner can read it', () => {
 });
 
 test('records that cannot be read make nothing trusted, and cannot be written', () => {
-  const records = createLabelRecords(dir);
+  const records = createLabelRecords(dir, '/p');
   expect(records.recall('/p/a', 'h1')?.labels).toEqual(['untrusted']);
   expect(records.remember('/p/a', 'h1', plain).ok).toBe(false);
 });
@@ -108,7 +108,7 @@ test('several processes write at once and nothing is lost', () => {
   const script = `
     import { createLabelRecords } from ${JSON.stringify(join(import.meta.dirname, 'label-records.ts'))};
     import { describe } from ${JSON.stringify(join(import.meta.dirname, 'labels.ts'))};
-    const records = createLabelRecords(process.argv[1]);
+    const records = createLabelRecords(process.argv[1], '/p');
     const id = process.argv[2];
     for (let at = 0; at < 50; at++) {
       records.remember('/p/' + id + '/' + at, 'h', describe({ labels: [id.repeat(300)] }));
@@ -119,7 +119,7 @@ test('several processes write at once and nothing is lost', () => {
   const env = { ...process.env, NODE: process.execPath, SCRIPT: script, FILE: file };
   const ran = spawnSync('sh', ['-c', `${shell}\nwait`], { env, encoding: 'utf8' });
   expect(ran.stderr.replace(/^.*ExperimentalWarning.*\n.*\n/gm, '')).toBe('');
-  const records = createLabelRecords(file);
+  const records = createLabelRecords(file, '/p');
   for (const id of ['a', 'b', 'c']) {
     for (let at = 0; at < 50; at++) {
       expect(records.recall(`/p/${id}/${at}`, 'h')?.labels).toEqual([id.repeat(300)]);
@@ -127,8 +127,12 @@ test('several processes write at once and nothing is lost', () => {
   }
 });
 
-test('a file is labelled with each folder above it', () => {
-  expect(fileLabels('a/b/c.txt')).toEqual(['src:file', 'dir:a/b', 'dir:a']);
-  expect(fileLabels('/x/y/z.txt')).toEqual(['src:file', 'dir:/x/y', 'dir:/x']);
-  expect(fileLabels('c.txt')).toEqual(['src:file']);
+test('older records that name folders of the project absolutely mean the same folders', () => {
+  createLabelRecords(file, '/elsewhere').remember(
+    '/p/a',
+    'h1',
+    describe({ taint: ['src:file', 'dir:/p/private/x', 'dir:/q'] }),
+  );
+  const recalled = createLabelRecords(file, '/p').recall('/p/a', 'h1');
+  expect(recalled?.taint).toEqual(['src:file', 'dir:private/x', 'dir:/q']);
 });

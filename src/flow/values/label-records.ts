@@ -2,7 +2,6 @@
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
 import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
-import { posix, sep } from 'node:path';
 import {
   errnoOf,
   fail,
@@ -13,6 +12,7 @@ import {
   parseJson,
   textsAt,
 } from '../../base/index.ts';
+import { folderLabel } from './file-labels.ts';
 import { carries, type Descriptor, describe, mergeAll } from './labels.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
 
@@ -37,7 +37,7 @@ interface Line {
 }
 
 /** A damaged line whose path can still be read counts as a record of untrusted data. */
-function readLine(text: string): Line | undefined {
+function readLine(text: string, root: string): Line | undefined {
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) {
     const line = parsed.output;
@@ -45,7 +45,8 @@ function readLine(text: string): Line | undefined {
     if (typeof path === 'string' && typeof hash === 'string') {
       const descriptor = describe({
         labels: textsAt(line, 'labels'),
-        taint: textsAt(line, 'taint'),
+        // Older lines name folders of the project by their absolute path.
+        taint: textsAt(line, 'taint').map((mark) => folderLabel(root, mark)),
         sources: textsAt(line, 'sources'),
         capability: typeof capability === 'string' ? capability : null,
         policyContext: textsAt(line, 'policyContext'),
@@ -116,7 +117,8 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
   return labels.length === 0 ? undefined : describe({ labels, sources: [`file:${path}`] });
 }
 
-export function createLabelRecords(file: string) {
+/** `root`: real path of the project. */
+export function createLabelRecords(file: string, root: string) {
   const known = new Map<string, History>();
   const keep = ({ path, hash, descriptor }: Line): void => {
     const history = known.get(path) ?? { byHash: new Map(), latest: descriptor };
@@ -127,13 +129,14 @@ export function createLabelRecords(file: string) {
   const tail = createTail(
     file,
     (text) => {
-      const line = readLine(text);
+      const line = readLine(text, root);
       if (line) keep(line);
     },
     () => known.clear(),
   );
 
   return {
+    root,
     /** To be called before the file is written, so that no unlabelled copy ever exists. */
     remember(
       realPath: string,
@@ -173,15 +176,4 @@ export function createLabelRecords(file: string) {
       return history?.byHash.get(contentHash) ?? (history && suspicion(history.latest, realPath));
     },
   };
-}
-
-/** `src:file` and `dir:` for each parent folder, the nearest first; `/` and `.` are not named. */
-export function fileLabels(path: string): string[] {
-  const labels = ['src:file'];
-  const plain = path.split(sep).join('/');
-  for (let dir = posix.dirname(plain); dir !== '/' && dir !== '.'; dir = posix.dirname(dir)) {
-    labels.push(`dir:${dir}`);
-    if (dir === posix.dirname(dir)) break;
-  }
-  return labels;
 }

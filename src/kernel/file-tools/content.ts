@@ -24,6 +24,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import { fileLabels } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 
 // Opening a place without losing it on the way. Between asking where a path leads and opening it, a
@@ -229,15 +230,15 @@ export function countOf(
 export const cancelled = (): Failure => fail('cancelled', 'the call was cancelled');
 
 /** Where a result came from, in the words that labels and provenance use. */
-export function fileMarks(paths: Iterable<string>): { labels: string[]; sources: string[] } {
+export function fileMarks(
+  { projectRoot }: Pick<PrimitiveCall, 'projectRoot'>,
+  paths: Iterable<string>,
+): { labels: string[]; sources: string[] } {
   const labels = new Set(['src:file']);
   const sources = new Set<string>();
   for (const path of paths) {
     sources.add(`file:${path}`);
-    const parts = path.split('/');
-    for (let depth = 1; depth < parts.length; depth++) {
-      labels.add(`dir:${parts.slice(0, depth).join('/')}`);
-    }
+    for (const label of fileLabels(projectRoot, path)) labels.add(label);
   }
   return { labels: [...labels], sources: [...sources] };
 }

@@ -75,7 +75,7 @@ test('reading gives the content, where it stands, its hash and its marks', async
     bytes: 13,
     truncated: false,
   });
-  expect(labels).toEqual(['src:file', 'dir:src', 'dir:src/deep']);
+  expect(labels).toEqual(['src:file', 'dir:src/deep', 'dir:src']);
   expect(sources).toEqual(['file:src/deep/a.txt']);
   expect(files?.[0]?.sha256).toBe(sha256('one\ntwo\nthree'));
 });

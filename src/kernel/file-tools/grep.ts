@@ -73,7 +73,7 @@ async function searchFile(search: Search, place: ProjectPath): Promise<void> {
   }
 }
 
-function report(search: Search): PrimitiveResult {
+function report(call: PrimitiveCall, search: Search): PrimitiveResult {
   const { matches, files, searched, skipped, stopped } = search;
   const missed = Object.entries(skipped).filter(([, count]) => count > 0);
   const output: JsonObject = {
@@ -84,7 +84,14 @@ function report(search: Search): PrimitiveResult {
     ...(stopped === undefined ? {} : { stopped_by: stopped }),
     ...(missed.length === 0 ? {} : { skipped: Object.fromEntries(missed) }),
   };
-  return { output, ...fileMarks(files.map((file) => file.relative)), files };
+  return {
+    output,
+    ...fileMarks(
+      call,
+      files.map((file) => file.relative),
+    ),
+    files,
+  };
 }
 
 export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
@@ -110,7 +117,7 @@ export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
   const visible = await searchPlace(call, base.output, search);
   if (!visible.ok) return visible;
   if (call.signal.aborted) return cancelled();
-  return ok(report(search));
+  return ok(report(call, search));
 }
 
 async function searchPlace(

@@ -95,7 +95,7 @@ export async function listDir(call: PrimitiveCall): Promise<Outcome<PrimitiveRes
   for (const entry of visible.slice(0, limit)) entries.push(await describe(entry));
   const truncated = listed.output.more || visible.length > limit;
   const output = { path: relative, entries, total: visible.length, truncated };
-  return ok({ output, ...fileMarks([relative === '.' ? '*' : `${relative}/*`]) });
+  return ok({ output, ...fileMarks(call, [relative === '.' ? '*' : `${relative}/*`]) });
 }
 
 /** Walking starts where the pattern stops being literal; the rest is matched below that folder. */
@@ -193,5 +193,5 @@ export async function glob(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
     if (!reason.ok) return reason;
   }
   const output = { pattern, paths, truncated: more || isTruncated() };
-  return ok({ output, ...fileMarks([start.relative === '.' ? '*' : `${start.relative}/*`]) });
+  return ok({ output, ...fileMarks(call, [start.relative === '.' ? '*' : `${start.relative}/*`]) });
 }

@@ -243,7 +243,7 @@ async function showLines(
     ...(lossy ? { invalid_utf8: true } : {}),
   };
   const files = [{ access: 'read' as const, absolute, relative, sha256 }];
-  return ok({ output, ...fileMarks([relative]), files });
+  return ok({ output, ...fileMarks(call, [relative]), files });
 }
 
 export async function readFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {

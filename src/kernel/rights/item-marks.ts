@@ -49,7 +49,7 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
   return {
     of(item) {
       const own = describe({
-        taint: fileLabels(`.ai/${FOLDERS[item.kind]}/${item.id}`),
+        taint: fileLabels(labels.root, `.ai/${FOLDERS[item.kind]}/${item.id}`),
         sources: [`${item.kind}:${item.id}`],
       });
       const kept = isSigned(item.signature)

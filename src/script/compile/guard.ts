@@ -14,6 +14,7 @@ import {
   createGuardSet,
   defineGuard,
   type Frame,
+  folderLabel,
   type GuardSet,
   type GuardView,
   type MaybePromise,
@@ -61,7 +62,7 @@ function ruleEnv(
 
 export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   const rules = compileWhen(c.forFunction(), node.rules);
-  const { name, filter: on, timing, privileged } = node;
+  const { name, filter, timing, privileged } = node;
   return (env) => {
     if (privileged && !env.run.mayBePrivileged(c.unit)) {
       return raise(
@@ -77,6 +78,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
       });
     const place = `guard at ${shownPlace(c.unit, node.at)}`;
     const named = name ? { name } : {};
+    const on = folderLabel(env.run.world.root, filter);
     const guard = unwrap(defineGuard({ ...named, on, timing, privileged, place, decide }));
     if (name) c.unit.guards.add(name);
     env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
@@ -183,8 +185,9 @@ function portOf(state: HookState): ScriptHooks {
 
 export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
-  const { timing, filter: on } = node;
+  const { timing } = node;
   return (env) => {
+    const on = folderLabel(env.run.world.root, node.filter);
     const name = node.name ?? `hook at line ${lineOf(c.unit, node.at)}`;
     const decide = () => ok({ kind: 'allow' } as const);
     const filter = createGuardSet([unwrap(defineGuard({ name, on, timing, decide }))]);

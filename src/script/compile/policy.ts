@@ -6,6 +6,7 @@ import {
   childFrame,
   createGuardSet,
   defineGuard,
+  folderLabel,
   type Guard,
   type GuardSet,
   type GuardView,
@@ -177,7 +178,7 @@ const rulesOf = (data: Json | undefined): Record<string, RuleState> =>
   Array.isArray(data) ? Object.fromEntries(data.map((name) => [textual(name), 'deny'])) : {};
 
 /** What flow's policies can say already. */
-function rulesIn(data: JsonObject): PolicyRules {
+function rulesIn(data: JsonObject, root: string): PolicyRules {
   const defaults = isObject(data['defaults']) ? data['defaults'] : {};
   const unlabelled = words(defaults['unlabeled'] ?? defaults['unlabelled']);
   const rules = { ...rulesOf(data['rules']), ...rulesOf(defaults['rules']) };
@@ -187,12 +188,21 @@ function rulesIn(data: JsonObject): PolicyRules {
     raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
   const { labels, operations } = data;
   return {
-    ...(isObject(labels) ? { labels: labels as NonNullable<PolicyRules['labels']> } : {}),
+    ...(isObject(labels) ? { labels: labelsOf(labels, root) } : {}),
     ...(isObject(operations) ? { operations: operationsOf(operations) } : {}),
     ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),
     ...(packs.length > 0 ? { rules, packs } : {}),
   };
 }
+
+/** By the names that files carry. */
+const labelsOf = (data: JsonObject, root: string): NonNullable<PolicyRules['labels']> =>
+  Object.fromEntries(
+    Object.entries(data as NonNullable<PolicyRules['labels']>).map(([label, rule]) => [
+      folderLabel(root, label),
+      rule,
+    ]),
+  );
 
 const operationsOf = (data: JsonObject): Record<string, string[]> =>
   Object.fromEntries(Object.entries(data).map(([label, patterns]) => [label, words(patterns)]));
@@ -243,7 +253,7 @@ export function applyPolicy(run: RunState, { data }: Value): void {
       });
   }
   const patterns = patternsOf(data, run.world.root);
-  const policy = run.ground.policy.narrowedBy(rulesIn(data));
+  const policy = run.ground.policy.narrowedBy(rulesIn(data, run.world.root));
   const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
   run.policies.push(patterns);
   run.ground = childFrame(run.ground, { policy, ...(isOpen ? {} : { guards: guardOf(patterns) }) });

@@ -75,7 +75,8 @@ function linkOf(descriptor: number): string | undefined {
 const UNTRUSTED = describe({ labels: ['untrusted'] });
 
 function marksOf(place: FilePlace, bytes: Buffer, labels: LabelRecords): Descriptor {
-  const own = describe({ taint: fileLabels(place.absolute), sources: [`file:${place.relative}`] });
+  const taint = fileLabels(labels.root, place.absolute);
+  const own = describe({ taint, sources: [`file:${place.relative}`] });
   const sha256 = createHash('sha256').update(bytes).digest('hex');
   const known = labels.recall(place.absolute, sha256) ?? EMPTY;
   return mergeAll([own, known, ...(place.isInside ? [] : [UNTRUSTED])]);
