@@ -10,10 +10,13 @@ import {
 } from '../base/index.ts';
 import {
   type ActPorts,
+  addMarks,
   childFrame,
   createFrame,
+  type Descriptor,
   describe,
   type Effect,
+  EMPTY,
   type Frame,
   makeContainer,
   makeValue,
@@ -104,7 +107,7 @@ const folderOf = (file: string): string => (file.startsWith('<') ? process.cwd()
 function unitOf(
   script: ScriptTree,
   { file, name = file, folder = folderOf(file) }: Pick<ScriptOptions, 'file' | 'name' | 'folder'>,
-  isModule: boolean,
+  module?: Descriptor,
 ): SourceUnit {
   const { value } =
     script.frontMatter === undefined ? { value: null } : parseYaml(script.frontMatter);
@@ -113,8 +116,12 @@ function unitOf(
     name,
     folder,
     text: script.text,
-    frontMatter: makeValue(value, { descriptor: describe({ taint: ['src:file'] }) }),
-    isModule,
+    frontMatter: addMarks(
+      makeValue(value, { descriptor: describe({ taint: ['src:file'] }) }),
+      module ?? EMPTY,
+    ),
+    isModule: module !== undefined,
+    marks: module ?? EMPTY,
     scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
@@ -153,7 +160,7 @@ async function runBody(
     frame: run.ground,
     chain: undefined,
     pipe: undefined,
-    path: newPath(),
+    path: { ...newPath(), marks: unit.marks },
     note: undefined,
     isDefining: unit.isModule,
     named: [],
@@ -248,11 +255,11 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),
-    import: createImports(async (text, path, env) => {
+    import: createImports(async ({ text, descriptor }, path, env) => {
       const mode = path.endsWith('.mld') ? 'strict' : 'markdown';
       const { script, problems } = parseScript(text, { mode, file: path });
       if (!script) throw syntaxFault(problems[0], text, path);
-      const unit = unitOf(script, { file: path }, true);
+      const unit = unitOf(script, { file: path }, descriptor);
       return { unit, returned: await runBody(script, unit, env.run) };
     }),
   };
@@ -271,7 +278,7 @@ export async function runScript(text: string, options: ScriptOptions): Promise<S
   const { run, printed } = startRun(options);
   let fault: ScriptFault | undefined;
   try {
-    const unit = unitOf(script, options, false);
+    const unit = unitOf(script, options);
     for (const [input, value] of inputs ?? []) unit.scope.bind(input, 'ambient', value);
     await runBody(script, unit, run);
     await run.written();

@@ -171,3 +171,48 @@ test.each(Object.entries(READERS))(
     }
   },
 );
+
+const FROM_FILES = {
+  'a template file': 'exe @t(x) = template "private/doc.att"\nvar @v = @t("q")',
+  'a mustache template': 'exe @t(x) = template "private/doc.mtt"\nvar @v = @t("q")',
+  'a template called in a template': 'exe @t(x) = template "private/doc.att"\nvar @v = `<@t("q")>`',
+  'a folder of templates': 'import templates from "private" as @t(x)\nvar @v = @t.doc("q")',
+  'a variable of a module': 'import { @key } from "./private/mod.mld"\nvar @v = @key',
+  'a namespace': 'import "./private/mod.mld" as @m\nvar @v = @m.key',
+  'a function of a module': 'import { @say } from "./private/mod.mld"\nvar @v = @say()',
+  'a block of code of a module': 'import { @js } from "./private/mod.mld"\nvar @v = @js()',
+  'a function that a module calls': 'import { @twice } from "./private/mod.mld"\nvar @v = @twice()',
+  'the front matter of a module': 'import "./private/mod.mld" as @m\nvar @v = @m.mx.fm',
+  'what a function of a module does':
+    'import { @do } from "./private/mod.mld"\n@do()\nvar @v = <out.txt>',
+  'a module of a module': 'import { @again } from "./other.mld"\nvar @v = @again',
+  'a guard of a module':
+    'import "./private/mod.mld" as @m\nguard @mine before nothing = when [ * => allow ]\nvar pii @n = "x"\nexe @f(x) = `@x`\nvar @v = @f(@n)',
+};
+
+test.each(Object.entries(FROM_FILES))('%s carries the labels of its file', async (_what, text) => {
+  const { script, write } = project({
+    'private/doc.att': 'k-1 @x',
+    'private/doc.mtt': 'k-1 {{x}}',
+    'private/mod.mld': [
+      '---',
+      'title: k-1',
+      '---',
+      'var @key = "k-1"',
+      'exe @say() = "k-1"',
+      'exe @js() = js { return "k-1" }',
+      'exe @twice() = `@say() @say()`',
+      'exe @do() = [ output "k-1" to "@root/out.txt" ]',
+      'guard @g before pii = when [ @mx.op.type == "exe" => allow "k-1"  * => allow ]',
+    ].join('\n'),
+    'other.mld': 'import { @key } from "./private/mod.mld"\nvar @again = @key',
+  });
+  write('use.mld', `${text}\nshow ` + '`@v`' + `\nlog @v`);
+  const open = await script('use.mld');
+  expect(open.output).toContain('k-1');
+  write('.ai/policy.yaml', 'labels:\n  "dir:private": {deny: ["op:log"]}\n');
+  expect(await script('use.mld')).toMatchObject({
+    code: 4,
+    output: expect.stringContaining('dir:private'),
+  });
+});

@@ -23,6 +23,7 @@ import {
   type Named,
   newPath,
   type ScriptCall,
+  under,
 } from '../run/environment.ts';
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
@@ -183,7 +184,8 @@ export function compileFunction(
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
       const own = { path: newPath(), note: undefined, isDefining: false };
-      return { ...env, scope, frame, chain, unit: c.unit, ...own, named };
+      // What stands in a module carries the marks of its file, whatever its body does with it.
+      return under({ ...env, scope, frame, chain, unit: c.unit, ...own, named }, c.unit.marks);
     };
     const refused =
       denied &&

@@ -10,6 +10,7 @@ import {
 } from '../../base/index.ts';
 import {
   type Argument,
+  addMarks,
   childFrame,
   createGuardSet,
   defineGuard,
@@ -263,6 +264,9 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
     };
     const isChanged = edit || labels.add.length > 0 || labels.remove.length > 0;
     const change = isChanged ? { labels } : {};
-    return ruling(value ? { kind: 'allow_value', value, ...change } : { kind: 'allow', ...change });
+    const given = value && addMarks(value, c.unit.marks);
+    return ruling(
+      given ? { kind: 'allow_value', value: given, ...change } : { kind: 'allow', ...change },
+    );
   };
 }

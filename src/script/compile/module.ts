@@ -1,6 +1,12 @@
 // `import` and `export`. What is imported keeps its labels; functions keep their scope.
 import { basename, extname, join } from 'node:path';
-import { type MaybePromise, makeContainer, makeValue, type Value } from '../../flow/index.ts';
+import {
+  addMarks,
+  type MaybePromise,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import {
   type Compiler,
@@ -17,6 +23,7 @@ import { derivedName } from '../syntax/outline.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, entriesOf, isAbsent, makeFunction, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
+import type { LoadedText } from '../world.ts';
 
 import { contentOf } from './file.ts';
 import { compileFunction } from './function.ts';
@@ -71,7 +78,7 @@ interface Left {
   readonly returned: Value | undefined;
 }
 
-type RunModule = (text: string, path: string, env: Environment) => MaybePromise<Left>;
+type RunModule = (read: LoadedText, path: string, env: Environment) => MaybePromise<Left>;
 
 export function createImports(runModule: RunModule): ImportPort {
   const loaded = new Map<string, Exports>();
@@ -89,7 +96,7 @@ export function createImports(runModule: RunModule): ImportPort {
     const content = unwrap(await world.readFile(path, env.frame));
     const isData = /\.jsonl?$/.test(path);
     loading.push(path);
-    const left = isData ? undefined : await runModule(content.text, path, env);
+    const left = isData ? undefined : await runModule(content, path, env);
     loading.splice(loading.indexOf(path), 1);
     const exports = left ? exportsOfUnit(left) : exportsOf(contentOf(content, world.root), path);
     loaded.set(path, exports);
@@ -120,9 +127,9 @@ function exportsOfUnit({ unit, returned }: Left): Exports {
         name: one,
         place,
       });
-    if (exports.names || cell.kind !== 'import') names.set(one, cell.value);
+    if (exports.names || cell.kind !== 'import') names.set(one, addMarks(cell.value, unit.marks));
   }
-  if (returned) names.set('default', returned);
+  if (returned) names.set('default', addMarks(returned, unit.marks));
   return { names, frontMatter, path: name, guards: unit.guards };
 }
 

@@ -206,15 +206,19 @@ export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
 export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>): Eval {
   const path = c.text(node.path.parts);
   const known = new Map<string, Eval>();
-  return async (env) => {
-    const place = resolvePath(env, (await path(env)).text);
-    const ready = known.get(place);
-    if (ready) return await ready(env);
-    const { text } = unwrap(await env.run.world.readFile(place, env.frame));
+  const read = async (place: string, env: Environment): Promise<Eval> => {
+    const { text, descriptor } = unwrap(await env.run.world.readFile(place, env.frame));
     const kind = extname(place) === '.mtt' ? 'mtt' : 'att';
     const made = compileTemplate(c, parseTemplateFile(text, kind));
+    // The file says the text, and decides what is done for it.
+    return async (caller) => addMarks(await made(under(caller, descriptor)), descriptor);
+  };
+  return async (env) => {
+    const named = await path(env);
+    const place = resolvePath(env, named.text);
+    const made = known.get(place) ?? (await read(place, env));
     known.set(place, made);
-    return await made(env);
+    return addMarks(await made(env), named.meta.descriptor);
   };
 }
 

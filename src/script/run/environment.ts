@@ -31,6 +31,8 @@ export interface SourceUnit {
   readonly frontMatter: Value;
   /** Imported: effects and commands at its top level do not run. */
   readonly isModule: boolean;
+  /** Of the file it was imported from: all that it says and does carries them. */
+  readonly marks: Descriptor;
   readonly scope: VariableScope;
   /** Set by `export { … }`; undefined names: everything. */
   readonly exports: { names: Map<string, string> | undefined };
