@@ -48,6 +48,8 @@ export interface Authority {
   allowsDirective(signed: boolean): Outcome<null>;
   /** Do the lists over categories and names let this item be seen and used? */
   sees(kind: ItemKind, category: string, id: string): boolean;
+  /** Folders of items of which some are left out: a file tool that read them would show those too. */
+  readonly filtered?: readonly string[];
   /** Every glob over paths in what it was made from; absent: nobody knows them. */
   globs?(): readonly string[];
   /** For the audit: hash of the token, or the policy that answered. */

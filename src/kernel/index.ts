@@ -20,13 +20,8 @@ export {
 export type { ProcessPorts } from './process/environment.ts';
 export { resolveModule } from './process/module.ts';
 export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
-export {
-  createKeepOut,
-  heldTo,
-  policyAuthority,
-  tokenAuthority,
-  verifierOf,
-} from './rights/authority.ts';
+export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';
+export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';

@@ -13,6 +13,7 @@ import {
   ok,
 } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import { isClosed } from '../rights/closed-places.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, diskFault, fileMarks, isSet, openFolder, textOf } from './content.ts';
 
@@ -84,6 +85,7 @@ export async function listDir(call: PrimitiveCall): Promise<Outcome<PrimitiveRes
   if (!place.ok) return place;
   const { relative } = place.output;
   const allowed = mayRead(call, relative);
+  if (isClosed(allowed) && !allowed.ok) return allowed;
   const limit = countOf(call.parameters, 'limit', { fallback: 500, min: 1, max: 5000 });
   const listed = await entriesOf(place.output, MAX_ENTRIES);
   const visible = listed.ok
@@ -149,6 +151,8 @@ export function findFiles(
       isTruncated = true;
       return;
     }
+    // Where names are secrets, a file may be read by whoever was told its name.
+    if (isClosed(mayRead(call, folder.relative))) return;
     const listed = await entriesOf(folder, left);
     // A folder that vanished or cannot be opened holds nothing for this caller.
     if (!listed.ok) return;

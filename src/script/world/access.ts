@@ -6,6 +6,8 @@ import type { Frame, LabelRecords } from '../../flow/index.ts';
 import {
   type Authority,
   type Caller,
+  isClosed,
+  isKeptPlace,
   type Kernel,
   type Primitive,
   resolveProjectPath,
@@ -62,6 +64,7 @@ export function createAccess(ports: WorldPorts) {
     if (ports.closed.some((folder) => isInside(real, folder))) {
       return refusal('is in the folder that holds your keys');
     }
+    if (isKeptPlace(real)) return refusal('is where a project keeps its records');
     const name = ports.unguessable();
     if (!ports.readsAnywhere || !check('fs.read', `${name}/${name}`).ok) {
       return refusal('leads out of the project');
@@ -80,6 +83,8 @@ export function createAccess(ports: WorldPorts) {
 
   return {
     mayReadReal,
+    /** May the names in this folder be looked at, as far as the place itself is concerned? */
+    mayListReal: (real: string): boolean => !isClosed(mayReadReal(real, real)),
     mayWrite(path: string): Outcome<FilePlace> {
       const place = resolveProjectPath(root, resolve(root, path));
       if (!place.ok) return place;

@@ -87,13 +87,14 @@ const isShown = (name: string, rest: string): boolean =>
   !name.startsWith('.') || rest.startsWith('.') || rest.includes('/.');
 
 /** Files below a folder whose absolute path matches; links are not followed. */
-function walk(folder: string, rest: string): string[] {
+function walk(folder: string, rest: string, mayList: (folder: string) => boolean): string[] {
   const pattern = join(folder, rest);
   const found: string[] = [];
   const open = [{ folder, depth: 0 }];
   let seen = 0;
   for (let next = open.pop(); next; next = open.pop()) {
     let entries: Dirent[];
+    if (!mayList(next.folder)) continue;
     try {
       entries = readdirSync(next.folder, { withFileTypes: true });
     } catch {
@@ -143,7 +144,7 @@ export function createWorldFiles(access: Access, labels: LabelRecords): WorldFil
         // Matched on real paths, so that a link on the way cannot lead past the check.
         const real = realpathSync.native(folder);
         const rest = pattern.slice(folder.length).replace(/^\//, '');
-        const files = walk(real, rest);
+        const files = walk(real, rest, access.mayListReal);
         return ok(files.filter((file) => access.mayReadReal(file, file).ok));
       } catch (error) {
         return ['ENOENT', 'ENOTDIR'].includes(errnoOf(error)) ? ok([]) : diskFault(error, pattern);

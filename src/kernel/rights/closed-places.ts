@@ -1,0 +1,116 @@
+// Places that no right over files reaches, whoever holds it and however the path is written: the
+// user's own folder with its keys (a project may be the home folder), the project's items, which change
+// through `execute` alone, and what the runtime keeps for itself. One list for file tools, scripts, MCP
+// and, as globs, for the sandbox.
+import { isAbsolute, join, relative, resolve } from 'node:path';
+import { type Clock, createLooks, fail, isInside, type Outcome } from '../../base/index.ts';
+import type { Authority } from '../call.ts';
+import type { Verifier } from '../primitive.ts';
+import { realOf } from './project-path.ts';
+
+/** In an `.ai` folder: closed to reading too. Other threads are read through `thread.read`, with their labels. */
+const KEPT = ['threads', 'keys', 'trust', 'state', 'outputs', 'audit.jsonl', 'labels.jsonl'];
+const IN_ITEMS = new RegExp(
+  `(?:^|/)\\.ai/(?:${KEPT.join('|').replaceAll('.', '\\.')})(?:/|$)`,
+  'i',
+);
+/** What did not fit into the result of a call. Its name was told to that caller, nobody can guess it. */
+const LONG_OUTPUT = /(?:^|\/)outputs\/[0-9a-f]{16}\.(?:stdout|stderr)\.txt$/;
+
+const plain = (path: string): string => path.replaceAll('\\', '/');
+
+/** Is this a place of the runtime's own, of whatever project? `path`: free of links. */
+export const isKeptPlace = (path: string): boolean =>
+  IN_ITEMS.test(plain(path)) && !LONG_OUTPUT.test(plain(path));
+
+/** Refused because of the place itself, not for want of a right. */
+export const isClosed = (answer: Outcome<unknown>): boolean =>
+  !answer.ok && answer.error.detail.closed === true;
+
+interface ClosedPlaces {
+  /** Real path of the project. */
+  project: string;
+  /** The user's folder: keys, trust store, own items and policy. */
+  home: string;
+}
+
+const WHY_KEPT =
+  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done with `km audit`';
+const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
+
+/**
+ * Takes the closed places out of every right over files. Where they are is looked at every 20 ms at
+ * most: searching a project asks about thousands of files. The same authority gives the same answer.
+ */
+export function createKeepOut(
+  { project, home }: ClosedPlaces,
+  clock: Clock,
+): (authority: Authority) => Authority {
+  const looks = createLooks(clock);
+  const listed = { home, items: join(project, '.ai') };
+  let real = { home: '', items: '', isHomeNear: true, isUsual: false };
+  const known = new WeakMap<Authority, Authority>();
+
+  function places() {
+    if (looks.isRecent()) return real;
+    looks.begin();
+    // What is not there yet has no link that leads to it either.
+    const now = realOf(listed.home) ?? listed.home;
+    const items = realOf(listed.items) ?? listed.items;
+    const isHomeNear =
+      now === real.home ? real.isHomeNear : isInside(now, project) || isInside(project, now);
+    real = { home: now, items, isHomeNear, isUsual: items === listed.items };
+    return real;
+  }
+
+  function refusal(capability: string, path: string, filtered: readonly string[]) {
+    const { home: own, items, isHomeNear, isUsual } = places();
+    // Scopes of files are relative to the project and already free of links.
+    const isNear = isHomeNear || !isUsual || isAbsolute(path) || /\.ai(?:\/|$)/i.test(path);
+    if (capability === 'fs.read' && !isNear) return undefined;
+    const place = resolve(project, path);
+    if (isInside(place, own)) return 'is in the folder that holds your keys';
+    const isItem = isInside(place, items);
+    if (capability === 'fs.write' && isItem) return WHY_ITEMS;
+    const within = isItem
+      ? `.ai/${plain(relative(items, place))}`
+      : plain(relative(project, place));
+    if (isKeptPlace(within)) return WHY_KEPT;
+    const folder = isItem ? within.split('/')[1] : undefined;
+    return folder !== undefined && filtered.includes(folder)
+      ? `holds ${folder} that the lists of the directive leave out; they are found with \`search\` and \`load\``
+      : undefined;
+  }
+
+  const closed = (filtered: readonly string[]): string[] => {
+    const { home: own, items } = places();
+    const kept = [...KEPT, ...filtered].map((name) => join(items, name));
+    if (isInside(project, own)) return ['**'];
+    return [own, items, ...kept]
+      .filter((place) => isInside(place, project))
+      .flatMap((place) => [relative(project, place), `${relative(project, place)}/**`].map(plain));
+  };
+
+  return (authority) => {
+    const before = known.get(authority);
+    if (before) return before;
+    const { globs, filtered = [] } = authority;
+    const check: Verifier = (need) => {
+      const path = need.scope?.path;
+      const reason =
+        path !== undefined && need.capability.startsWith('fs.')
+          ? refusal(need.capability, path, filtered)
+          : undefined;
+      if (reason === undefined) return authority.check(need);
+      return fail('permission_denied', `\`${path}\` ${reason}`, {
+        missing: need.capability,
+        attempted: path ?? '',
+        closed: true,
+      });
+    };
+    if (globs) check.globs = () => [...globs(), ...closed(filtered)];
+    const made: Authority = { ...authority, check, ...(check.globs && { globs: check.globs }) };
+    known.set(authority, made);
+    return made;
+  };
+}
