@@ -193,6 +193,8 @@ export interface FramePolicy {
   /** `policyContext` for every value made under it. */
   readonly mark: Descriptor;
   readonly guards: GuardSet;
+  /** The `dir:` labels that a rule or a guard of it names. */
+  readonly folders: readonly string[];
   /** Labels for data from outside that carries none. */
   readonly unlabelled: readonly string[];
   /** Labels that `operations` gives an operation. */

@@ -37,7 +37,7 @@ export {
   type Trail,
 } from './pipeline/provenance.ts';
 export type { BodyScope } from './pipeline/stages.ts';
-export { type ComposedPolicy } from './policies/compose.ts';
+export { type ComposedPolicy, namedFolders } from './policies/compose.ts';
 export { lintPolicy } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
 export { TOOL_EFFECTS, type ToolEffect } from './policies/policy.ts';

@@ -54,6 +54,11 @@ export interface PrimitiveCall {
    * the content's hash, and the files that went into it. When it fails, nothing is written.
    */
   willWrite?(absolute: string, sha256: string, from?: readonly TouchedFile[]): Outcome<null>;
+  /**
+   * Marks of files that were read and of folders (real paths) whose names were looked at, also where
+   * nothing was found: what is missing is told by the same look.
+   */
+  seen?(files: readonly TouchedFile[], folders?: Iterable<string>): Descriptor;
   /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
   idempotencyKey?: string;
   /** Values of environment variables that this call expanded: never to be shown. */

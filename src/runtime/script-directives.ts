@@ -15,6 +15,7 @@ import {
 import {
   type Descriptor,
   describe,
+  EMPTY,
   type MaybePromise,
   makeValue,
   mergeAll,
@@ -29,6 +30,7 @@ import type {
 import type {
   CodeResult,
   LoadedText,
+  Looked,
   ProcessResult,
   ScriptOptions,
   ScriptWorld,
@@ -60,16 +62,40 @@ function loadedOf(data: Json): LoadedText {
   return { path: textIn(data, 'path'), text: textIn(data, 'text'), descriptor: describe(marks) };
 }
 
-const packed = ({ path, text, descriptor }: LoadedText): Json => {
-  const { labels, taint, sources } = descriptor;
-  return { path, text, marks: { labels: [...labels], taint: [...taint], sources: [...sources] } };
-};
+const marksIn = ({ labels, taint, sources }: Descriptor): Json => ({
+  labels: [...labels],
+  taint: [...taint],
+  sources: [...sources],
+});
+
+const packed = ({ path, text, descriptor }: LoadedText): Json => ({
+  path,
+  text,
+  marks: marksIn(descriptor),
+});
 
 const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B> =>
   outcome.ok ? ok(change(outcome.output)) : outcome;
 
 const pathsOf = (data: Json): string[] =>
   Array.isArray(data) ? data.filter((path) => typeof path === 'string') : [];
+
+/** Older journals hold what was found alone. */
+const lookedOf =
+  <T>(read: (data: Json) => T) =>
+  (data: Json): Looked<T> => {
+    const isMarked = isObject(data) && 'marks' in data && 'found' in data;
+    const marks = (isMarked ? data.marks : undefined) as Parameters<typeof describe>[0];
+    return {
+      found: read(isMarked ? (data.found ?? null) : data),
+      descriptor: describe(marks ?? {}),
+    };
+  };
+
+const packedLook = ({ found, descriptor }: Looked<unknown>): Json => ({
+  found: plainJson(found),
+  marks: marksIn(descriptor),
+});
 
 const namesOf = (data: Json): { name: string; isFolder: boolean }[] =>
   (Array.isArray(data) ? data : []).map((entry) => ({
@@ -96,26 +122,29 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     readFile: (path, frame) =>
       act(look('read', path), () => world.readFile(path, frame), packed, loadedOf),
     glob: (pattern, frame) =>
-      act(look('glob', pattern), () => world.glob(pattern, frame), plainJson, pathsOf),
+      act(look('glob', pattern), () => world.glob(pattern, frame), packedLook, lookedOf(pathsOf)),
     list: (path, frame) =>
-      act(look('list', path), () => world.list(path, frame), plainJson, namesOf),
-    async exists(path) {
-      const found = await actions.act(look('exists', path), async () =>
-        ok(await world.exists(path)),
+      act(look('list', path), () => world.list(path, frame), packedLook, lookedOf(namesOf)),
+    async exists(path, frame) {
+      const asked = await act(
+        look('exists', path),
+        async () => ok(await world.exists(path, frame)),
+        packedLook,
+        lookedOf((data) => data === true),
       );
-      return found.ok && found.output === true;
+      return asked.ok ? asked.output : { found: false, descriptor: EMPTY };
     },
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),
-    writeFile({ path, text, append, descriptor }, frame) {
+    writeFile({ path, text, append, descriptor, named }, frame) {
       // A whole file may be written twice; what is added may not.
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
         arguments: { path, text },
       };
-      const write = () => world.writeFile({ path, text, append, descriptor }, frame);
+      const write = () => world.writeFile({ path, text, append, descriptor, named }, frame);
       return act(about, write, plainJson, () => null);
     },
     process(request, frame) {
@@ -148,7 +177,7 @@ function nowhere(world: ScriptWorld): { world: ScriptWorld; asked: () => boolean
       readFile: refuse,
       glob: refuse,
       list: refuse,
-      exists: () => refuse().ok,
+      exists: () => ({ found: refuse().ok, descriptor: EMPTY }),
       writeFile: refuse,
       process: later,
       code: later,

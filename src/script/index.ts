@@ -18,4 +18,4 @@ export {
 } from './syntax/outline.ts';
 export { type Parsed, parseScript } from './syntax/parse.ts';
 export { createScriptWorld } from './world/create-world.ts';
-export type { CodeResult, LoadedText, ProcessResult, ScriptWorld } from './world.ts';
+export type { CodeResult, LoadedText, Looked, ProcessResult, ScriptWorld } from './world.ts';

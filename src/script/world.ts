@@ -12,6 +12,12 @@ export interface LoadedText {
   readonly descriptor: Descriptor;
 }
 
+/** What a look at names found, with the marks of the places: that something is missing tells, too. */
+export interface Looked<T> {
+  readonly found: T;
+  readonly descriptor: Descriptor;
+}
+
 export interface ProcessRequest {
   /** `cmd`: command lines, already quoted, run one after the other until one fails. */
   readonly kind: 'cmd' | 'sh';
@@ -61,19 +67,26 @@ export interface ScriptWorld {
   /** The project folder, absolute. */
   readonly root: string;
   now(): Date;
-  /** `not_found` when there is no such file. Paths are absolute. */
+  /** `not_found`, with the marks of the place, when there is no such file. Paths are absolute. */
   readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;
   /** Absolute paths of the files an absolute glob matches, sorted. */
-  glob(pattern: string, frame: Frame): MaybePromise<Outcome<readonly string[]>>;
-  exists(path: string): MaybePromise<boolean>;
+  glob(pattern: string, frame: Frame): MaybePromise<Outcome<Looked<readonly string[]>>>;
+  exists(path: string, frame: Frame): MaybePromise<Looked<boolean>>;
   /** Names in a folder; `isFolder` for each. */
   list(
     path: string,
     frame: Frame,
-  ): MaybePromise<Outcome<readonly { name: string; isFolder: boolean }[]>>;
+  ): MaybePromise<Outcome<Looked<readonly { name: string; isFolder: boolean }[]>>>;
   /** Creates folders on the way; remembers the marks of the value for whoever reads the file. */
   writeFile(
-    request: { path: string; text: string; append: boolean; descriptor: Descriptor },
+    request: {
+      path: string;
+      text: string;
+      append: boolean;
+      descriptor: Descriptor;
+      /** Of what the path was made of. */
+      named: Descriptor;
+    },
     frame: Frame,
   ): MaybePromise<Outcome<null>>;
   /** A non-zero exit is an ordinary result here; only what could not be started or ran out is a fault. */

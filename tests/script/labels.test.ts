@@ -1,5 +1,5 @@
 // Labels of scripts through real files, real commands and the real command line.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
@@ -215,4 +215,95 @@ test.each(Object.entries(FROM_FILES))('%s carries the labels of its file', async
     code: 4,
     output: expect.stringContaining('dir:private'),
   });
+});
+
+/** Each answers something about `private/` without showing a line of it. */
+const LOOKS = {
+  'a search without a match': '@tool("fs/grep", { pattern: "nothing", path: "." }).files_matched',
+  'a search of one file without a match':
+    '@tool("fs/grep", { pattern: "no", path: "private/key.txt" })',
+  'a pattern that finds nothing': '@tool("fs/glob", { pattern: "private/*.zz" }).paths.length',
+  'a pattern over all': '@tool("fs/glob", { pattern: "**/*.zz" }).paths.length',
+  'names in a folder': '@tool("fs/list_dir", { path: "private" }).total',
+  'a file that is there': '@fileExists("private/key.txt")',
+  'a file that is not there': '@fileExists("private/other.txt")',
+  'a file that is not there, by a link': '@fileExists("linked/other.txt")',
+  'a loaded file that is not there': '@exists(<private/other.txt>)',
+  'files that are not there': '<private/*.zz>.length',
+  'files further down': '<**/*.zz>.length',
+  'a file that may be missing': '<private/other.txt>?',
+  'a file in a text': '`a <private/other.txt> b`',
+};
+
+test.each(Object.entries(LOOKS))('%s carries the labels of the place', async (_what, look) => {
+  const { script, write, root } = project({
+    'private/key.txt': 'k-1\n',
+    'use.mld': `var @v = ${look}\nlog \`v @v\``,
+  });
+  symlinkSync('private', join(root, 'linked'));
+  expect(await script('use.mld')).toMatchObject({ code: 0 });
+  write('.ai/policy.yaml', 'labels:\n  "dir:private": {deny: ["op:log"]}\n');
+  expect(await script('use.mld')).toMatchObject({ code: 4 });
+});
+
+const FAILURES = {
+  'a tool that finds no file': '@tool("fs/read_file", { path: "private/other.txt" })',
+  'a tool that finds no line': '@tool("fs/read_file", { path: "private/key.txt", offset: 9 })',
+  'an edit that finds no text':
+    '@tool("fs/edit_file", { path: "private/key.txt", old_string: "z", new_string: "y" })',
+  'a file that must be new':
+    '@tool("fs/write_file", { path: "private/key.txt", content: "", overwrite: false })',
+  'a missing file': '<private/other.txt>',
+  'a missing template': '@late()',
+};
+
+test.each(Object.entries(FAILURES))(
+  'the failure of %s carries the labels',
+  async (_what, failing) => {
+    const { script, write } = project({
+      'private/key.txt': 'k-1\n',
+      'use.mld': [
+        'exe @late() = template "private/other.att"',
+        `var @all = for parallel @i in [1, 2] => when [ @i == 1 => "fine"  * => ${failing} ]`,
+        'var @v = @mx.errors.length',
+        'log `v @v`',
+      ].join('\n'),
+    });
+    expect(await script('use.mld')).toMatchObject({
+      code: 0,
+      output: expect.stringContaining('v 1'),
+    });
+    write('.ai/policy.yaml', 'labels:\n  "dir:private": {deny: ["op:log"]}\n');
+    expect(await script('use.mld')).toMatchObject({ code: 4 });
+  },
+);
+
+const NAMING = {
+  output: 'output "x" to `out/f-@k`',
+  append: 'append "x" to `out/f-@k`',
+  'a folder on the way': 'output "x" to `out/@k/deep/a.txt`',
+  'a tool': 'var @w = @tool("fs/write_file", { path: `out/f-@k`, content: "x" })',
+  'a condition': 'when @k == "s-1" => output "x" to "out/s-1.txt"',
+};
+
+test.each(Object.entries(NAMING))('a name made by %s marks its folder', async (_what, naming) => {
+  const { script, write } = project({
+    'out/first.txt': '',
+    'make.mld': `var secret @k = "s-1"\n${naming}`,
+    'clean.mld': 'show @tool("fs/list_dir", { path: "out" }).mx.labels',
+  });
+  expect((await script('clean.mld')).output).toBe('[]\n');
+  expect(await script('make.mld')).toMatchObject({ code: 0 });
+  const looks = [
+    '@tool("fs/list_dir", { path: "out" })',
+    '@tool("fs/glob", { pattern: "out/**" })',
+    '@tool("fs/glob", { pattern: "**" })',
+    '@tool("fs/grep", { pattern: "none", path: "." })',
+    '<out/**/*>',
+    '@fileExists("out/other")',
+  ];
+  for (const look of looks) {
+    write('look.mld', `var @v = ${look}\nshow @v.mx.labels`);
+    expect([look, (await script('look.mld')).output]).toEqual([look, '["secret"]\n']);
+  }
 });

@@ -64,7 +64,10 @@ async function open(files: Readonly<Record<string, string>> = {}, signal?: Abort
     at,
     read: async (path: string) => await world.readFile(at(path), frame),
     write: async (path: string, text: string, labels: string[] = [], append = false) =>
-      await world.writeFile({ path: at(path), text, append, descriptor: marks({ labels }) }, frame),
+      await world.writeFile(
+        { path: at(path), text, append, descriptor: marks({ labels }), named: marks({}) },
+        frame,
+      ),
     run: async (source: string | string[], more: Partial<ProcessRequest> = {}) => {
       const kind = typeof source === 'string' ? 'sh' : 'cmd';
       return await world.process(request({ kind, source, ...more }), frame);
@@ -139,8 +142,8 @@ describe('files', () => {
     denied(await read('b'));
     denied(await read('src/link'));
     denied(await world.readFile(join(base, 'c/x'), frame));
-    expect(await world.exists(at('b'))).toBe(false);
-    expect(await world.glob(at('**'), frame)).toMatchObject({ output: [at('src/a')] });
+    expect(await world.exists(at('b'), frame)).toMatchObject({ found: false });
+    expect(await world.glob(at('**'), frame)).toMatchObject({ output: { found: [at('src/a')] } });
   });
 
   test('that are missing, folders or devices are told apart', async () => {
@@ -158,18 +161,21 @@ describe('files', () => {
       Object.fromEntries(files.map((name) => [`project/${name}`, ''])),
     );
     const found = async (pattern: string) => await world.glob(at(pattern), frame);
-    expect(await found('*.md')).toEqual({ ok: true, output: [at('a.md'), at('b.md')] });
-    expect(await found('**/*.md')).toEqual({
-      ok: true,
-      output: [at('a.md'), at('b.md'), at('sub/c.md')],
+    expect(await found('*.md')).toMatchObject({ output: { found: [at('a.md'), at('b.md')] } });
+    expect(await found('**/*.md')).toMatchObject({
+      output: { found: [at('a.md'), at('b.md'), at('sub/c.md')] },
     });
-    expect(await found('.*.md')).toEqual({ ok: true, output: [at('.hidden.md')] });
-    expect(await found('nope/*.md')).toEqual({ ok: true, output: [] });
-    expect(await world.list(at('sub'), frame)).toEqual({
-      ok: true,
-      output: [{ name: 'c.md', isFolder: false }],
+    expect(await found('.*.md')).toMatchObject({ output: { found: [at('.hidden.md')] } });
+    expect(await found('nope/*.md')).toMatchObject({
+      output: { found: [], descriptor: { taint: ['src:file', 'dir:nope'] } },
     });
-    expect(await world.exists(at('sub'))).toBe(true);
+    expect(await world.list(at('sub'), frame)).toMatchObject({
+      output: {
+        found: [{ name: 'c.md', isFolder: false }],
+        descriptor: { taint: ['src:file', 'dir:sub'] },
+      },
+    });
+    expect(await world.exists(at('sub'), frame)).toMatchObject({ found: true });
   });
 });
 

@@ -5,6 +5,7 @@ import {
   createFrame,
   type Descriptor,
   describe,
+  EMPTY,
   type Frame,
   fileLabels,
   makeValue,
@@ -60,13 +61,20 @@ export function createWorldFixture(
       const found = stored.get(path);
       return found ? ok({ path, ...found }) : missing(`file \`${path}\``);
     },
-    glob: (pattern) => ok([...stored.keys()].filter((path) => matchGlob(pattern, path)).toSorted()),
-    exists: (path) => stored.has(path),
+    glob: (pattern) => {
+      const found = [...stored.keys()].filter((path) => matchGlob(pattern, path)).toSorted();
+      return ok({ found, descriptor: EMPTY });
+    },
+    exists: (path) => ({ found: stored.has(path), descriptor: EMPTY }),
     list(path) {
       const inside = [...stored.keys()].filter((one) => one.startsWith(`${path}/`));
       const names = new Set(inside.map((one) => one.slice(path.length + 1).split('/')[0] ?? ''));
       if (names.size === 0) return missing(`folder \`${path}\``);
-      return ok([...names].map((name) => ({ name, isFolder: !stored.has(`${path}/${name}`) })));
+      const found = [...names].map((name) => ({
+        name,
+        isFolder: !stored.has(`${path}/${name}`),
+      }));
+      return ok({ found, descriptor: EMPTY });
     },
     writeFile({ path, text, append, descriptor }) {
       const before = append ? stored.get(path) : undefined;

@@ -6,7 +6,7 @@
 // nobody with authority has said anything.
 import { createRecent, type Json, type JsonObject, matchGlob } from '../../base/index.ts';
 import type { Ceiling } from '../../trust/index.ts';
-import type { FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
+import type { Frame, FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { compileGuards } from '../guards/guard-expression.ts';
 import { combineGuards, createGuardSet, NO_GUARDS } from '../guards/guard-set.ts';
@@ -164,6 +164,15 @@ function guardsOf(policy: Policy): GuardSet {
   return broken.ok ? createGuardSet([broken.output]) : NO_GUARDS;
 }
 
+/** Where a policy speaks of a folder, in a rule, a filter or a condition. */
+function foldersNamed(levels: readonly Policy[]): string[] {
+  const written = levels.flatMap(({ labels = {}, guards = [] }) => [
+    ...Object.keys(labels),
+    ...guards.flatMap(({ on, when = '' }) => [on, ...when.split(/["'`]/)]),
+  ]);
+  return [...new Set(written.map((one) => one.trim()).filter((one) => one.startsWith('dir:')))];
+}
+
 const first = <T extends Json>(levels: readonly Policy[], read: Reader<T>): T | undefined =>
   levels.map(read).find((value) => value !== undefined);
 
@@ -193,6 +202,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     mark: markOf(levels, rules),
     guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),
     operationLabels: createLabeler(levels.map(({ operations }) => operations ?? {})),
+    folders: foldersNamed(levels),
     unlabelled: [...new Set(levels.flatMap(({ defaults }) => defaults?.unlabelled ?? []))],
     ceilings: (surface) => ceilingsOn(levels, surface),
     effects: (surface) => effectsOn(levels, surface),
@@ -209,6 +219,18 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     notify: first(trusted, ({ notify }) => notify),
     transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',
   };
+}
+
+const ofGuards = new WeakMap<GuardSet, readonly string[]>();
+
+/** The `dir:` labels that anybody in force has a rule about. */
+export function namedFolders({ policy, guards }: Pick<Frame, 'policy' | 'guards'>): string[] {
+  const filtered =
+    ofGuards.get(guards) ?? guards.list.map(({ on }) => on).filter((on) => on.startsWith('dir:'));
+  ofGuards.set(guards, filtered);
+  return filtered.length === 0
+    ? [...policy.folders]
+    : [...new Set([...policy.folders, ...filtered])];
 }
 
 /** What holds where no file says anything. */

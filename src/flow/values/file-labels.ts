@@ -29,6 +29,10 @@ export const fileLabels = (root: string, path: string): string[] => [
   ...foldersOf(root, path).map((folder) => LABEL + folder),
 ];
 
+/** The same for a look at the names in a folder. */
+export const listingLabels = (root: string, folder: string): string[] =>
+  fileLabels(root, `${folder}/*`);
+
 /**
  * A `dir:` label as somebody wrote it, in the form that files carry; other labels as they are. The
  * project itself, and what it lies in, hold every file of it.

@@ -1,6 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import {
   appendFileSync,
+  mkdirSync,
   mkdtempSync,
   readFileSync,
   rmSync,
@@ -12,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createLabelRecords } from './label-records.ts';
-import { describe } from './labels.ts';
+import { describe, EMPTY } from './labels.ts';
 
 let dir = '';
 let file = '';
@@ -135,4 +136,48 @@ test('older records that name folders of the project absolutely mean the same fo
   );
   const recalled = createLabelRecords(file, '/p').recall('/p/a', 'h1');
   expect(recalled?.taint).toEqual(['src:file', 'dir:private/x', 'dir:/q']);
+});
+
+test('a name that is made of a value marks its folder while it is there', () => {
+  const records = createLabelRecords(file, dir);
+  const secret = describe({ labels: ['secret'] });
+  const made = join(dir, 'out', 'sub', 'a.txt');
+  expect(records.rememberName(made, secret).ok).toBe(true);
+  expect(records.looked([join(dir, 'out')], []).labels).toEqual([]);
+  mkdirSync(join(dir, 'out', 'sub'), { recursive: true });
+  writeFileSync(made, '');
+  const others = createLabelRecords(file, dir);
+  for (const folder of ['.', 'out', 'out/sub']) {
+    expect(others.looked([join(dir, folder)], []).labels).toEqual(['secret']);
+  }
+  expect(others.recall(made, 'h1')?.labels).toEqual(['secret']);
+  // A name that was there before tells nothing new.
+  expect(records.rememberName(made, untrusted).ok).toBe(true);
+  expect(records.looked([join(dir, 'out/sub')], []).labels).toEqual(['secret']);
+  rmSync(join(dir, 'out'), { recursive: true });
+  expect(records.looked([dir], []).labels).toEqual([]);
+});
+
+test('a folder that counts as a whole is met by all below it, until its writer takes that back', () => {
+  const records = createLabelRecords(file, '/p');
+  records.rememberFolder('/p/out', untrusted, 'one');
+  records.rememberFolder('/p/out', plain, 'two');
+  const labels = (path: string) => createLabelRecords(file, '/p').recall(path, 'h1')?.labels;
+  expect(labels('/p/out/deep/a')).toEqual(['untrusted', 'customer']);
+  expect(labels('/p/outer')).toBeUndefined();
+  records.rememberFolder('/p/out', EMPTY, 'one');
+  expect(labels('/p/out/a')).toEqual(['customer']);
+  // What is known exactly, and later, is known better.
+  records.remember('/p/out/a', 'h1', EMPTY);
+  expect(labels('/p/out/a')).toEqual([]);
+  records.rememberFolder('/p/out', untrusted, 'three');
+  expect(labels('/p/out/a')).toEqual(['untrusted']);
+});
+
+test('a look into many folders names few of them, and all that somebody has a rule about', () => {
+  const folders = Array.from({ length: 500 }, (_, at) => `/p/f${at}/deep`);
+  const { taint } = createLabelRecords(file, '/p').looked(folders, ['dir:f400', 'dir:g']);
+  expect(taint.length).toBeLessThan(60);
+  expect(taint).toContain('dir:f400');
+  expect(taint).toContain('dir:f0');
 });

@@ -2,6 +2,7 @@
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
 import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
+import { dirname } from 'node:path';
 import {
   errnoOf,
   fail,
@@ -12,16 +13,27 @@ import {
   parseJson,
   textsAt,
 } from '../../base/index.ts';
-import { folderLabel } from './file-labels.ts';
-import { carries, type Descriptor, describe, mergeAll } from './labels.ts';
+import { folderLabel, listingLabels } from './file-labels.ts';
+import { carries, type Descriptor, describe, EMPTY, mergeAll, mergeDescriptors } from './labels.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
 
 export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
-interface History {
-  readonly byHash: Map<string, Descriptor>;
-  latest: Descriptor;
+interface Kept {
+  readonly descriptor: Descriptor;
+  /** Later lines have higher numbers. */
+  readonly line: number;
 }
+
+interface History {
+  readonly byHash: Map<string, Kept>;
+  latest: Kept;
+}
+
+/** In the place of a content's hash: the line is about the name itself … */
+const NAME = 'name';
+/** … or about all that lies there and below; what follows tells the one who wrote it. */
+const ALL = '*';
 
 function toLine(path: string, hash: string, descriptor: Descriptor): string {
   const { labels, taint, sources, capability, policyContext } = descriptor;
@@ -117,14 +129,41 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
   return labels.length === 0 ? undefined : describe({ labels, sources: [`file:${path}`] });
 }
 
+/** Folders by name in the marks of a search; beyond that only those that somebody has a rule about. */
+const MAX_FOLDERS = 40;
+
+const exists = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
+
 /** `root`: real path of the project. */
 export function createLabelRecords(file: string, root: string) {
   const known = new Map<string, History>();
+  /** By folder: names in it that were made of labelled values. */
+  const names = new Map<string, Map<string, Descriptor>>();
+  /** By place: who wrote that all of it is labelled. */
+  const whole = new Map<string, Map<string, Kept>>();
+  let lines = 0;
+
   const keep = ({ path, hash, descriptor }: Line): void => {
-    const history = known.get(path) ?? { byHash: new Map(), latest: descriptor };
-    history.latest = descriptor;
-    history.byHash.set(hash, descriptor);
-    known.set(path, history);
+    const kept = { descriptor, line: ++lines };
+    if (hash === NAME) {
+      const folder = dirname(path);
+      const before = names.get(folder)?.get(path) ?? EMPTY;
+      names.set(
+        folder,
+        (names.get(folder) ?? new Map()).set(path, mergeDescriptors(before, descriptor)),
+      );
+    } else if (hash.startsWith(ALL)) {
+      const writers = whole.get(path) ?? new Map<string, Kept>();
+      if (descriptor === EMPTY) writers.delete(hash);
+      else writers.set(hash, kept);
+      if (writers.size === 0) whole.delete(path);
+      else whole.set(path, writers);
+    } else {
+      const history = known.get(path) ?? { byHash: new Map(), latest: kept };
+      history.latest = kept;
+      history.byHash.set(hash, kept);
+      known.set(path, history);
+    }
   };
   const tail = createTail(
     file,
@@ -132,8 +171,59 @@ export function createLabelRecords(file: string, root: string) {
       const line = readLine(text, root);
       if (line) keep(line);
     },
-    () => known.clear(),
+    () => {
+      for (const map of [known, names, whole]) map.clear();
+    },
   );
+
+  /** INVARIANT: records that cannot be read never make anything trusted. */
+  const isCaughtUp = (): boolean => {
+    try {
+      tail.catchUp();
+      return true;
+    } catch {
+      return false;
+    }
+  };
+
+  function append(path: string, hash: string, descriptor: Descriptor): Outcome<null> {
+    try {
+      const line = toLine(path, hash, describe({ ...descriptor, replaced: [] }));
+      // A torn line before ours is closed first, so that ours stays readable.
+      const records = createRecordFile(file);
+      try {
+        records.append(tail.isTorn() ? `\n${line}` : line);
+      } finally {
+        records.close();
+      }
+      tail.catchUp();
+      return ok(null);
+    } catch (error) {
+      return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
+    }
+  }
+
+  /** Of what was said about all that lies at a place or around it, later than a line. */
+  function aroundOf(path: string, since: number): Descriptor {
+    let marks = EMPTY;
+    if (whole.size === 0) return marks;
+    for (let at = path; ; at = dirname(at)) {
+      for (const { descriptor, line } of whole.get(at)?.values() ?? []) {
+        if (line > since) marks = mergeDescriptors(marks, descriptor);
+      }
+      if (at === dirname(at)) return marks;
+    }
+  }
+
+  /** Of the names in a folder, as far as they are still there. */
+  function namesIn(folder: string): Descriptor {
+    let marks = EMPTY;
+    for (const [path, descriptor] of names.get(folder) ?? []) {
+      const more = mergeDescriptors(marks, descriptor);
+      if (more !== marks && exists(path)) marks = more;
+    }
+    return marks;
+  }
 
   return {
     root,
@@ -144,36 +234,57 @@ export function createLabelRecords(file: string, root: string) {
       written: Descriptor | readonly Descriptor[],
     ): Outcome<null> {
       const descriptor = mergeAll([written].flat() as readonly Descriptor[]);
-      try {
-        tail.catchUp();
-        const history = known.get(realPath);
-        if (history?.latest === descriptor && history.byHash.get(contentHash) === descriptor) {
-          return ok(null);
-        }
-        const line = toLine(realPath, contentHash, describe({ ...descriptor, replaced: [] }));
-        // A torn line before ours is closed first, so that ours stays readable.
-        const records = createRecordFile(file);
-        try {
-          records.append(tail.isTorn() ? `\n${line}` : line);
-        } finally {
-          records.close();
-        }
-        tail.catchUp();
-        return ok(null);
-      } catch (error) {
-        return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
+      const history = isCaughtUp() ? known.get(realPath) : undefined;
+      const isKnown =
+        history?.latest.descriptor === descriptor &&
+        history.byHash.get(contentHash)?.descriptor === descriptor &&
+        aroundOf(realPath, history.latest.line) === EMPTY;
+      return isKnown ? ok(null) : append(realPath, contentHash, descriptor);
+    },
+    /** To be called before something gets this name: also the folders that are made on the way have one. */
+    rememberName(realPath: string, marks: Descriptor): Outcome<null> {
+      if (marks.taint.length === 0) return ok(null);
+      for (let at = realPath; at !== root && at !== dirname(at) && !exists(at); at = dirname(at)) {
+        const before = isCaughtUp() ? names.get(dirname(at))?.get(at) : undefined;
+        if (before && mergeDescriptors(before, marks) === before) continue;
+        const kept = append(at, NAME, marks);
+        if (!kept.ok) return kept;
       }
+      return ok(null);
+    },
+    /** All that lies there and below counts as made of this, until the same writer takes it back. */
+    rememberFolder(realPath: string, marks: Descriptor, writer: string): Outcome<null> {
+      return append(realPath, ALL + writer, marks);
     },
     /** Undefined: nothing is known about this file. */
     recall(realPath: string, contentHash: string): Descriptor | undefined {
-      try {
-        tail.catchUp();
-      } catch {
-        // INVARIANT: records that cannot be read never make anything trusted.
-        return UNTRUSTED;
-      }
+      if (!isCaughtUp()) return UNTRUSTED;
       const history = known.get(realPath);
-      return history?.byHash.get(contentHash) ?? (history && suspicion(history.latest, realPath));
+      const exact = history?.byHash.get(contentHash);
+      const own = exact?.descriptor ?? (history && suspicion(history.latest.descriptor, realPath));
+      if (names.size + whole.size === 0) return own;
+      const around = aroundOf(realPath, exact?.line ?? 0);
+      const named = names.get(dirname(realPath))?.get(realPath) ?? EMPTY;
+      const all = mergeAll([own ?? EMPTY, around, named]);
+      return all === EMPTY ? own : all;
+    },
+    /**
+     * Marks of having looked at the names in these folders, whatever was found. `named`: the `dir:`
+     * labels that somebody has a rule about.
+     */
+    looked(folders: Iterable<string>, named: readonly string[]): Descriptor {
+      const labels = new Set<string>();
+      let marks = isCaughtUp() ? EMPTY : UNTRUSTED;
+      const isPlain = names.size + whole.size === 0;
+      for (const folder of folders) {
+        if (labels.size < MAX_FOLDERS || named.length > 0) {
+          const own = listingLabels(root, folder);
+          const shown = labels.size < MAX_FOLDERS ? own : own.filter((one) => named.includes(one));
+          for (const label of shown) labels.add(label);
+        }
+        if (!isPlain) marks = mergeAll([marks, aroundOf(folder, 0), namesIn(folder)]);
+      }
+      return mergeDescriptors(describe({ taint: [...labels] }), marks);
     },
   };
 }

@@ -1,6 +1,7 @@
 // `edit_file`: one exact replacement. A text that is missing or stands in several places is refused
 // with the places, so that the next attempt can be right; nothing is ever replaced by resemblance.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { markFailure } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { cancelled, isSet, textOf } from './content.ts';
 import { looksBinary, placeFor, readWhole, suggestSibling } from './read-file.ts';
@@ -107,20 +108,25 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   if (refused) return refused;
   const before = await readWhole(place.output, MAX_WRITTEN_BYTES);
   if (!before.ok) return suggestSibling(call, place.output, before);
-  const text = decode(relative, before.output.bytes);
+  const read: TouchedFile = { access: 'read', absolute, relative, sha256: before.output.sha256 };
+  // What does not occur in it is told by its content.
+  const about = <T>(answer: Outcome<T>): Outcome<T> =>
+    answer.ok || !call.seen ? answer : markFailure(answer, call.seen([read]));
+  const text = about(decode(relative, before.output.bytes));
   if (!text.ok) return text;
-  const edited = replaceExactly(relative, text.output, {
-    from: textOf(call.parameters, 'old_string'),
-    to: textOf(call.parameters, 'new_string'),
-    all: isSet(call.parameters, 'replace_all'),
-  });
+  const edited = about(
+    replaceExactly(relative, text.output, {
+      from: textOf(call.parameters, 'old_string'),
+      to: textOf(call.parameters, 'new_string'),
+      all: isSet(call.parameters, 'replace_all'),
+    }),
+  );
   if (!edited.ok) return edited;
   const bytes = Buffer.from(edited.output.text, 'utf8');
   if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes.length);
   if (call.signal.aborted) return cancelled();
   const { mtimeMs } = before.output;
   const replaces = { mtimeMs, size: before.output.bytes.length };
-  const read: TouchedFile = { access: 'read', absolute, relative, sha256: before.output.sha256 };
   const written = await writeWhole(place.output, bytes, {
     replaces,
     willWrite: (sha256) => call.willWrite?.(absolute, sha256, [read]) ?? ok(null),

@@ -6,7 +6,7 @@ import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 import { cancelled, countOf, fileMarks, isSet, textOf } from './content.ts';
-import { findFiles, mayRead } from './list.ts';
+import { below, findFiles, mayRead } from './list.ts';
 import { createMatcher, type LineMatcher } from './pattern.ts';
 import { looksBinary, readWhole, type WholeFile } from './read-file.ts';
 
@@ -20,7 +20,11 @@ interface Search {
   context: number;
   limit: number;
   matches: JsonObject[];
+  /** All that were searched: no match is an answer about them, too. */
   files: TouchedFile[];
+  matched: Set<string>;
+  /** Real paths of folders that were looked into. */
+  folders: readonly string[];
   searched: number;
   bytes: number;
   skipped: { binary: number; large: number; unreadable: number };
@@ -56,9 +60,7 @@ function searchLines(search: Search, file: WholeFile): void {
         : {}),
     });
   }
-  if (matches.length === before) return;
-  const { absolute, relative, sha256 } = file;
-  search.files.push({ access: 'read', absolute, relative, sha256 });
+  if (matches.length > before) search.matched.add(file.relative);
 }
 
 async function searchFile(search: Search, place: ProjectPath): Promise<void> {
@@ -66,6 +68,8 @@ async function searchFile(search: Search, place: ProjectPath): Promise<void> {
   if (!file.ok) search.skipped['max_bytes' in file.error.detail ? 'large' : 'unreadable']++;
   else if (looksBinary(file.output.bytes)) search.skipped.binary++;
   else {
+    const { absolute, relative, sha256 } = file.output;
+    search.files.push({ access: 'read', absolute, relative, sha256 });
     search.searched++;
     search.bytes += file.output.bytes.length;
     searchLines(search, file.output);
@@ -73,25 +77,20 @@ async function searchFile(search: Search, place: ProjectPath): Promise<void> {
   }
 }
 
-function report(call: PrimitiveCall, search: Search): PrimitiveResult {
-  const { matches, files, searched, skipped, stopped } = search;
+function report(call: PrimitiveCall, base: string, search: Search): PrimitiveResult {
+  const { matches, files, matched, folders, searched, skipped, stopped } = search;
   const missed = Object.entries(skipped).filter(([, count]) => count > 0);
   const output: JsonObject = {
     matches,
     files_searched: searched,
-    files_matched: files.length,
+    files_matched: matched.size,
     truncated: stopped !== undefined,
     ...(stopped === undefined ? {} : { stopped_by: stopped }),
     ...(missed.length === 0 ? {} : { skipped: Object.fromEntries(missed) }),
   };
-  return {
-    output,
-    ...fileMarks(
-      call,
-      files.map((file) => file.relative),
-    ),
-    files,
-  };
+  const marks = call.seen?.([], folders);
+  const own = fileMarks(call, matched.size === 0 ? [base] : matched);
+  return { output, ...own, ...(marks && { marks }), files };
 }
 
 export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
@@ -109,6 +108,8 @@ export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
     limit: countOf(parameters, 'limit', { fallback: 200, min: 1, max: 2000 }),
     matches: [],
     files: [],
+    matched: new Set(),
+    folders: [],
     searched: 0,
     bytes: 0,
     skipped: { binary: 0, large: 0, unreadable: 0 },
@@ -117,7 +118,9 @@ export async function grep(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
   const visible = await searchPlace(call, base.output, search);
   if (!visible.ok) return visible;
   if (call.signal.aborted) return cancelled();
-  return ok(report(call, search));
+  const { relative } = base.output;
+  const start = search.folders.length === 0 ? relative : below(relative, '*');
+  return ok(report(call, start, search));
 }
 
 async function searchPlace(
@@ -135,7 +138,8 @@ async function searchPlace(
   const pattern = textOf(call.parameters, 'glob', '**');
   const found = findFiles(call, pattern, !pattern.includes('/') && pattern !== '**');
   if (!found.ok) return found;
-  const { files, isTruncated, whyNone } = found.output;
+  const { files, visited, isTruncated, whyNone } = found.output;
+  search.folders = visited();
   let seen = 0;
   for await (const place of files()) {
     if (search.stopped !== undefined || call.signal.aborted) break;

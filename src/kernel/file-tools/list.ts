@@ -38,7 +38,7 @@ function kindOf(entry: Dirent): ListedEntry['kind'] {
   return entry.isSymbolicLink() ? 'link' : 'other';
 }
 
-const below = (relative: string, name: string): string =>
+export const below = (relative: string, name: string): string =>
   relative === '.' ? name : `${relative}/${name}`;
 
 /** The entries of one folder by name, at most `max` of them. */
@@ -73,6 +73,17 @@ export async function entriesOf(
 export const mayRead = (call: PrimitiveCall, path: string): Outcome<null> =>
   call.verify({ capability: 'fs.read', scope: { path } });
 
+/** Marks of a look into folders, by the one it began in. */
+export function lookedMarks(
+  call: PrimitiveCall,
+  { relative }: ProjectPath,
+  folders: readonly string[],
+): Pick<PrimitiveResult, 'labels' | 'sources' | 'marks'> {
+  const marks = call.seen?.([], folders);
+  const own = fileMarks(call, [relative === '.' ? '*' : `${relative}/*`]);
+  return { ...own, ...(marks && { marks }) };
+}
+
 async function describe(entry: ListedEntry): Promise<JsonObject> {
   const { name, kind: type } = entry;
   if (type !== 'file') return { name, type };
@@ -97,7 +108,7 @@ export async function listDir(call: PrimitiveCall): Promise<Outcome<PrimitiveRes
   for (const entry of visible.slice(0, limit)) entries.push(await describe(entry));
   const truncated = listed.output.more || visible.length > limit;
   const output = { path: relative, entries, total: visible.length, truncated };
-  return ok({ output, ...fileMarks(call, [relative === '.' ? '*' : `${relative}/*`]) });
+  return ok({ output, ...lookedMarks(call, place.output, [place.output.absolute]) });
 }
 
 /** Walking starts where the pattern stops being literal; the rest is matched below that folder. */
@@ -111,6 +122,8 @@ function splitPattern(pattern: string): { literal: string; rest: string } {
 interface FoundFiles {
   start: ProjectPath;
   files(): AsyncGenerator<ProjectPath>;
+  /** Real paths of the folders that were looked into so far. */
+  visited(): string[];
   /** True when the bound, and not the project, ended the walk. */
   isTruncated(): boolean;
   /** Why nothing was found, when the reason is not that there is nothing. */
@@ -133,6 +146,7 @@ export function findFiles(
   if (!place.ok) return place;
   const start = place.output;
   let [left, isTruncated] = [MAX_ENTRIES, false];
+  const seen: string[] = [];
 
   // Names that a pattern spells out are not ignored.
   const named = pattern.split('/');
@@ -156,6 +170,7 @@ export function findFiles(
     const listed = await entriesOf(folder, left);
     // A folder that vanished or cannot be opened holds nothing for this caller.
     if (!listed.ok) return;
+    seen.push(folder.absolute);
     left -= listed.output.entries.length;
     isTruncated ||= listed.output.more;
     for (const entry of listed.output.entries) {
@@ -168,6 +183,7 @@ export function findFiles(
   return ok({
     start,
     files: () => visit(start, 0),
+    visited: () => seen,
     isTruncated: () => isTruncated,
     async whyNone() {
       const allowed = mayRead(call, start.relative);
@@ -182,7 +198,7 @@ export async function glob(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
   const pattern = textOf(call.parameters, 'pattern');
   const search = findFiles(call, pattern);
   if (!search.ok) return search;
-  const { start, files, isTruncated, whyNone } = search.output;
+  const { start, files, visited, isTruncated, whyNone } = search.output;
   const limit = countOf(call.parameters, 'limit', { fallback: 1000, min: 1, max: 10_000 });
   const paths: string[] = [];
   let more = false;
@@ -197,5 +213,5 @@ export async function glob(call: PrimitiveCall): Promise<Outcome<PrimitiveResult
     if (!reason.ok) return reason;
   }
   const output = { pattern, paths, truncated: more || isTruncated() };
-  return ok({ output, ...fileMarks(call, [start.relative === '.' ? '*' : `${start.relative}/*`]) });
+  return ok({ output, ...lookedMarks(call, start, visited()) });
 }

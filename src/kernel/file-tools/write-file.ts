@@ -8,6 +8,7 @@ import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../bas
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 import { cancelled, diskFault, makeFolder, type OpenFolder, textOf } from './content.ts';
+import { lookedMarks } from './list.ts';
 import { placeFor } from './read-file.ts';
 
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
@@ -135,6 +136,10 @@ export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveR
   const { created, sha256 } = written.output;
   return ok({
     output: { path: relative, bytes: bytes.length, created },
+    // Whether it was there before is told by its folder.
+    ...lookedMarks(call, { absolute: dirname(absolute), relative: dirname(relative) }, [
+      dirname(absolute),
+    ]),
     files: [{ access: 'written', absolute, relative, sha256 }],
   });
 }

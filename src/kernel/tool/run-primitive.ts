@@ -15,15 +15,19 @@ import { fillConfig } from '../../expr/index.ts';
 import {
   type Descriptor,
   describe,
+  descriptorOfFault,
   EMPTY,
   type LabelRecords,
   makeValue,
+  markFailure,
   mergeAll,
+  namedFolders,
   type Value,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
+import { resolveProjectPath } from '../rights/project-path.ts';
 import type { Plan } from './plan.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import { createSinks, type SinkPorts } from './stream-sinks.ts';
@@ -69,7 +73,11 @@ function chosenByCaller(
 /** A fault without the call's secrets, in whatever form it quotes them. */
 function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
   const { code, detail } = failure.error;
-  return { ok: false, error: { code, detail: createRedactor(secrets).json(detail) } };
+  const clean: Failure = {
+    ok: false,
+    error: { code, detail: createRedactor(secrets).json(detail) },
+  };
+  return markFailure(clean, descriptorOfFault(failure.error));
 }
 
 function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
@@ -250,7 +258,8 @@ function labelled(
 ): Outcome<Value> {
   const descriptor = marksOf(result, ports.labels);
   for (const file of result.files ?? []) {
-    if (file.access !== 'written') continue;
+    // Functions have told what they were going to write; an answer of theirs is not in it.
+    if (file.access !== 'written' || plan.primitive === 'function') continue;
     // Streams know their content only now; what was in the answer is in the file too.
     const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
     if (!kept.ok) return kept;
@@ -266,6 +275,30 @@ export function declaredIn(env: BodyPorts['env'], plan: Plan): string[] {
   const values: string[] = [];
   for (const name of plan.env) values.push(...(env[name] === undefined ? [] : [env[name]]));
   return values;
+}
+
+/**
+ * A value that becomes the name of a file can be read from the folder. Which parameter it was is
+ * known where the guards have left the parameters in their places.
+ */
+function nameFiles(
+  { labels, projectRoot }: BodyPorts,
+  { plan, parameters }: AllowedCall,
+  given: readonly Descriptor[],
+  { frame }: Caller,
+): Outcome<null> {
+  if (plan.effect === 'read' || !plan.roles) return ok(null);
+  const names = Object.keys(parameters);
+  for (const [at, name] of names.entries()) {
+    const path = parameters[name];
+    if (plan.roles.get(name) !== 'path' || typeof path !== 'string') continue;
+    const own = names.length === given.length ? given.slice(at, at + 1) : given;
+    const marks = mergeAll([frame.influence, ...own]);
+    const place = marks === EMPTY ? undefined : resolveProjectPath(projectRoot, path);
+    const kept = place?.ok ? labels.rememberName(place.output.absolute, marks) : ok(null);
+    if (!kept.ok) return kept;
+  }
+  return ok(null);
 }
 
 /** Runs an allowed call with the inputs that the guards passed on. */
@@ -298,6 +331,11 @@ export async function runBody(
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
+    seen: (files, folders = []) =>
+      mergeAll([
+        ports.labels.looked(folders, namedFolders(caller.frame)),
+        ...recalled(ports.labels, files),
+      ]),
     willWrite: (absolute, sha256, from) =>
       ports.labels.remember(absolute, sha256, [
         ...given,
@@ -305,6 +343,8 @@ export async function runBody(
         ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
       ]),
   };
+  const named = nameFiles(ports, allowed, given, caller);
+  if (!named.ok) return named;
   // The folder of a thread opens to streams without a right of their own: not to a stranger's.
   const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();

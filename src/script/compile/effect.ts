@@ -4,6 +4,7 @@ import { extname } from 'node:path';
 import {
   addMarks,
   type BodyScope,
+  type Descriptor,
   describe,
   type Effect,
   type MaybePromise,
@@ -68,13 +69,18 @@ export function compileEffect(
   };
 }
 
-type Where = { readonly kind: 'file'; readonly path: string } | Exclude<Target, { kind: 'file' }>;
+type Where =
+  | { readonly kind: 'file'; readonly path: string; readonly marks: Descriptor }
+  | Exclude<Target, { kind: 'file' }>;
 
 function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | undefined> {
   if (!target) return () => undefined;
   if (target.kind !== 'file') return () => target;
   const path = c.expression(target.path);
-  return async (env) => ({ kind: 'file', path: resolvePath(env, textOf(await path(env))) });
+  return async (env) => {
+    const named = await path(env);
+    return { kind: 'file', path: resolvePath(env, textOf(named)), marks: named.meta.descriptor };
+  };
 }
 
 function carryOut(
@@ -88,9 +94,9 @@ function carryOut(
   const line = lineOf(env.unit, node.at);
   // That it leaves at all was decided by the conditions it stands under.
   const value = addMarks(given, env.frame.influence);
-  const emit: Emit = (kind, text, target, isPending = false) => {
+  const emit: Emit = (kind, text, target, later) => {
     const effect = { kind, value, text, line, ...(target === undefined ? {} : { target }) };
-    if (isPending) pending.add(effect);
+    if (later) pending.set(effect, later);
     scope.emit(effect);
     return makeValue(text);
   };
@@ -102,7 +108,7 @@ function carryOut(
     return raise('invalid_input', `\`${node.effect}\` needs a target`, {
       hint: `${node.effect} VALUE to "file"`,
     });
-  if (where.kind === 'file') return writeTo(where.path, value, node, env, emit);
+  if (where.kind === 'file') return writeTo(where, value, node, env, emit);
   const text = fileText(value, node.format);
   if (where.kind !== 'env') return emit(where.kind === 'stderr' ? 'log' : 'show', text);
   const marks = describe({ taint: [`src:env:${where.name}`] });
@@ -111,34 +117,41 @@ function carryOut(
   return emit('env', text, where.name);
 }
 
-type Emit = (kind: string, text: string, target?: string, isPending?: boolean) => Value;
+/** `later`: it is not written yet; the marks of its name. */
+type Emit = (kind: string, text: string, target?: string, later?: Descriptor) => Value;
 
 /** Held back, and not written yet. */
-const pending = new WeakSet<Effect>();
+const pending = new WeakMap<Effect, Descriptor>();
+
+/** A place by its name, and what the name was made of. */
+type Named = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
 
 async function write(
-  path: string,
+  { path, marks }: Named,
   text: string,
   append: boolean,
   value: Value,
   { run, frame }: Pick<Environment, 'run' | 'frame'>,
 ): Promise<void> {
   const { descriptor } = value.meta;
-  unwrap(await run.world.writeFile({ path, text, append, descriptor }, frame));
+  // That there is such a file, by that name, is told by its folder.
+  const named = mergeDescriptors(marks, frame.influence);
+  unwrap(await run.world.writeFile({ path, text, append, descriptor, named }, frame));
 }
 
 /** Held back under an after-guard like any effect; the write itself happens when it is let go. */
 async function writeTo(
-  path: string,
+  where: Named,
   value: Value,
   { effect, format }: NodeOf<'effect'>,
   env: Environment,
   emit: Emit,
 ): Promise<Value> {
+  const { path, marks } = where;
   const isAppend = effect === 'append';
   const text = isAppend ? appendedText(path, value) : fileText(value, format);
-  if (env.frame.emit) return emit(effect, text, path, true);
-  await write(path, text, isAppend, value, env);
+  if (env.frame.emit) return emit(effect, text, path, mergeDescriptors(marks, env.frame.influence));
+  await write(where, text, isAppend, value, env);
   return emit(effect, text, path);
 }
 
@@ -156,8 +169,11 @@ function appendedText(path: string, value: Value): string {
 /** Effects of held bodies that were let go: the file is written now. */
 export function writeReleased(effect: Effect, run: RunState): void {
   const { target, text = '', kind, value } = effect;
-  if (target === undefined || !pending.delete(effect)) return;
-  run.later(write(target, text, kind === 'append', value, { run, frame: run.ground }));
+  const marks = pending.get(effect);
+  if (target === undefined || !marks) return;
+  pending.delete(effect);
+  const where = { path: target, marks };
+  run.later(write(where, text, kind === 'append', value, { run, frame: run.ground }));
 }
 
 /** `show foreach … with { separator, template }` joins what it collected. */

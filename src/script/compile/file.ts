@@ -2,6 +2,7 @@
 // definitions and templates over the content keep them.
 import { basename, dirname, extname, relative } from 'node:path';
 import {
+  fail,
   type Json,
   type JsonObject,
   type Outcome,
@@ -13,8 +14,10 @@ import {
   addLabels,
   addMarks,
   childFrame,
+  descriptorOfFault,
   makeContainer,
   makeValue,
+  markFailure,
   mergeDescriptors,
   type Operation,
   type Value,
@@ -150,11 +153,12 @@ const contentIn = ({ run, frame }: Environment, loaded: LoadedText): Value =>
 /** Every match, sorted by path; their texts are joined where a text is wanted. */
 async function loadAll(pattern: string, env: Environment, shape: Walk): Promise<Value> {
   const values: Value[] = [];
-  for (const path of unwrap(await env.run.world.glob(pattern, env.frame)))
+  const { found: paths, descriptor } = unwrap(await env.run.world.glob(pattern, env.frame));
+  for (const path of paths)
     values.push(await orNothing(contentIn(env, unwrap(await readText(path, env))), env, shape));
   const missing = values.filter(({ data }) => data === null);
   const found = values.filter(({ data }) => data !== null);
-  return withOrigin(makeContainer(found, marksOf(missing)), { files: true });
+  return withOrigin(makeContainer(found, marksOf(missing), descriptor), { files: true });
 }
 
 /** Null where the file has no such section. */
@@ -207,12 +211,14 @@ async function loadOne(
       return await (node.isOptional ? orNothing(content, env, shape) : shape(content, env));
     }
     if (outcome.error.code !== 'not_found') return unwrap(outcome);
-    if (node.isOptional) return makeValue(null);
+    const marks = descriptorOfFault(outcome.error);
+    if (node.isOptional) return makeValue(null, { descriptor: marks });
     const name = textOf(written);
-    return raise('not_found', `there is no file \`${name}\``, {
+    const fault = fail('not_found', `there is no file \`${name}\``, {
       file: place,
       hint: `write \`<${name}>?\` if it may be missing`,
     });
+    return unwrap(markFailure(fault, marks));
   } catch (error) {
     // Which file is missing says what the path was made of.
     throw toFault(error).under(written.meta.descriptor);

@@ -58,7 +58,8 @@ async function membersOf(
 ): Promise<Map<string, Value>> {
   if (depth > MAX_DEPTH) return raise('quota_exceeded', `\`${folder}\` is nested too deeply`);
   const found = new Map<string, Value>();
-  for (const { name, isFolder } of unwrap(await env.run.world.list(folder, env.frame))) {
+  const listed = unwrap(await env.run.world.list(folder, env.frame));
+  for (const { name, isFolder } of listed.found) {
     if (name.startsWith('.')) continue;
     const path = join(folder, name);
     if (isFolder) {
@@ -110,7 +111,7 @@ export function createImports(runModule: RunModule): ImportPort {
     const listed = await world.list(written, env.frame);
     if (listed.ok) return await folderExports(written, skipDirs, env, file);
     const script = `${written}.mld`;
-    return await file((await world.exists(script)) ? script : written, env);
+    return await file((await world.exists(script, env.frame)).found ? script : written, env);
   };
 }
 
@@ -146,9 +147,9 @@ async function folderExports(
   const isLeftOut = (name: string) =>
     skipDirs ? skipDirs.some((skip) => name.startsWith(skip)) : SKIPPED.test(name);
   const names = new Map<string, Value>();
-  for (const { name, isFolder } of unwrap(await world.list(folder, env.frame))) {
+  for (const { name, isFolder } of unwrap(await world.list(folder, env.frame)).found) {
     const index = join(folder, name, 'index.mld');
-    if (!isFolder || isLeftOut(name) || !(await world.exists(index))) continue;
+    if (!isFolder || isLeftOut(name) || !(await world.exists(index, env.frame)).found) continue;
     names.set(name.replace(/^\./, '_').replaceAll('-', '_'), namespaceOf(await load(index, env)));
   }
   if (names.size === 0)

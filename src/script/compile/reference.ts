@@ -1,7 +1,13 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 
 import { nearest } from '../../base/index.ts';
-import { addMarks, makeContainer, makeValue, type Value } from '../../flow/index.ts';
+import {
+  addMarks,
+  descriptorOfFault,
+  makeContainer,
+  makeValue,
+  type Value,
+} from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
 import {
   type Compiler,
@@ -113,8 +119,9 @@ const toleratingMissing =
     try {
       return await evaluate(env);
     } catch (error) {
-      if (toFault(error).fault.code === 'not_found') return makeValue(null);
-      throw error;
+      const { fault } = toFault(error);
+      if (fault.code !== 'not_found') throw error;
+      return makeValue(null, { descriptor: descriptorOfFault(fault) });
     }
   };
 

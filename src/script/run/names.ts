@@ -138,7 +138,7 @@ function transformerOf(transformer: Transformer): Executable {
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
   const call: ScriptCall = async (values, { env }) =>
     await transformer.call(await evaluateAll(values, env), {
-      exists: (path) => env.run.world.exists(resolvePath(env, path)),
+      exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
     });
   return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }

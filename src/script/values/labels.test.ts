@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import type { Json } from '../../base/index.ts';
-import { describe, makeContainer, makeValue, type Value } from '../../flow/index.ts';
+import { describe, EMPTY, makeContainer, makeValue, type Value } from '../../flow/index.ts';
 import { ScriptFault } from '../fault.ts';
 import { fieldOf, indexOf, sliceOf } from './access.ts';
 import { itemsOf, parseJsonText, stageInput } from './data.ts';
@@ -118,7 +118,7 @@ test('adding to a value loses only what an object replaces', () => {
 });
 
 test('transformers and the ways from text to data carry the marks of what they are given', async () => {
-  const port = { exists: () => true };
+  const port = { exists: () => ({ found: true, descriptor: EMPTY }) };
   await fc.assert(
     fc.asyncProperty(value, async (input) => {
       for (const transformer of TRANSFORMERS.values()) {

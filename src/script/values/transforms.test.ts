@@ -14,7 +14,9 @@ import { showText, textOf } from './text.ts';
 import { TRANSFORMERS } from './transforms.ts';
 
 const secret = describe({ labels: ['secret'] });
-const port = { exists: (path: string) => Promise.resolve(path === 'there.md') };
+const port = {
+  exists: async (path: string) => ({ found: path === 'there.md', descriptor: EMPTY }),
+};
 const of = (data: Json, text?: string) => makeValue(data, text === undefined ? {} : { text });
 
 function apply(name: string, value: Value): Value {

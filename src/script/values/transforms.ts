@@ -1,6 +1,8 @@
 // `@parse` and `@json`: text as data. The result prints with two blanks per level.
 import { type Json, type Outcome, parseJson } from '../../base/index.ts';
 import {
+  addMarks,
+  type Descriptor,
   elementOf,
   type MaybePromise,
   makeContainer,
@@ -80,7 +82,7 @@ const PARSE_VARIANTS: Readonly<Record<string, (value: Value) => Value>> = {
 
 interface TransformPort {
   /** Is there such a file? Paths are as written. */
-  exists(path: string): MaybePromise<boolean>;
+  exists(path: string): MaybePromise<{ found: boolean; descriptor: Descriptor }>;
 }
 
 export interface Transformer {
@@ -143,7 +145,8 @@ async function exists(value: Value, port: TransformPort): Promise<Value> {
   const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
   if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
   try {
-    return answer(await port.exists(value.data));
+    const { found, descriptor } = await port.exists(value.data);
+    return addMarks(answer(found), descriptor);
   } catch {
     return answer(false);
   }

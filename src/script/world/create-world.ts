@@ -1,6 +1,6 @@
 // The world of one script, made from the kernel: every act is asked for with the right of whoever
 // runs the script, and leaves a row behind.
-import type { Outcome } from '../../base/index.ts';
+import type { Failure, Outcome } from '../../base/index.ts';
 import { writeProjectFile } from '../../kernel/index.ts';
 import { createJsEngine } from '../js/engine.ts';
 import type { ScriptWorld } from '../world.ts';
@@ -27,7 +27,11 @@ function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>
     });
   const write = async (request: Request): Promise<Outcome<null>> => {
     const place = access.mayWrite(request.path);
-    const written = place.ok ? await writeTo(place.output, request) : place;
+    const named = place.ok
+      ? ports.labels.rememberName(place.output.absolute, request.named)
+      : place;
+    const written =
+      place.ok && named.ok ? await writeTo(place.output, request) : (named as Failure);
     const name = place.ok ? place.output.relative : request.path;
     const kept = ports.audit(`write:${name}`, written.ok ? undefined : written);
     return written.ok ? kept : written;

@@ -12,15 +12,26 @@ import {
   readlinkSync,
   realpathSync,
 } from 'node:fs';
-import { dirname, join } from 'node:path';
-import { errnoOf, fail, literalPrefix, matchGlob, type Outcome, ok } from '../../base/index.ts';
+import { basename, dirname, join } from 'node:path';
+import {
+  errnoOf,
+  type Failure,
+  fail,
+  literalPrefix,
+  matchGlob,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import {
   type Descriptor,
   describe,
   EMPTY,
+  type Frame,
   fileLabels,
   type LabelRecords,
+  markFailure,
   mergeAll,
+  namedFolders,
 } from '../../flow/index.ts';
 import type { LoadedText, ScriptWorld } from '../world.ts';
 import type { Access, FilePlace } from './access.ts';
@@ -87,9 +98,14 @@ const isShown = (name: string, rest: string): boolean =>
   !name.startsWith('.') || rest.startsWith('.') || rest.includes('/.');
 
 /** Files below a folder whose absolute path matches; links are not followed. */
-function walk(folder: string, rest: string, mayList: (folder: string) => boolean): string[] {
+function walk(
+  folder: string,
+  rest: string,
+  mayList: (folder: string) => boolean,
+): { found: string[]; folders: string[] } {
   const pattern = join(folder, rest);
   const found: string[] = [];
+  const folders: string[] = [];
   const open = [{ folder, depth: 0 }];
   let seen = 0;
   for (let next = open.pop(); next; next = open.pop()) {
@@ -100,8 +116,9 @@ function walk(folder: string, rest: string, mayList: (folder: string) => boolean
     } catch {
       continue; // gone, or not for us
     }
+    folders.push(next.folder);
     for (const entry of entries) {
-      if (++seen > MAX_ENTRIES) return found.sort();
+      if (++seen > MAX_ENTRIES) return { found: found.sort(), folders };
       const path = join(next.folder, entry.name);
       if (!isShown(entry.name, rest)) continue;
       if (entry.isFile()) {
@@ -112,7 +129,17 @@ function walk(folder: string, rest: string, mayList: (folder: string) => boolean
       }
     }
   }
-  return found.sort();
+  return { found: found.sort(), folders };
+}
+
+/** Where a path leads, as far as it exists. */
+function nearestReal(path: string): string {
+  try {
+    return realpathSync.native(path);
+  } catch {
+    const above = dirname(path);
+    return above === path ? path : join(nearestReal(above), basename(path));
+  }
 }
 
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
@@ -127,39 +154,61 @@ export function createWorldFiles(access: Access, labels: LabelRecords): WorldFil
     }
   }
 
+  const looked = (folders: Iterable<string>, frame: Frame): Descriptor =>
+    labels.looked(folders, namedFolders(frame));
+
+  /** Of a place and its folder, also where there is nothing. */
+  function marksAround(path: string, frame: Frame): Descriptor {
+    const real = nearestReal(path);
+    const own = describe({ taint: fileLabels(labels.root, real) });
+    return mergeAll([own, looked([dirname(real)], frame)]);
+  }
+
+  /** A refusal comes before any look; everything else tells something about the place. */
+  const missing = (path: string, failure: Failure, frame: Frame): Failure =>
+    failure.error.code === 'permission_denied'
+      ? failure
+      : markFailure(failure, marksAround(path, frame));
+
   return {
-    readFile(path): Outcome<LoadedText> {
+    readFile(path, frame): Outcome<LoadedText> {
       const allowed = place(path);
-      if (!allowed.ok) return allowed;
+      if (!allowed.ok) return missing(path, allowed, frame);
       const bytes = bytesAt(allowed.output.absolute, path);
-      if (!bytes.ok) return bytes;
+      if (!bytes.ok) return missing(path, bytes, frame);
       const text = new TextDecoder().decode(bytes.output);
       const descriptor = marksOf(allowed.output, bytes.output, labels);
       return ok({ path: allowed.output.absolute, text, descriptor });
     },
-    glob(pattern) {
+    glob(pattern, frame) {
       const prefix = literalPrefix(pattern);
       const folder = prefix.endsWith('/') ? prefix : dirname(prefix);
       try {
         // Matched on real paths, so that a link on the way cannot lead past the check.
         const real = realpathSync.native(folder);
         const rest = pattern.slice(folder.length).replace(/^\//, '');
-        const files = walk(real, rest, access.mayListReal);
-        return ok(files.filter((file) => access.mayReadReal(file, file).ok));
+        const { found, folders } = walk(real, rest, access.mayListReal);
+        return ok({
+          found: found.filter((file) => access.mayReadReal(file, file).ok),
+          descriptor: looked(folders, frame),
+        });
       } catch (error) {
-        return ['ENOENT', 'ENOTDIR'].includes(errnoOf(error)) ? ok([]) : diskFault(error, pattern);
+        const isMissing = ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
+        const descriptor = looked([nearestReal(folder)], frame);
+        return isMissing ? ok({ found: [], descriptor }) : diskFault(error, pattern);
       }
     },
-    exists: (path) => place(path).ok,
-    list(path) {
+    exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
+    list(path, frame) {
       const allowed = place(path);
-      if (!allowed.ok) return allowed;
+      if (!allowed.ok) return missing(path, allowed, frame);
       try {
         const entries = readdirSync(allowed.output.absolute, { withFileTypes: true });
         const named = entries.map((entry) => ({ name: entry.name, isFolder: entry.isDirectory() }));
-        return ok(named.sort((a, b) => (a.name < b.name ? -1 : 1)));
+        const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
+        return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
       } catch (error) {
-        return diskFault(error, path);
+        return missing(path, diskFault(error, path), frame);
       }
     },
   };
