@@ -18,7 +18,7 @@ export type {
 export { contextMember, contextOf } from './guards/context.ts';
 export { isCatchableDenial, judgementOf, retryHint } from './guards/decision.ts';
 export { defineGuard } from './guards/guard.ts';
-export { type GuardSource, guardProblems } from './guards/guard-expression.ts';
+export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';
 export type { Argument, Operation } from './operation.ts';
 export type {
@@ -28,7 +28,7 @@ export type {
   LimitReservation,
   RecordEntry,
 } from './pipeline/act-ports.ts';
-export { childFrame, createFrame } from './pipeline/create-frame.ts';
+export { childFrame, createFrame, type FrameOptions } from './pipeline/create-frame.ts';
 export { judgeOperation, perform } from './pipeline/perform.ts';
 export {
   createTrail,

@@ -274,11 +274,12 @@ function asThread(actions: ScriptActions): ScriptUse {
 
 export function createScriptPort(rooms: Rooms): ScriptPort {
   return async (request): Promise<ScriptAnswer> => {
-    const { text, file, inputs, isSigned, actions, signal } = request;
+    const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;
     const name = shownFile(project, file);
     const { world: bare, ...setup } = await openScripts(rooms, {
       signal,
+      guards,
       gate: () => request.gate(),
       ...(actions ? asThread(actions) : { name }),
     });

@@ -65,6 +65,12 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
   };
 }
 
+/** What holds in a thread holds in the tools that it calls. */
+function rulesOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse, 'guards'> {
+  const running = thread === undefined ? undefined : open.live?.get(thread);
+  return running ? { guards: running.thread.rights.rules.guards() } : {};
+}
+
 function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
   const { tool, from, idempotencyKey } = call;
   const { surface, name = '', ...auth } = from ?? { surface: 'script' };
@@ -81,6 +87,7 @@ function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): Scr
     auth: () => auth,
     ...(idempotencyKey === undefined ? {} : { key: idempotencyKey }),
     ...modelOf(open, from?.__thread_id),
+    ...rulesOf(open, from?.__thread_id),
   };
 }
 

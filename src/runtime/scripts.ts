@@ -10,6 +10,7 @@ import {
   createLabelRecords,
   describe,
   type Frame,
+  type GuardSet,
   type LabelRecords,
   makeValue,
   type Ports,
@@ -39,6 +40,8 @@ export interface ScriptUse {
   model?: ScriptWorld['model'];
   /** Keeps track of how values came to be. */
   trail?: NonNullable<Ports['trail']>;
+  /** Of the thread it works for; they hold whatever its statements say. */
+  guards?: GuardSet;
   /** Who answers a guard that asks. */
   ask?: NonNullable<Ports['ask']>;
 }
@@ -138,7 +141,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   const { createScriptWorld } = await import('../script/index.ts');
   const { open, library, kernel } = rooms;
   const { project, home, clock, env, audit } = open;
-  const { name = '', auth, gate, only, signal, surface = SURFACE, ask, trail } = use;
+  const { name = '', auth, gate, only, signal, surface = SURFACE, guards, ask, trail } = use;
   const { policy } = open.policies.current();
   const who = { surface, caller: name };
   const subjectNow = (): string => {
@@ -154,7 +157,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   const record = (entry: RecordEntry): void => {
     if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
   };
-  const frame = createFrame({ policy, ports: { ...(ask && { ask }), ...(trail && { trail }) } });
+  const frame = createFrame({
+    policy,
+    ports: { ...(ask && { ask }), ...(trail && { trail }) },
+    ...(guards && { guards }),
+  });
   const act = { record, ...(gate && { gate }) };
   const speaker = (): Caller => ({
     surface,

@@ -340,7 +340,7 @@ function createPorts(
     model: harness.createModelPort(kernel),
     script: createScriptPort(rooms),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
-    frame: () => createFrame({ policy: open.policies.current().policy }),
+    frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),
     instructions: () => ({
       agents: textOf('AGENTS'),
       universal: textOf('system/universal_prompt'),

@@ -59,7 +59,6 @@ export const KNOWN_IDLE: readonly string[] = [
   'DeviationRules.auto_fix',
   'DeviationRules.escalate',
   'Directive.expose',
-  'Directive.guards',
   'Directive.opaque',
   'Tool.background',
   'Tool.expose',

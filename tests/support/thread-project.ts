@@ -23,6 +23,7 @@ export interface Parts {
   limits?: string;
   permissions?: string;
   hooks?: string;
+  guards?: string;
   inputs?: string;
   outputs?: string;
 }
@@ -36,6 +37,7 @@ export const directiveText = (name: string, parts: Parts = {}) => `
     <limits>${parts.limits ?? ''}</limits>
     <permissions>${parts.permissions ?? ''}</permissions>
     ${parts.hooks ? `<hooks>${parts.hooks}</hooks>` : ''}
+    ${parts.guards ? `<guards>${parts.guards}</guards>` : ''}
   </metadata>
   ${parts.inputs ? `<inputs>${parts.inputs}</inputs>` : ''}
   <process><step name="go">Do it</step></process>

@@ -79,11 +79,20 @@ export function createGuardSet(list: readonly Guard[]): GuardSet {
 
 export const NO_GUARDS: GuardSet = createGuardSet([]);
 
+/** The same two meet again at every call of a thread. */
+const combined = new WeakMap<GuardSet, WeakMap<GuardSet, GuardSet>>();
+
 /** Those of `first`, then those of `second`; a guard in both is asked once. */
 export function combineGuards(first: GuardSet, second: GuardSet): GuardSet {
-  if (second.list.length === 0) return first;
+  if (second.list.length === 0 || first === second) return first;
   if (first.list.length === 0) return second;
-  return createGuardSet([...new Set([...first.list, ...second.list])]);
+  const partners = combined.get(first) ?? new WeakMap<GuardSet, GuardSet>();
+  combined.set(first, partners);
+  const known = partners.get(second);
+  if (known) return known;
+  const both = createGuardSet([...new Set([...first.list, ...second.list])]);
+  partners.set(second, both);
+  return both;
 }
 
 /** INVARIANT: privileged guards and those of a policy cannot be left out. */

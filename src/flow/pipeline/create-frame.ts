@@ -18,7 +18,7 @@ const NO_FACTS: ContextFacts = Object.freeze({});
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
-interface FrameOptions {
+export interface FrameOptions {
   ports?: Ports;
   guards?: GuardSet;
   policy?: FramePolicy;

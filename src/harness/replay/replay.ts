@@ -16,12 +16,18 @@ import {
   type ThreadRow,
 } from '../../store/index.ts';
 import { createThread } from '../run/create.ts';
-import { prepareAgain, type ResumeOptions, resumeThread, startOf } from '../run/resume.ts';
+import { prepareAgain, type ResumeOptions, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
-import { type Noted, notedOf, type Recorded, readJournal } from '../thread/journal-event.ts';
+import {
+  type Noted,
+  notedOf,
+  type Recorded,
+  readJournal,
+  startOf,
+} from '../thread/journal-event.ts';
 import { encode, LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';

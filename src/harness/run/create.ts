@@ -4,11 +4,12 @@ import type { Held } from '../../store/index.ts';
 import { NO_BOUNDS } from '../hooks/action.ts';
 import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
+import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { createRights } from '../rights/thread-token.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
 import { apartKey } from '../thread/budget.ts';
 import { Conversation } from '../thread/conversation.ts';
-import type { Recorded } from '../thread/journal-event.ts';
+import { type Recorded, startOf } from '../thread/journal-event.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
@@ -95,6 +96,12 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
   const { id, depth, chain, kind, runner, detached } = row;
   const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
+  const rules = createRules({
+    own: rulesOf(prepared.directive),
+    inherited: startOf(start.history)?.rules,
+    parent: parent?.rights.rules,
+  });
+  if (!rules.ok) return rules;
   // A cost that cannot be read is no reason to begin at nothing: the limits would be lifted.
   const read = Object.keys(row.cost).length === 0 ? ok(NO_COST) : unpackCost(row.cost);
   if (!read.ok) return read;
@@ -124,6 +131,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
         return own.output();
       },
       approved: createApproved(() => thread),
+      rules: rules.output,
     },
     budget: {
       meter: createCostMeter(() => ports.clock.monotonic(), cost),

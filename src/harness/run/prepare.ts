@@ -12,6 +12,7 @@ import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
+import { compileRules, rulesOf } from '../rights/thread-rules.ts';
 import { declaredRights, withExtended } from '../rights/thread-token.ts';
 import { modelFor, priced, withKey } from '../thread/choose-model.ts';
 import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
@@ -149,6 +150,8 @@ export async function prepareThread(
   if (!inputs.ok) return inputs;
   const signed = checkSigned(ports, item, directive);
   if (!signed.ok) return signed;
+  const rules = compileRules(rulesOf(directive));
+  if (!rules.ok) return rules;
   const hooks = readyHooks(ports, item, directive);
   if (!hooks.ok) return hooks;
   const { limits: caller, stream } = request;

@@ -10,12 +10,12 @@ import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
 import {
-  type DataOf,
   decodeAll,
   type EventType,
   type JournalEvent,
   type Recorded,
   readJournal,
+  startOf,
 } from '../thread/journal-event.ts';
 import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -87,9 +87,6 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
 }
 
 // A thread that was paused, or that a process left behind, goes on from its journal.
-
-export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
-  history.find((event) => event.type === 'thread_start')?.data;
 
 /** As it was when the thread began: its model and its limits, whatever the files say by now. */
 export async function prepareAgain(

@@ -13,6 +13,7 @@ import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
+import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
 import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { amountsOf } from '../turn/turn-account.ts';
@@ -97,14 +98,18 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
  * Undefined: it is none, or it wants more than that and has done nothing yet.
  */
 export async function compute(
-  { ports, talk, control }: Thread,
+  { ports, talk, control, rights }: Thread,
   prepared: Prepared,
 ): Promise<Outcome<Json> | undefined> {
   const { script } = prepared.directive.process;
   if (!script) return undefined;
+  const own = rulesOf(prepared.directive);
+  const rules = createRules({ own, inherited: undefined, parent: rights.rules });
+  if (!rules.ok) return rules;
   const { signal } = control;
   const request = scriptRequest(ports, prepared, script, talk.conversation.marks());
-  const answer = await ports.script({ ...request, signal, gate: withinTime(ports, prepared) });
+  const [guards, gate] = [rules.output.guards(), withinTime(ports, prepared)];
+  const answer = await ports.script({ ...request, guards, signal, gate });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   return outputs.ok ? ok(withExtra(outputs.output)) : outputs;

@@ -6,6 +6,7 @@ import type { Held, NewThread } from '../../store/index.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
+import { packRules } from '../rights/thread-rules.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
@@ -121,6 +122,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...packRules(place.parent?.rights.rules.given()),
     },
   };
   const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };

@@ -69,7 +69,7 @@ export function scriptRequest(
   { item, directive, inputs }: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
   { text, line, column }: DirectiveScript,
   marks: Descriptor,
-): Omit<ScriptRequest, 'signal' | 'gate'> {
+): Omit<ScriptRequest, 'signal' | 'gate' | 'guards'> {
   return {
     text,
     file: scriptFile(ports.library, item, directive),
@@ -110,7 +110,7 @@ export async function runScriptThread(
   history: readonly Recorded[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
-  const { ports, place, control } = thread;
+  const { ports, place, control, rights } = thread;
   const { id } = place;
   const record = await createScriptRecord(history, (content) => wholeResult(ports, id, content));
   const stop = new AbortController();
@@ -119,6 +119,7 @@ export async function runScriptThread(
   if (stopped) return stopped;
   const answer = await ports.script({
     ...scriptRequest(ports, place, script, givenMarks(thread)),
+    guards: rights.rules.atStart(),
     now: row.ok ? row.output.created : ports.clock.now(),
     signal: AbortSignal.any([control.signal, stop.signal]),
     gate: createGate(thread),

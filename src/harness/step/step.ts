@@ -8,11 +8,13 @@ import {
   type Json,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
 import {
   type ActPorts,
   addMarks,
   type CheckpointVerdict,
+  childFrame,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
@@ -31,6 +33,8 @@ import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
+import { frameOf, packRules, rulesOf } from '../rights/thread-rules.ts';
+import { withExtended } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { JournalEvent, ToolCall } from '../thread/journal-event.ts';
@@ -87,6 +91,7 @@ export function noteResult(
     content,
     is_error: isError,
     marks: packMarks(marks),
+    ...packRules(thread.rights.rules.taken(call.id)),
   };
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
@@ -123,14 +128,15 @@ export async function callKernel(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
-  { values, marks, frame = thread.ports.frame() }: KernelCall,
+  { values, marks, frame }: KernelCall,
 ): Promise<Outcome<Value>> {
   const { ports, place, rights } = thread;
+  const guards = rights.rules.guards();
   const key = callKey(thread, call);
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
-    frame,
+    frame: frame ? childFrame(frame, { guards }) : frameOf(thread),
     auth: () => rights.approved.auth(call.id),
     __thread_id: place.id,
     __directive_id: place.directive.name,
@@ -138,7 +144,22 @@ export async function callKernel(
     act: stepAct(thread, call, known, key),
   };
   const request = { ...known.request, values };
-  return carrying(await ports.kernel[known.verb](request as never, caller), marks);
+  const done = await ports.kernel[known.verb](request as never, caller);
+  const added = done.ok ? addRules(thread, call, known) : ok(null);
+  return carrying(added.ok ? done : added, marks);
+}
+
+/** A directive that is executed inside a thread brings its rules with it. */
+function addRules(
+  { ports, rights }: Thread,
+  { id }: ToolCallBlock,
+  { verb, request }: IdentifiedCall,
+): Outcome<null> {
+  const { item_type, item_id, action = 'run' } = request;
+  if (verb !== 'execute' || item_type !== 'directive' || action !== 'run') return ok(null);
+  const found = ports.library.find('directive', plainText(item_id));
+  const directive = found.ok ? found.output.directive : undefined;
+  return directive ? rights.rules.executed(id, rulesOf(withExtended(ports, directive))) : ok(null);
 }
 
 /** What comes of a call carries what went into it, whatever the verb made of its arguments. */

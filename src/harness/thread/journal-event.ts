@@ -14,6 +14,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import type { GuardSource } from '../../flow/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
 import { type Answer, type Store, type StoredEvent, THREAD_STATUSES } from '../../store/index.ts';
 import { LIMIT_NAMES } from '../limits/limit.ts';
@@ -159,7 +160,16 @@ const broken = fields(
   { code: none },
 ) as Check<BrokenReply & { code?: never }>;
 const said = fields({ text, marks });
-const result = fields({ call_id: text, content: json, is_error: flag, marks }, { tool: text });
+/** What is wrong with a guard is found when it is compiled. */
+const guard = is<GuardSource>(
+  (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
+);
+/** Rules of directives: of those above a thread, or of one that a call executed. */
+const rules = fields({ guards: list(guard) });
+const result = fields(
+  { call_id: text, content: json, is_error: flag, marks },
+  { tool: text, rules },
+);
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
   fields({ type: word('user_message'), data: said }),
@@ -245,7 +255,7 @@ const hook = fields(
 const DATA = {
   thread_start: fields(
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
-    { stream: yes },
+    { stream: yes, rules },
   ),
   status: fields({ status }, { by: text, reason: text }),
   user_message: said,
@@ -364,6 +374,9 @@ export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
   }
   return ok(decoded);
 }
+
+export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
+  history.find((event) => event.type === 'thread_start')?.data;
 
 /** All of it as it is stored, a page at a time: a journal may be longer than one read. */
 export async function readStored(

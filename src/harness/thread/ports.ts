@@ -1,7 +1,7 @@
 // What the harness asks of others: the script language, a model, whoever looks on. None of it knows a
 // thread; what a thread asks of threads is in thread.ts.
 import type { Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Descriptor, Frame, MaybePromise, Value } from '../../flow/index.ts';
+import type { Descriptor, Frame, GuardSet, MaybePromise, Value } from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
 import type { Audit, Caller, StreamEvent } from '../../kernel/index.ts';
 import type {
@@ -48,6 +48,8 @@ export interface ScriptRequest {
   inputs: ReadonlyMap<string, Value>;
   /** Somebody vouches for it: its guards may be privileged. */
   isSigned: boolean;
+  /** What holds for everything it does; no statement leaves it out. */
+  guards: GuardSet;
   /** What `@now` is: the same when it runs again. */
   now: number;
   signal: AbortSignal;

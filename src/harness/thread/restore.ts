@@ -170,8 +170,9 @@ function restore(thread: Thread, event: JournalEvent): void {
       return;
     case 'tool_result': {
       // A step that gave a result of its own: what was skipped before is not in a row any more.
-      const { call_id, tool, is_error } = event.data;
+      const { call_id, tool, is_error, rules } = event.data;
       thread.rights.approved.restoreResult(call_id);
+      if (rules) thread.rights.rules.restore(rules);
       if (tool !== undefined && !is_error)
         thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
       return;

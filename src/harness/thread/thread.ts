@@ -3,7 +3,7 @@
 // threads of a process are one of the things a thread reaches outside of itself.
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
-import type { Frame, PolicyState } from '../../flow/index.ts';
+import type { Frame, FrameOptions, GuardSet, GuardSource, PolicyState } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
@@ -68,6 +68,28 @@ interface Rights {
   readonly own: OwnRights;
   /** What people approved beyond that. */
   readonly approved: ApprovedRights;
+  /** What directives forbid here. */
+  readonly rules: ThreadRules;
+}
+
+/** As directives say it; data, so that a journal can keep it. */
+export interface GivenRules {
+  readonly guards: readonly GuardSource[];
+}
+
+export interface ThreadRules {
+  /** Of this thread and of all above it, as they are now. */
+  guards(): GuardSet;
+  /** Without those of directives that were executed later. */
+  atStart(): GuardSet;
+  /** All of them, for a child. */
+  given(): GivenRules;
+  /** A directive was executed here by this call: its rules hold from now on. */
+  executed(call: string, rules: GivenRules): Outcome<null>;
+  /** Those that a call brought, to be noted with its result; once. */
+  taken(call: string): GivenRules | undefined;
+  /** An event of the journal, read again. */
+  restore(rules: GivenRules): void;
 }
 
 export interface OwnRights {
@@ -283,8 +305,8 @@ export interface HarnessPorts extends PreparePorts {
   script: ScriptPort;
   /** Writes a new version of a directive of this project and signs it with the user's key. */
   changeDirective?(id: string, text: string): Outcome<null>;
-  /** A frame with the policies in force, without ports. */
-  frame(): Frame;
+  /** A frame with the policies in force, and what else is to hold in it. */
+  frame(more?: Pick<FrameOptions, 'guards' | 'ports'>): Frame;
   /** `AGENTS.md` of the project and the universal text of the bundle. */
   instructions(): { agents: string; universal: string };
   threads: ThreadsPort;

@@ -6,6 +6,7 @@ import { type ActPorts, makeValue, type Operation, perform, type Value } from '.
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
+import { frameOf } from '../rights/thread-rules.ts';
 import { runInTime, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import type { Thread } from '../thread/thread.ts';
@@ -77,12 +78,13 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
-  const frame = ports.frame();
+  const frame = frameOf(thread);
   let line: ModelLine | undefined;
   const act: ActPorts = {
     async gate() {
       const { id } = thread.place;
-      const caller = { surface: 'harness', name: id, frame, __thread_id: id };
+      // What the directive forbids is asked of the request itself, not of the tool that sends it.
+      const caller = { surface: 'harness', name: id, frame: ports.frame(), __thread_id: id };
       const opened = await ports.model(thread.talk.model, caller);
       line = opened.ok ? opened.output : undefined;
       return opened.ok ? ok(null) : opened;
