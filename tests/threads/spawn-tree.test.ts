@@ -3,7 +3,16 @@ import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
 import { untilEvent } from '../support/registry-reads.ts';
-import { call, directive, openStage, rows, run, spawn } from '../support/thread-project.ts';
+import {
+  call,
+  directive,
+  openStage,
+  READ,
+  read,
+  rows,
+  run,
+  spawn,
+} from '../support/thread-project.ts';
 
 const ORCHESTRATES = '<orchestration enabled="true"/>';
 const PART = directive('part', {
@@ -81,28 +90,43 @@ test('a thread below the depth limit does not start', async () => {
   ]);
 });
 
-test('a child has no more than what its parent has left', async () => {
+test('a child has what its parents have left when it asks, and no more time than they', async () => {
+  const usage = { input_tokens: 2000, output_tokens: 500 };
   const made = await openStage(
     {
       ...directive('lead', {
-        permissions: ORCHESTRATES,
-        limits: '<tokens>50000</tokens><duration>60</duration><spend currency="USD">0.5</spend>',
+        permissions: `${READ}${ORCHESTRATES}`,
+        limits: '<tokens>10000</tokens><duration>60</duration><spend currency="USD">0.5</spend>',
       }),
-      ...directive('part', { limits: '<tokens>900000</tokens><duration>900</duration>' }),
+      ...directive('part', {
+        permissions: READ,
+        limits: '<tokens>900000</tokens><duration>900</duration>',
+      }),
     },
-    { lead: [{ tool_calls: [spawn('part')] }, { text: 'ok' }], part: [{ text: 'done' }] },
+    {
+      lead: [{ tool_calls: [spawn('part', { wait_ms: 30_000 })], usage }, { text: 'never' }],
+      part: ['a', 'b', 'c'].map((name) => ({ ...read(`notes/${name}.txt`), usage })),
+    },
   );
   await run(made, 'lead');
-  const child = (await rows(made)).find(({ directive: name }) => name === 'part');
-  const row = await made.threads.store.thread(child?.id ?? '');
-  const limits = row.ok
-    ? (row.output.limits as Record<string, { value: number; from: string }>)
-    : {};
-  expect(limits.tokens?.from).toBe('parent');
-  expect(limits.tokens?.value).toBeLessThan(50_000);
-  expect(limits.duration?.from).toBe('parent');
-  expect(limits.duration?.value).toBeLessThanOrEqual(60);
-  expect(Number(limits.spend?.value)).toBeLessThan(0.5);
+  const [lead, part] = await rows(made);
+  const row = await made.threads.store.thread(part?.id ?? '');
+  const limits = row.ok ? row.output.limits : {};
+  expect(limits).toMatchObject({
+    tokens: { value: 900_000, from: 'directive' },
+    duration: { from: 'parent' },
+  });
+  expect(Number(getOwn(getOwn(limits, 'duration'), 'value'))).toBeLessThanOrEqual(60);
+  const events = await made.threads.store.read(part?.id ?? '');
+  const all = events.ok ? events.output : [];
+  const asked = all.filter(({ type }) => type === 'turn_start').map(({ data }) => data.max_tokens);
+  expect(asked.map(Number)).toEqual(asked.map(Number).toSorted((a, b) => b - a));
+  const last = all.find(({ type }) => type === 'limit')?.data ?? {};
+  expect(last).toMatchObject({ limit: 'tokens', max: 10_000, thread: lead?.id });
+  expect(Number(last.current) + Number(last.needed)).toBeGreaterThan(10_000);
+  expect(part).toMatchObject({ status: 'limit', cost: { tokens: Number(last.current) - 2500 } });
+  const again = await made.threads.replay(part?.id ?? '');
+  expect(again).toMatchObject({ ok: true, output: { isSame: true } });
 });
 
 test('a parent that has said its last word waits for its children', async () => {

@@ -1,6 +1,6 @@
 // The four points where hooks are evaluated, and what they are told there.
 import type { ErrorCode, Fault, Json } from '../../base/index.ts';
-import type { LimitEvent, WarningEvent } from '../limits/limit.ts';
+import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.ts';
 
 export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
 
@@ -31,7 +31,7 @@ export const EVENT_FIELDS: Readonly<Record<(typeof EVENT_NAMES)[number], readonl
   before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
   after_step: ['kind', 'step', 'turn', 'tool', 'result'],
   error: ['code', 'detail'],
-  limit: ['code', 'limit', 'current', 'max'],
+  limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
   warning: ['code', 'limit', 'percent', 'current', 'max'],
 };
 
@@ -75,12 +75,8 @@ export function faultOf(event: CheckpointEvent): Fault | undefined {
       return { code: event.code, detail: event.detail };
     case 'limit':
     case 'warning': {
-      const { code, limit, current, max } = event;
-      const message =
-        limit === 'context' || limit === 'depth'
-          ? `limit \`${limit}\` reached: ${current} is more than ${max}`
-          : `limit \`${limit}\` reached: ${current} of ${max} used`;
-      return { code, detail: { limit, current, max, message } };
+      const { name: _, code, ...facts } = event;
+      return { code, detail: { ...facts, message: limitWords(event) } };
     }
   }
 }

@@ -1,6 +1,6 @@
 // The four checkpoints of a running thread: which hook answers, what its answer means here, and how
 // that is carried out. The table of meanings is in action.ts; this file only does what it says.
-import { type Failure, type Fault, type Json, ok, plainText } from '../../base/index.ts';
+import { type Failure, type Fault, ok, plainText } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
   type FlowCheckpoint as FlowEvent,
@@ -15,8 +15,8 @@ import {
   LIMIT_NAMES,
   type LimitEvent,
   type LimitName,
-  limitNumber,
   markKey,
+  readLimit,
   type WarningEvent,
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
@@ -53,15 +53,20 @@ import { parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
 import { buildContext, fillInputs, select } from './select-hook.ts';
 
-/** The registry counts money in nano-units, as text; people do not. */
-const people = (limit: LimitName, value: Json | undefined): number =>
-  typeof value === 'string' ? limitNumber(limit, BigInt(value)) : Number(value);
-
 /** A refusal of stage 4, as hooks are told about it. */
 function limitEventOf({ detail }: Fault): LimitEvent {
   const limit = plainText(detail.limit) as LimitName;
-  const [current, max] = [detail.current, detail.max].map((value) => people(limit, value));
-  return { name: 'limit', code: `${limit}_exceeded`, limit, current: current ?? 0, max: max ?? 0 };
+  const { current, max, reserved, needed, thread } = detail;
+  return {
+    name: 'limit',
+    code: `${limit}_exceeded`,
+    limit,
+    current: Number(current),
+    max: Number(max),
+    ...(typeof reserved === 'number' && { reserved }),
+    ...(typeof needed === 'number' && { needed }),
+    ...(typeof thread === 'string' && { thread }),
+  };
 }
 
 const isLimit = ({ code, detail }: Fault): boolean =>
@@ -243,7 +248,8 @@ async function situationOf(
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
   const isOwn = detail?.thread === undefined || detail.thread === place.id;
-  const needed = BigInt(plainText(detail?.needed) || '0');
+  const limit = plainText(detail?.limit) as LimitName;
+  const needed = readLimit(limit, detail?.at_least) ?? 0n;
   const isFatal = step.startsWith('turn ');
   const plain = { event, step, bounds: hooks.bounds, loops: talk.loops, isFatal };
   if (!isOwn || !isAtLimit) return plain;

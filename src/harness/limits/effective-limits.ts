@@ -29,8 +29,8 @@ export interface LimitSources {
   readonly layers: readonly Pick<DataLayer, 'source' | 'value'>[];
   /** Ceilings of the operator, in the price table's currency. */
   readonly policy: Readonly<Record<string, number | string>>;
-  /** What the ancestors have left, and whether any of them asked for that limit. */
-  readonly left?: { readonly [name in LimitName]?: { value: bigint; declared: boolean } };
+  /** What the ancestors leave, where that is a figure, and whether any of them asked for that limit. */
+  readonly left?: { readonly [name in LimitName]?: { value?: bigint; declared: boolean } };
 }
 
 /** Without a value of any other a thread could run for ever. */
@@ -89,7 +89,10 @@ function candidatesFor(name: LimitName, sources: LimitSources): Outcome<Candidat
     found.push({ value: readLimit(name, policy[name]) ?? 0n, from: 'policy', declared: true });
   }
   const left = sources.left?.[name];
-  if (left) found.push({ ...left, value: left.value > 0n ? left.value : 0n, from: 'parent' });
+  if (left?.value !== undefined) {
+    const value = left.value > 0n ? left.value : 0n;
+    found.push({ value, from: 'parent', declared: left.declared });
+  }
   return ok(found);
 }
 
@@ -105,7 +108,8 @@ function smallest(name: LimitName, sources: LimitSources): Outcome<EffectiveLimi
   const [least, ...others] = candidates.output.toSorted((a, b) => Number(a.value - b.value));
   if (!least) return ok(undefined);
   const { value, from } = least;
-  const declared = [least, ...others].some((one) => one.declared);
+  const isAbove = sources.left?.[name]?.declared === true;
+  const declared = isAbove || [least, ...others].some((one) => one.declared);
   return ok({ value, from, declared });
 }
 

@@ -8,8 +8,11 @@ import {
   fitRequest,
   LIMIT_NAMES,
   type LimitAmounts,
+  limitEvent,
+  limitFault,
   limitNumber,
   limitsView,
+  limitWords,
   markKey,
   readLimit,
   UNITS,
@@ -260,7 +263,14 @@ test('below the smallest useful answer the request is refused, with the limit th
   expect(
     fitRequest({ ...plan, used: { tokens: 10n }, limits: limitsOf({ tokens: 1255 }) }),
   ).toEqual({
-    event: { name: 'limit', code: 'tokens_exceeded', limit: 'tokens', current: 10, max: 1255 },
+    event: {
+      name: 'limit',
+      code: 'tokens_exceeded',
+      limit: 'tokens',
+      current: 10,
+      max: 1255,
+      needed: 1256,
+    },
     needed: 1266n,
   });
   expect(fitRequest({ ...plan, window: 1255 })).toMatchObject({
@@ -297,4 +307,27 @@ test('what is allowed fits, and one token more would not', () => {
       expect(more).toHaveProperty('event');
     }),
   );
+});
+
+test('a limit is told in words: what was used, what others hold and what is needed, each by itself', () => {
+  const nano = 1_000_000_000n;
+  const event = limitEvent('spend', (12n * nano) / 100n, (3n * nano) / 10n, {
+    reserved: nano / 10n,
+    needed: (8n * nano) / 100n,
+  });
+  const { error } = limitFault({ ...event, thread: 'root' }, (38n * nano) / 100n);
+  expect(error.code).toBe('spend_exceeded');
+  expect(error.detail).toEqual({
+    limit: 'spend',
+    current: 0.12,
+    max: 0.3,
+    reserved: 0.1,
+    needed: 0.08,
+    thread: 'root',
+    at_least: '0.38',
+    message:
+      'limit `spend` of thread `root` reached: 0.12 of 0.3 used, 0.1 reserved for others, the next request needs 0.08',
+  });
+  expect(limitWords(limitEvent('turns', 10n, 10n))).toBe('limit `turns` reached: 10 of 10 used');
+  expect(limitWords(limitEvent('depth', 4n, 3n))).toBe('limit `depth` reached: 4 is more than 3');
 });

@@ -1,6 +1,6 @@
 // Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
 // unit of work starts, what was used and the unit's worst case must fit together.
-import type { JsonObject } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject } from '../../base/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
 // Order matters: when two limits are reached at once, the first listed is reported.
@@ -33,9 +33,15 @@ export interface LimitEvent {
   readonly name: 'limit';
   readonly code: `${LimitName}_exceeded`;
   readonly limit: LimitName;
-  /** As people count: seconds, units of the currency. */
+  /** What was used, as people count: seconds, units of the currency. */
   readonly current: number;
   readonly max: number;
+  /** Set aside for others: it is not spent, and not free either. */
+  readonly reserved?: number;
+  /** What the unit that did not start would take at least. */
+  readonly needed?: number;
+  /** The one above whose limit it is; its own when absent. */
+  readonly thread?: string;
 }
 
 export interface WarningEvent extends Omit<LimitEvent, 'name' | 'code'> {
@@ -84,13 +90,38 @@ export function firstExceeded(
   return undefined;
 }
 
-export const limitEvent = (limit: LimitName, current: bigint, max: bigint): LimitEvent => ({
+export const limitEvent = (
+  limit: LimitName,
+  current: bigint,
+  max: bigint,
+  { reserved = 0n, needed = 0n }: { reserved?: bigint; needed?: bigint } = {},
+): LimitEvent => ({
   name: 'limit',
   code: `${limit}_exceeded`,
   limit,
   current: limitNumber(limit, current),
   max: limitNumber(limit, max),
+  ...(reserved > 0n && { reserved: limitNumber(limit, reserved) }),
+  ...(needed > 0n && { needed: limitNumber(limit, needed) }),
 });
+
+/** Used, set aside and needed, each by itself. */
+export function limitWords(event: Omit<LimitEvent, 'name' | 'code'>): string {
+  const { limit, current, max, reserved, needed, thread } = event;
+  const whose = thread === undefined ? '' : ` of thread \`${thread}\``;
+  const start = `limit \`${limit}\`${whose} reached: ${current}`;
+  if (PER_UNIT.has(limit)) return `${start} is more than ${max}`;
+  const held = reserved === undefined ? '' : `, ${reserved} reserved for others`;
+  const next = needed === undefined ? '' : `, the next request needs ${needed}`;
+  return `${start} of ${max} used${held}${next}`;
+}
+
+/** `least`: how high the limit would have to be for this unit, in the unit that is counted. */
+export function limitFault(event: LimitEvent, least: bigint): Failure {
+  const { name: _, code, ...facts } = event;
+  const at_least = formatMoney(least * grainOf(event.limit));
+  return fail(code, limitWords(event), { ...facts, at_least });
+}
 
 /** What each kind of unit takes besides its tokens. A turn at the deadline is already too late. */
 export const UNITS = {
@@ -165,7 +196,7 @@ export function limitsView(limits: EffectiveLimits): JsonObject {
 // How long the answer to a model request may be: as long as asked for, or as long as what is left of
 // tokens, money and the window still covers. Its worst case is what is set aside before it is sent.
 
-interface RequestPlan {
+export interface RequestPlan {
   /** Estimated input, rounded up. */
   readonly input: number;
   /** The longest answer that is wanted. */
@@ -195,6 +226,16 @@ function requestUnit(input: number, output: number, price: Price): LimitAmounts 
   };
 }
 
+/** Of these a request takes more than one at a time. */
+const ADDS_UP = new Set<LimitName>(['tokens', 'input_tokens', 'output_tokens', 'spend']);
+
+/** Less than this is not worth asking for. */
+export const smallestRequest = (plan: RequestPlan): LimitAmounts =>
+  requestUnit(plan.input, leastOf(plan), plan.price);
+
+const leastOf = ({ minTokens, maxTokens }: RequestPlan): number =>
+  Math.max(1, Math.min(minTokens, maxTokens));
+
 /** The longest answer for which nothing is exceeded; found by halving, since costs only grow. */
 function longestAnswer(plan: RequestPlan, least: number, most: number): number {
   let [good, bad] = [least, most];
@@ -210,7 +251,7 @@ function longestAnswer(plan: RequestPlan, least: number, most: number): number {
 /** Lowers the answer to what is left; below the smallest useful answer the request is refused. */
 export function fitRequest(plan: RequestPlan): RequestFit {
   const { input, price, window, limits, used } = plan;
-  const least = Math.max(1, Math.min(plan.minTokens, plan.maxTokens));
+  const least = leastOf(plan);
   const most = window === undefined ? plan.maxTokens : Math.min(plan.maxTokens, window - input);
   const wanted = most < least ? undefined : requestUnit(input, most, price);
   if (wanted && !firstExceeded(used, wanted, limits)) {
@@ -221,7 +262,9 @@ export function fitRequest(plan: RequestPlan): RequestFit {
   if (event) {
     const { limit } = event;
     const before = PER_UNIT.has(limit) ? 0n : (used[limit] ?? 0n);
-    return { event, needed: before + (smallest[limit] ?? 0n) };
+    const needed = smallest[limit] ?? 0n;
+    const told = ADDS_UP.has(limit) ? { ...event, needed: limitNumber(limit, needed) } : event;
+    return { event: told, needed: before + needed };
   }
   if (!wanted) {
     const max = BigInt(window ?? 0);

@@ -2,7 +2,15 @@
 // the journal, and what other threads and people put into the journal is put there at the same place.
 // A process that was lost is lost again where it was: after the last event that it wrote nothing more
 // is written, until somebody resumes the thread.
-import { fail, getOwn, isObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import { createFrame, perform, type Value } from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
 import type {
@@ -18,6 +26,8 @@ import type {
 } from '../../store/index.ts';
 import { countChild, namedIn } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
+import { readLimit } from '../limits/limit.ts';
+import { BUDGETED } from '../thread/budget.ts';
 import {
   decodeAll,
   type EventType,
@@ -152,6 +162,24 @@ async function playOthers(
   }
 }
 
+/** What others had used and held was an outside fact: who was refused is refused again. */
+function refusedThen(next: Recorded | undefined, own: string): Failure | undefined {
+  const limit = BUDGETED.find((name) => next?.type === 'limit' && next.data.limit === name);
+  if (next?.type !== 'limit' || limit === undefined) return undefined;
+  const { code, current, max, reserved = 0, needed = 0, thread = own } = next.data;
+  const amount = (value: number): string => String(readLimit(limit, value) ?? 0n);
+  return fail(code, 'as it was then', {
+    limit,
+    thread,
+    current: String((readLimit(limit, current) ?? 0n) + (readLimit(limit, reserved) ?? 0n)),
+    reserved: amount(reserved),
+    // Nobody is waited for.
+    standing: amount(max),
+    max: amount(max),
+    requested: amount(needed),
+  });
+}
+
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
 async function childrenAt(
   real: Store,
@@ -238,6 +266,8 @@ function storeOf(scene: Scene): Store {
     async commit(thread, commit) {
       // A hook is born: which one it was is known by where its thread stands.
       for (const child of commit.children ?? []) await learn(child.id, thread);
+      const refused = commit.reserve && refusedThen(recordOf(thread).events[count(thread)], thread);
+      if (refused) return refused;
       return (commit.children ?? []).length > 0 && isLost(id)
         ? LOST
         : await counted.commit(thread, commit);

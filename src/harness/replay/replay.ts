@@ -65,7 +65,11 @@ function plain(value: Json): Json {
 
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
-  const { code, ...data }: JsonObject = encode(event, event.turn).data;
+  const { code, ...whole }: JsonObject = encode(event, event.turn).data;
+  // How long an answer could be was up to others.
+  const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
+  const { max_tokens: _, fitted: __, ...rest } = whole;
+  const data = isFitted ? rest : whole;
   // Journals of the first form do not say why a thread ended: it counts where it was recorded.
   const isSaid = event.type !== 'thread_end' || Object.hasOwn(recorded?.data ?? {}, 'code');
   const all = isSaid && code !== undefined ? { ...data, code } : data;

@@ -1,20 +1,33 @@
 // What a parent can give: the least that it and its ancestors have left, and no more time than the
 // parent itself. Being told once is not enough: every unit is still reserved along the whole chain.
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
-import { firstExceeded, type LimitAmounts, type LimitName, UNITS } from '../limits/limit.ts';
+import {
+  firstExceeded,
+  type LimitAmounts,
+  type LimitName,
+  limitFault,
+  UNITS,
+} from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { knownRunner } from '../run/runner.ts';
 import { type BirthPlace, type Started, startPrepared } from '../run/start.ts';
-import { apartKey, BUDGETED, budgetOf, leftOf } from '../thread/budget.ts';
+import {
+  apartKey,
+  BUDGETED,
+  budgetOf,
+  leftOf,
+  shortageFault,
+  shortageIn,
+} from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
-/** What a child's own limits may not pass. */
+/** What a child's own limits may not pass, as it is now. */
 export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
   const { ports, place, budget } = parent;
   const amounts = await leftOf(ports, place.chain);
@@ -37,7 +50,8 @@ export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean):
   const half: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
   for (const name of BUDGETED) {
     const limit = left[name];
-    if (limit && !isAsked(name)) half[name] = { ...limit, value: limit.value / 2n };
+    if (limit?.value === undefined || isAsked(name)) continue;
+    half[name] = { ...limit, value: limit.value / 2n };
   }
   return half;
 }
@@ -93,24 +107,34 @@ function checkRights(ports: HarnessPorts, parent: Thread, prepared: Prepared): O
 
 /** One more child: may the parent have it by its own limits? */
 function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Outcome<null> {
-  const event = firstExceeded(usedAmounts(meter.read()), UNITS.spawn(depth + 1), limits);
+  const used = usedAmounts(meter.read());
+  const event = firstExceeded(used, UNITS.spawn(depth + 1), limits);
   if (!event) return ok(null);
-  const { code, limit, current, max } = event;
-  return fail(code, `limit \`${limit}\` reached: ${current} of ${max}; no thread was spawned`, {
-    limit,
-    current,
-    max,
-  });
+  return notSpawned(limitFault(event, used[event.limit] ?? 0n));
 }
 
-/** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
+const notSpawned = ({ error: { code, detail } }: Failure): Failure =>
+  fail(code, `${detail.message}; no thread was spawned`, detail);
+
+/**
+ * What is charged to those above is theirs to allow, at every request anew: what they have left now is
+ * no limit of the child, only that somebody set one. A detached child takes away what it may use: at
+ * most half of it, where its directive says nothing.
+ */
 async function leftFor(
   ports: HarnessPorts,
   parent: Thread,
   { directive, detached }: SpawnRequest,
 ): Promise<Outcome<LimitsLeft>> {
   const left = await limitsLeft(parent);
-  if (!left.ok || !detached) return left;
+  if (!left.ok) return left;
+  if (!detached) {
+    const live = BUDGETED.flatMap((name) => {
+      const { declared = false } = left.output[name] ?? {};
+      return left.output[name] ? [[name, { declared }] as const] : [];
+    });
+    return ok({ ...left.output, ...Object.fromEntries(live) });
+  }
   const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
   return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
@@ -144,8 +168,10 @@ async function begin(
   const place: BirthPlace = { parent, id, runner, detached, marks, spawn };
   // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
   const started = await startPrepared(ports, prepared, place, NEVER, message);
-  if (!started.ok) meter.giveBackSpawn();
-  return started;
+  if (started.ok) return started;
+  meter.giveBackSpawn();
+  const short = shortageIn(started);
+  return short ? notSpawned(shortageFault(parent, short)) : started;
 }
 
 const NEVER = new AbortController().signal;

@@ -30,7 +30,7 @@ import type { Caller } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
-import { firstExceeded, UNITS } from '../limits/limit.ts';
+import { firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import { frameOf, packRules, rulesOf } from '../rights/thread-rules.ts';
@@ -40,7 +40,6 @@ import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
-import { refusedBy } from '../turn/turn-account.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -225,7 +224,7 @@ export function stepAct(
     async intent() {
       const used = usedAmounts(budget.meter.read());
       const event = firstExceeded(used, UNITS.tool, budget.limits);
-      if (event) return refusedBy(event, used.tool_calls ?? 0n);
+      if (event) return limitFault(event, used.tool_calls ?? 0n);
       // Counted before the answer: a branch that runs at the same time sees it.
       const n = budget.meter.countToolCall();
       const spawned = childOf(thread, call, known);

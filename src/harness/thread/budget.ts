@@ -1,9 +1,15 @@
 // A thread's budget in the registry: what is set aside along its chain, and how far its limits go up.
-import { getOwn, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, getOwn, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
 import type { RaiseRoom } from '../limits/effective-limits.ts';
-import type { EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
+import {
+  type EffectiveLimits,
+  type LimitAmounts,
+  type LimitName,
+  limitEvent,
+  limitFault,
+} from '../limits/limit.ts';
 import type { HarnessPorts, Thread } from './thread.ts';
 
 /** Charged along the chain, so the registry keeps their limits too. */
@@ -16,6 +22,46 @@ export const budgetOf = (limits: EffectiveLimits): BudgetLimits =>
   Object.fromEntries(
     BUDGETED.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])),
   );
+
+/** What the registry says about a budget that does not cover what was asked of it. */
+export interface Shortage {
+  readonly kind: BudgetKind;
+  /** Whose budget it is. */
+  readonly thread: string;
+  readonly used: bigint;
+  readonly reserved: bigint;
+  /** The part of it for which nobody needs to wait: it is not given back soon. */
+  readonly standing: bigint;
+  readonly max: bigint;
+  readonly requested: bigint;
+}
+
+export function shortageIn({ error: { code, detail } }: Failure): Shortage | undefined {
+  const kind = BUDGETED.find((name) => code === `${name}_exceeded`);
+  const amount = (name: string): bigint => BigInt(plainText(detail[name]) || '0');
+  if (kind === undefined || detail.requested === undefined) return undefined;
+  const reserved = amount('reserved');
+  return {
+    kind,
+    thread: plainText(detail.thread),
+    used: amount('current') - reserved,
+    reserved,
+    standing: amount('standing'),
+    max: amount('max'),
+    requested: amount('requested'),
+  };
+}
+
+/** In the units people use; `needed`: the least with which it would have gone on. */
+export function shortageFault(
+  { place: { id } }: Pick<Thread, 'place'>,
+  { kind, thread, used, reserved, max, requested }: Shortage,
+  needed = requested,
+): Failure {
+  const event = limitEvent(kind, used, max, { reserved, ...(kind !== 'spawns' && { needed }) });
+  const told = thread === id ? event : { ...event, thread };
+  return limitFault(told, used + reserved + needed);
+}
 
 /** For the registry: limits with what was set aside for hooks on top. */
 export function raisedAmounts(

@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { MaybePromise, Value } from '../../flow/index.ts';
 import type { Signal } from '../../store/index.ts';
-import { limitEvent } from '../limits/limit.ts';
+import { limitEvent, limitNumber } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import type { JournalEvent } from './journal-event.ts';
@@ -120,7 +120,7 @@ export function deadlineFault(thread: Thread, { error }: Failure): Failure {
       limit: 'duration',
       current: event.current,
       max: event.max,
-      needed: String(current + 1n),
+      at_least: String(limitNumber('duration', current + 1n)),
     },
   );
 }

@@ -262,7 +262,11 @@ const DATA = {
   assistant_message: either(injected, reply),
   tool_call: call,
   tool_result: result,
-  turn_start: fields({ max_tokens: number, model: text, provider: text, key: text }, { n: number }),
+  /** `fitted`: its answer was cut to what those above had left just then. */
+  turn_start: fields(
+    { max_tokens: number, model: text, provider: text, key: text },
+    { n: number, fitted: yes },
+  ),
   /** `unsent`: its reservation was given back. */
   turn_end: either(
     fields({ done: yes }),
@@ -275,7 +279,11 @@ const DATA = {
   hook,
   hook_state: fields({ fired: list(number) }),
   permission_denied: fault,
-  limit: fields({ name: word('limit'), code: exceeded, limit, current: number, max: number }),
+  limit: fields(
+    { name: word('limit'), code: exceeded, limit, current: number, max: number },
+    /** `thread`: the one above whose limit it was. */
+    { reserved: number, needed: number, thread: text },
+  ),
   warning: fields({
     name: word('warning'),
     code: warned,

@@ -88,6 +88,25 @@ function createAdmission(): LiveThreads['admit'] {
   };
 }
 
+/** One line for each key; gone when nobody is in it. */
+function createLines(): LiveThreads['queueUp'] {
+  const last = new Map<string, Promise<unknown>>();
+  return (key) => {
+    const isFirst = last.get(key) ?? Promise.resolve();
+    const { promise: left, resolve } = Promise.withResolvers<void>();
+    const mine = Promise.all([isFirst, left]);
+    last.set(key, mine);
+    return {
+      isFirst,
+      leave() {
+        resolve();
+        if (last.get(key) === mine)
+          void mine.then(() => last.get(key) === mine && last.delete(key));
+      },
+    };
+  };
+}
+
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
   const expected = new Map<string, (() => void)[]>();
@@ -106,6 +125,7 @@ export function createLiveThreads(): LiveThreads {
     childrenOf: (id) => [...live.values()].filter(({ thread }) => thread.place.parent === id),
     all: () => [...live.values()],
     admit: createAdmission(),
+    queueUp: createLines(),
     leases: createLeaseKeeper(() => systemClock.monotonic(), RENEW_MS),
     entered: (id) =>
       new Promise((resolve) => {

@@ -348,6 +348,12 @@ export interface LiveThread {
   readonly done: Promise<ThreadResult>;
 }
 
+interface PlaceInLine {
+  /** Resolves when all who came before have left. */
+  readonly isFirst: Promise<unknown>;
+  leave(): void;
+}
+
 export interface LiveThreads {
   add(live: LiveThread): void;
   remove(id: string): void;
@@ -360,6 +366,8 @@ export interface LiveThreads {
   admit<T>(start: () => Promise<T>): Promise<T>;
   /** Resolves when a thread of this id runs here. */
   entered(id: string): Promise<void>;
+  /** A place in the line of those who wait for the same. */
+  queueUp(key: string): PlaceInLine;
   /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
   resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
   /** Stops all of them, also those that are only about to run; resolves when nothing runs. */

@@ -1,6 +1,6 @@
 // The books of a thread that nobody will take up again: what went out and was never read may be on
 // the invoice and is charged in full, what was only set aside is free.
-import { type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { LimitReservation, RecordEntry } from '../../flow/index.ts';
 import {
   costOf,
@@ -19,7 +19,13 @@ import {
   unpackCost,
   usedAmounts,
 } from '../limits/cost.ts';
-import { fitRequest, type LimitAmounts, type LimitEvent } from '../limits/limit.ts';
+import {
+  fitRequest,
+  type LimitAmounts,
+  limitFault,
+  type RequestPlan,
+  smallestRequest,
+} from '../limits/limit.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
 import type { Change } from '../thread/journal-writer.ts';
@@ -29,6 +35,7 @@ import type { CalledOff, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS_BYTES } from './ask-model.ts';
 import { requestRow } from './audit.ts';
 import { type NextMove, nextMove } from './retry-turn.ts';
+import { limitsWithin, whenThereIsRoom } from './wait-for-room.ts';
 
 // The books of one turn: the worst case is reserved along the whole chain before the request goes
 // out, and settled with what it really took in the same commit that records the reply.
@@ -46,6 +53,8 @@ export interface TurnAccount {
   /** Size of the request, for the estimate. */
   bytes: number;
   maxTokens: number;
+  /** Is its worst case set aside, and the turn noted? */
+  isBegun: boolean;
   reply: ModelReply | undefined;
   calledOff: CalledOff | undefined;
   /** What follows a request that failed; undefined: that is for the checkpoint to say. */
@@ -76,14 +85,6 @@ export const usageOf = (amounts: Amounts): Usage => {
     estimated: true,
   };
 };
-
-export const refusedBy = (event: LimitEvent, needed: bigint): Failure =>
-  fail(event.code, `limit \`${event.limit}\` reached: ${event.current} of ${event.max}`, {
-    limit: event.limit,
-    current: event.current,
-    max: event.max,
-    needed: needed.toString(),
-  });
 
 /** The usage a failed request reported, if it did. */
 const usageIn = (failure: Failure): Usage | undefined =>
@@ -193,8 +194,55 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
     if (account.next) meter.giveBackTurn();
   }
 
+  const planOf = (): RequestPlan => {
+    const { model, price, ratio = 0 } = thread.talk;
+    return {
+      input: estimateTokens(account.bytes, ratio),
+      maxTokens: Math.min(model.max_output ?? MAX_ANSWER, MAX_ANSWER),
+      minTokens: leastAnswer(ports),
+      used: usedAmounts(meter.read()),
+      limits: thread.budget.limits,
+      price,
+      ...(price.context === undefined ? {} : { window: price.context }),
+    };
+  };
+
+  /** `room`: what those above have left just now; nobody is asked for more. */
+  async function begin(room: Amounts): Promise<Outcome<LimitReservation>> {
+    const plan = planOf();
+    const fit = fitRequest({ ...plan, limits: limitsWithin(plan, room) });
+    if ('event' in fit) return limitFault(fit.event, fit.needed);
+    key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
+    const { model, provider } = thread.talk.model;
+    // Counted before the answer: whoever reserves meanwhile sees it.
+    // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
+    const n = meter.countTurn();
+    const fitted = Object.keys(room).length > 0 && { fitted: true as const };
+    const data = { max_tokens: fit.maxTokens, model, provider, key, n, ...fitted };
+    // One commit: a turn that is begun has its worst case set aside, and the other way round.
+    const from = thread.budget.drawFrom;
+    worst = amountsOf(fit.unit);
+    const reserve = [{ key, amounts: worst, ...(from === undefined ? {} : { from }) }];
+    const started = await journal.commit({ type: 'turn_start', data }, { reserve });
+    if (!started.ok) {
+      meter.giveBackTurn();
+      return started;
+    }
+    account.isBegun = true;
+    account.maxTokens = fit.maxTokens;
+    return ok({
+      settle,
+      release() {
+        meter.giveBackTurn();
+        // Never sent: given back with whatever is noted about it.
+        change = { settle: [{ key, actual: {} }] };
+      },
+    });
+  }
+
   const account: TurnAccount = {
     bytes: 0,
+    isBegun: false,
     maxTokens: 0,
     reply: undefined,
     calledOff: undefined,
@@ -203,43 +251,16 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
       account.bytes = conversation.bytes() + thread.talk.system.length + tools;
       account.next = undefined;
-      const fit = fitRequest({
-        input: estimateTokens(account.bytes, thread.talk.ratio ?? 0),
-        maxTokens: Math.min(thread.talk.model.max_output ?? MAX_ANSWER, MAX_ANSWER),
-        minTokens: leastAnswer(ports),
-        used: usedAmounts(meter.read()),
-        limits: thread.budget.limits,
-        price: thread.talk.price,
-        ...(thread.talk.price.context === undefined ? {} : { window: thread.talk.price.context }),
-      });
-      if ('event' in fit) return refusedBy(fit.event, fit.needed);
-      key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
-      const { model, provider } = thread.talk.model;
-      // Counted before the answer: whoever reserves meanwhile sees it.
-      // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
-      const n = meter.countTurn();
-      const data = { max_tokens: fit.maxTokens, model, provider, key, n };
-      // One commit: a turn that is begun has its worst case set aside, and the other way round.
-      const from = thread.budget.drawFrom;
-      worst = amountsOf(fit.unit);
-      const reserve = [{ key, amounts: worst, ...(from === undefined ? {} : { from }) }];
-      const started = await journal.commit({ type: 'turn_start', data }, { reserve });
-      if (!started.ok) {
-        meter.giveBackTurn();
-        return started;
-      }
-      account.maxTokens = fit.maxTokens;
-      return ok({
-        settle,
-        release() {
-          meter.giveBackTurn();
-          // Never sent: given back with whatever is noted about it.
-          change = { settle: [{ key, actual: {} }] };
-        },
-      });
+      account.isBegun = false;
+      const begun = await whenThereIsRoom(thread, smallestRequest(planOf()), begin);
+      if (begun.ok) return begun;
+      // Who steers the thread is heard first: nothing was begun.
+      if (begun.error.code === 'cancelled') account.next = { do: 'again' };
+      return begun;
     },
     record({ outcome, retried }) {
       const { reply } = account;
+      if (!account.isBegun && account.next) return;
       // A hook may have put something else in the place of the reply: then it was never said.
       const isSaid = outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
       if (!isSaid) account.reply = undefined;

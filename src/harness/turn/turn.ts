@@ -97,7 +97,9 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
       }),
     record: account.record,
     checkpoint: (event) =>
-      event.name === 'error' && account.next ? undefined : raise(thread, event, step),
+      account.next && (event.name === 'error' || event.name === 'limit')
+        ? undefined
+        : raise(thread, event, step),
   };
   const marks = conversation.marks();
   const done = await perform(
@@ -129,7 +131,10 @@ async function after(
     journal.turn -= 1;
     return { again: true };
   }
-  if (thread.control.signal.aborted || next?.do === 'again') return { again: true };
+  if (thread.control.signal.aborted || next?.do === 'again') {
+    if (!account.isBegun) journal.turn -= 1;
+    return { again: true };
+  }
   // Whoever steers is heard before a second try.
   if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
   if (next) return await runTurn(thread, tries + 1);

@@ -36,8 +36,8 @@ const shown = (kind: BudgetKind, amount: bigint): Json =>
   kind === 'spend' ? String(amount) : Number(amount);
 
 function exceeded(kind: BudgetKind, thread: string, facts: Shortage): Outcome<never> {
-  const { current, max, requested } = facts;
-  const message = `${requested} more ${kind} would pass the limit of thread \`${thread}\`: ${current} of ${max} are used or reserved`;
+  // The amounts are data, money in nano-units: whoever asked has words for them.
+  const message = `the limit \`${kind}\` of thread \`${thread}\` does not leave enough`;
   const amounts = Object.entries(facts).map(([name, amount]) => [name, shown(kind, amount)]);
   return fail(`${kind}_exceeded`, message, { ...Object.fromEntries(amounts), limit: kind, thread });
 }
@@ -141,18 +141,39 @@ function raiseLimits(work: Work, thread: string, to: Amounts): Outcome<null> {
   return ok(null);
 }
 
-/** What nobody waits for, at a thread: standing ones, and those of threads without a live lease. */
-function standingOf(work: Work, root: string, thread: string, kind: BudgetKind): bigint {
-  let sum = 0n;
+/** Open reservations at a thread and below it; `isLeft`: nobody waits for it, its thread has no live lease. */
+function* openBelow(
+  work: Work,
+  root: string,
+  thread: string,
+): Generator<Reservation & { isLeft: boolean }> {
   for (const row of work.connection.all<TreeRow>(TREE, root)) {
     const chain: string[] = JSON.parse(row.chain);
     if (!chain.includes(thread)) continue;
     const isLeft = row.owner === null || (row.lease_until ?? 0) <= work.now;
-    for (const { standing, amounts } of accountOf(work, row.id)?.open ?? []) {
-      if (standing || isLeft) sum = add(sum, amounts[kind] ?? 0n);
-    }
+    for (const one of accountOf(work, row.id)?.open ?? []) yield { ...one, isLeft };
+  }
+}
+
+/** What nobody waits for, at a thread: standing ones, and those of threads without a live lease. */
+function standingOf(work: Work, root: string, thread: string, kind: BudgetKind): bigint {
+  let sum = 0n;
+  for (const { standing, isLeft, amounts } of openBelow(work, root, thread)) {
+    if (standing || isLeft) sum = add(sum, amounts[kind] ?? 0n);
   }
   return sum;
+}
+
+/** What was drawn from a reservation and is not settled: some of it comes back. */
+function drawnFrom(work: Work, { along, reservation: { key } }: Found, kind: BudgetKind) {
+  let [reserved, standing] = [0n, 0n];
+  for (const one of openBelow(work, along.at(-1) ?? '', along[0] ?? '')) {
+    if (one.from !== key) continue;
+    const amount = one.amounts[kind] ?? 0n;
+    reserved = add(reserved, amount);
+    if (one.standing || one.isLeft) standing = add(standing, amount);
+  }
+  return { reserved, standing };
 }
 
 /** The nearest thread that has not enough left, and the first kind of it. */
@@ -198,9 +219,10 @@ function sourceOf(
   const source = find(work, chain, key);
   if (!source) return missing(work, key);
   for (const kind of BUDGET_KINDS) {
-    const [requested, max] = [amounts[kind] ?? 0n, source.reservation.amounts[kind] ?? 0n];
-    if (requested <= max) continue;
-    const facts = { current: 0n, reserved: 0n, standing: 0n, max, requested };
+    const [requested, left] = [amounts[kind] ?? 0n, source.reservation.amounts[kind] ?? 0n];
+    if (requested <= left) continue;
+    const drawn = drawnFrom(work, source, kind);
+    const facts = { current: drawn.reserved, ...drawn, max: add(left, drawn.reserved), requested };
     return exceeded(kind, source.along[0] ?? '', facts);
   }
   return ok(source);

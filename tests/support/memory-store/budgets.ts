@@ -32,7 +32,7 @@ function exceeded(kind: BudgetKind, thread: string, short: Short): never {
   const detail = Object.fromEntries(
     Object.entries(short).map(([name, amount]) => [name, shown(kind, amount)]),
   );
-  const message = `${short.requested} more ${kind} would pass the limit of thread \`${thread}\``;
+  const message = `thread \`${thread}\` has not enough ${kind} left`;
   refuse(`${kind}_exceeded`, message, { ...detail, limit: kind, thread });
 }
 
@@ -52,16 +52,22 @@ function change(
   world.accounts.set(thread, { ...account, used, reserved });
 }
 
+/** Does nobody wait for it? */
+function isStanding(world: World, { standing, thread }: OpenReservation): boolean {
+  const { owner, lease_until = 0 } = world.threads.get(thread) ?? {};
+  return standing || owner === undefined || lease_until <= world.clock.now();
+}
+
+const total = (list: readonly OpenReservation[], kind: BudgetKind): bigint =>
+  list.reduce((sum, { amounts }) => add(sum, amounts[kind] ?? 0n), 0n);
+
 /** Held at a thread by what nobody waits for. */
 function standingAt(world: World, thread: string, kind: BudgetKind): bigint {
-  const now = world.clock.now();
-  return world.reservations
-    .all()
-    .filter(({ chain, standing, thread: owner }) => {
-      const { owner: holder, lease_until = 0 } = world.threads.get(owner) ?? {};
-      return chain.includes(thread) && (standing || holder === undefined || lease_until <= now);
-    })
-    .reduce((sum, { amounts }) => add(sum, amounts[kind] ?? 0n), 0n);
+  const below = world.reservations.all().filter(({ chain }) => chain.includes(thread));
+  return total(
+    below.filter((one) => isStanding(world, one)),
+    kind,
+  );
 }
 
 function checkRoom(world: World, threads: readonly string[], amounts: Amounts): void {
@@ -105,9 +111,13 @@ function draw(
 ): OpenReservation {
   const source = openIn(world, chain, from);
   for (const kind of BUDGET_KINDS) {
-    const [requested, max] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
-    const none = { current: 0n, reserved: 0n, standing: 0n };
-    if (requested > max) exceeded(kind, source.thread, { ...none, max, requested });
+    const [requested, left] = [amounts[kind] ?? 0n, source.amounts[kind] ?? 0n];
+    if (requested <= left) continue;
+    const drawn = world.reservations.all().filter((one) => one.from === from);
+    const reserved = total(drawn, kind);
+    const held = drawn.filter((one) => isStanding(world, one));
+    const facts = { current: reserved, reserved, standing: total(held, kind) };
+    exceeded(kind, source.thread, { ...facts, max: add(left, reserved), requested });
   }
   return source;
 }

@@ -265,7 +265,10 @@ function drawing(inStage: InStage): void {
       expect(await figures(store, 'child')).toEqual([0n, 6n]);
       const more = await child.commit({ reserve: [{ key: 'd', amounts: { tokens: 5n }, from }] });
       expect(more).toMatchObject({
-        error: { code: 'tokens_exceeded', detail: { max: 4, requested: 5 } },
+        error: {
+          code: 'tokens_exceeded',
+          detail: { thread: 'root', current: 6, reserved: 6, standing: 0, max: 10, requested: 5 },
+        },
       });
       await child.must({ settle: [{ key: 'c', actual: { tokens: 2n } }] });
       expect(await figures(store, 'root')).toEqual([2n, 8n]);
