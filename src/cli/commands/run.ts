@@ -93,9 +93,10 @@ async function finish(
   if (terminal.json) terminal.out(resultLine(ok({ ...result, denied })));
   else {
     const row = await store.thread(result.thread_id);
+    const around = { limits: row.ok ? row.output.limits : {}, denied };
     showResult(result, terminal);
-    tellEnding(result, { limits: row.ok ? row.output.limits : {}, denied }, terminal);
-    tellNext(result, denied, terminal);
+    tellEnding(result, around, terminal);
+    tellNext(result, around, terminal);
   }
   return await exitCodeOfThread(result, store);
 }

@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { Store } from '../../store/index.ts';
-import { exitCodeOfThread } from './ending.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { exitCodeOfThread, tellNext } from './ending.ts';
 
 /** A registry whose threads have had these events. */
 const having = (...types: string[]) =>
@@ -35,4 +36,24 @@ test.each([
 ] as const)('%s exits with %i after %j', async (code, exit, types) => {
   const ended = { thread_id: 't', status: 'failed', code } as const;
   expect(await exitCodeOfThread(ended, having(...types))).toBe(exit);
+});
+
+test.each([
+  ['turns', 'caller', 'was started with `--turns`: give it more, or let a hook do it'],
+  ['turns', 'directive', "raise <turns> in the directive's <limits>, or let a hook do it"],
+  ['tool_calls', 'default (bundle)', 'give the directive a <tool_calls> in its <limits>'],
+  ['spend', 'directive', "raise <spend> in the directive's <limits>"],
+  ['tokens', 'policy', '`limits.tokens` of the policy holds for every run'],
+  ['duration', 'parent', 'it is what the threads above it have left'],
+])('what helps at the limit %s of the %s is said', (limit, from, hint) => {
+  const notes: string[] = [];
+  const terminal = {
+    paint: (_colour: string, text: string) => text,
+    note: (text: string) => void notes.push(text),
+  } as unknown as Terminal;
+  const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
+  const result = { ...ended, status: 'limit', code: `${limit}_exceeded` } as const;
+  tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0 }, terminal);
+  expect(notes.join()).toContain(hint);
+  if (limit === 'spend') expect(notes.join()).not.toContain('hook');
 });

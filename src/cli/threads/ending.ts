@@ -98,16 +98,41 @@ export async function countDenied(store: Store, id: string): Promise<number> {
   return denied;
 }
 
+/** What the last lines need to know besides the result. */
+interface Circumstances {
+  limits: JsonObject;
+  denied: number;
+}
+
+/** By who set the limit: only there can it be raised. */
+const RAISED_BY: Readonly<Record<string, (name: string) => string>> = {
+  caller: (name) => `the run was started with \`--${name.replaceAll('_', '-')}\`: give it more`,
+  policy: (name) => `\`limits.${name}\` of the policy holds for every run`,
+  parent: () => 'it is what the threads above it have left',
+  directive: (name) => `raise <${name}> in the directive's <limits>`,
+};
+
+function raiseHint(code: string | undefined, limits: JsonObject): string {
+  const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
+  const from = plainText(getOwn(getOwn(limits, name), 'from'));
+  const set = Object.hasOwn(RAISED_BY, from) ? RAISED_BY[from] : undefined;
+  const hint = set?.(name) ?? `it is a default: give the directive a <${name}> in its <limits>`;
+  // Nobody raises the spend of a first thread while it runs.
+  const mayRaise = name !== 'spend' && from !== 'policy' && from !== 'parent';
+  return `${hint}${mayRaise ? ', or let a hook do it' : ''}`;
+}
+
 /** What helps most now. */
-function nextStep({ status, code, thread_id }: ThreadResult, denied: number): string {
+function nextStep(
+  { status, code, thread_id }: ThreadResult,
+  { limits, denied }: Circumstances,
+): string {
   const show = `\`km threads show ${thread_id}\``;
   switch (status) {
     case 'completed':
       return denied > 0 ? `see what was denied, and why, with ${show}` : `look back with ${show}`;
-    case 'limit': {
-      const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
-      return `see ${show}; raise <${name}> in the directive's <limits>, or let a hook do it`;
-    }
+    case 'limit':
+      return `see ${show}; ${raiseHint(code, limits)}`;
     case 'denied':
       return `see ${show}; add the permission to the directive and sign it`;
     case 'needs_input':
@@ -124,7 +149,7 @@ function nextStep({ status, code, thread_id }: ThreadResult, denied: number): st
 /** One line with the cost and what was denied, on standard error; the result itself is data. */
 export function tellEnding(
   result: ThreadResult,
-  { limits, denied }: { limits: JsonObject; denied: number },
+  { limits, denied }: Circumstances,
   terminal: Terminal,
 ): void {
   const status = terminal.paint(statusColour(result.status), result.status);
@@ -137,8 +162,8 @@ export function tellEnding(
   terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
 }
 
-export const tellNext = (result: ThreadResult, denied: number, terminal: Terminal): void =>
-  terminal.note(terminal.paint('dim', `next: ${nextStep(result, denied)}`));
+export const tellNext = (result: ThreadResult, around: Circumstances, terminal: Terminal): void =>
+  terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
 
 /** Outputs when the directive has some, else what the model said last. */
 export function showResult({ outputs, text }: ThreadResult, terminal: Terminal): void {

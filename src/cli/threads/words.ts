@@ -153,8 +153,11 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
     line('◆', 'yellow', `hook ${directive} at ${event}: ${deed}`),
   hook_state: nothing,
   permission_denied: ({ detail }) => line('✗', 'red', `denied: ${detail.message}`),
-  limit: ({ limit, current, max }) =>
-    line('■', 'red', `limit ${limit} reached: ${current} of ${max}`),
+  limit({ limit, current, max, reserved, needed }) {
+    const held = reserved === undefined ? '' : `, ${reserved} reserved for others`;
+    const next = needed === undefined ? '' : `, ${needed} needed`;
+    return line('■', 'red', `limit ${limit} reached: ${current} of ${max}${held}${next}`);
+  },
   warning: ({ percent, limit, current, max }) =>
     line('!', 'yellow', `${percent} % of ${limit} used: ${current} of ${max}`),
   loop_detected: ({ detail }) => line('!', 'yellow', detail.message),
