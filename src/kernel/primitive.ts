@@ -38,6 +38,8 @@ export interface PrimitiveCall {
     effect: ToolEffect;
     sandbox: 'strict' | 'workspace' | 'none';
     env: readonly string[];
+    /** Globs over what its process may look at, of what the caller may read; absent: all of that. */
+    sees?: readonly string[];
   };
   /** Merged over the chain, environment expanded, parameters filled in. */
   config: JsonObject;

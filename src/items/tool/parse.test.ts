@@ -56,6 +56,7 @@ effect: read
 risk: [exfil, destructive]
 labels: [untrusted]
 result: { free_text: [caption] }
+sees: ["docs/**", "*.md"]
 sandbox: strict
 expose: { mcp: tool }
 `);
@@ -78,10 +79,18 @@ expose: { mcp: tool }
       { name: 'show', description: '', parameters: [] },
     ],
     result: { free_text: ['caption'] },
+    sees: ['docs/**', '*.md'],
     expose: { mcp: 'tool' },
   });
   expect(tool?.actions[1]).not.toHaveProperty('requires');
 });
+
+test.each(['/etc/**', '~/x', 'C:/x', '../x', '{a,b}', '!x', 'a/**b', ''])(
+  'a tool cannot look at `%s`, which is no place in the project',
+  (glob) => {
+    expect(codes(`${head}executor_id: node\nsees: ["${glob}"]\n`)).toEqual(['invalid_field']);
+  },
+);
 
 test('an unknown field is an error at its key, with the word that was meant', () => {
   const { tool, diagnostics } = parse(`${head}executer_id: node\n`);

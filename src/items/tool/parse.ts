@@ -6,6 +6,7 @@ import {
   type Diagnostic,
   flag,
   getOwn,
+  globProblem,
   hasErrors,
   isObject,
   type Json,
@@ -240,6 +241,18 @@ const objectSchema: Rule<{ [key: string]: Json }> = (value, place) => {
   return schema;
 };
 
+/** A place in the project, as in a permission. */
+const viewGlob: Rule<string> = (value, place) => {
+  const glob = text(value, place);
+  if (glob === undefined) return undefined;
+  const isOutside = /^([/\\~]|[A-Za-z]:)/.test(glob);
+  const problem = globProblem(glob) ?? (isOutside ? 'must lie in the project' : undefined);
+  if (problem === undefined) return glob;
+  const message = `the glob \`${glob}\` ${problem}`;
+  place.report({ code: 'invalid_field', message, hint: 'write one such as `src/**`' });
+  return undefined;
+};
+
 const FIELDS = {
   tool_id: toolId,
   tool_type: text,
@@ -262,6 +275,7 @@ const FIELDS = {
   risk: listOf(oneOf(RISKS)),
   labels: listOf(label),
   result: record({ free_text: listOf(text) }),
+  sees: listOf(viewGlob, 100),
   sandbox: oneOf(SANDBOXES),
   expose: record({ mcp: oneOf(['tool', 'prompt', 'resource'] as const) }),
 };

@@ -29,6 +29,8 @@ export interface Tool {
   /** Put on every result. */
   labels: string[];
   result?: { free_text: string[] };
+  /** Globs over what its process may look at; absent: all that its caller may read. */
+  sees?: string[];
   sandbox: Sandbox;
   expose?: JsonObject;
 }

@@ -143,6 +143,7 @@ function planOf(
   const env = new Set(tools.flatMap((link) => link.env));
   // The module belongs to the link that names it, which need not be the leaf.
   const owner = links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
+  const sees = tools.find((link) => link.sees !== undefined)?.sees;
   const facts: Plan['facts'] = {
     id: leaf.id,
     dir: owner.file.replace(/[^/\\]*$/, ''),
@@ -151,6 +152,7 @@ function planOf(
     effect,
     sandbox: tool.sandbox,
     env: [...env],
+    ...(sees && { sees }),
   };
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
   const config = freezeJson(
