@@ -23,7 +23,7 @@ export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit
 export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';
 export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
-export { resolveProjectPath } from './rights/project-path.ts';
+export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { StreamEvent } from './sink.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';

@@ -1,5 +1,6 @@
 // What a runtime stands on: folders, policies, keys, records, and who may reach where. Made once from
 // its options; opening it reads files and runs nothing.
+import { hash } from 'node:crypto';
 import { existsSync, realpathSync } from 'node:fs';
 import { homedir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -19,6 +20,7 @@ import {
   type Audit,
   createAudit,
   type EmbeddedKernel,
+  isHeldFolder,
   type Primitive,
   type ProcessPorts,
   type ProgramTool,
@@ -73,11 +75,13 @@ const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] =>
 
 /**
  * Where audit and label records live: beside the project's items, or in the user's folder. A `.ai`
- * that is a link out of the project could be anybody's folder.
+ * that is a link out of the project could be anybody's folder, and one that is there for the time of a
+ * child alone is none.
  */
 export function recordsFolder(project: string, home: string): string {
   const items = join(project, '.ai');
-  return existsSync(items) && isInside(realpathSync(items), project) ? items : home;
+  const isOwn = existsSync(items) && isInside(realpathSync(items), project);
+  return isOwn && !isHeldFolder(items) ? items : home;
 }
 
 /** Hosts that a provider's base URL names are reachable although they may be private. */
@@ -239,6 +243,7 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
     policySandbox: policy.sandbox,
     outputDir: () => join(recordsFolder(project, home), 'outputs'),
     hidden: [home],
+    aside: join(home, 'set-aside', hash('sha256', project).slice(0, 16)),
     install: policy.install,
   };
 }

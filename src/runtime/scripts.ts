@@ -65,8 +65,8 @@ export const findScriptProject = (folder: string, home: string): string =>
   findProject(folder, home, PROJECT_SIGNS);
 
 /**
- * A project gets its `.ai` folder when a first command runs in it; what was remembered before that
- * is in the user's folder and still holds.
+ * A project may get its `.ai` folder at any time; what was remembered before that is in the user's
+ * folder and still holds.
  */
 function recordsOf(project: string, home: string): LabelRecords {
   const folder = recordsFolder(project, home);

@@ -619,6 +619,126 @@ describe.skipIf(sandbox.kind === 'none')('what is denied to files (needs a sandb
   );
 });
 
+describe.skipIf(sandbox.kind === 'none')('what may not be read (needs a sandbox)', () => {
+  const CANARY = 'DENIED-READ-CANARY';
+  const git = (root: string, ...args: string[]) =>
+    execFileSync('git', ['-C', root, '-c', 'user.name=a', '-c', 'user.email=a@b', ...args]);
+
+  const SPY = toolFile(
+    'spy',
+    'executor_id: runtime/node\neffect: read\nconfig: {module: ./spy.mjs}',
+  );
+  const SPY_CODE = `import { readFileSync } from 'node:fs';
+export default () => readFileSync('secrets/x', 'utf8');\n`;
+
+  /** A repository with a secret in its past and another one in its working tree. */
+  function repository(policy: string) {
+    const fixture = project({
+      'docs/a.md': 'old\n',
+      'secrets/x': `${CANARY} one\n`,
+      'secrets/gone': `${CANARY} two\n`,
+      '.ai/policy.yaml': policy,
+      '.ai/tools/spy.yaml': SPY,
+      '.ai/tools/spy.mjs': SPY_CODE,
+    });
+    git(fixture.root, 'init', '-q');
+    git(fixture.root, 'add', 'docs', 'secrets');
+    git(fixture.root, 'commit', '-q', '-m', 'x');
+    fixture.write('docs/a.md', 'SHOWN\n');
+    fixture.write('secrets/x', `${CANARY} three\n`);
+    execFileSync('rm', [join(fixture.root, 'secrets/gone')]);
+    return fixture;
+  }
+
+  const REQUESTS: [string, JsonObject][] = [
+    ['shell/bash', { command: 'cat secrets/*; grep -r CANARY .; git show HEAD:secrets/x' }],
+    ['git/diff', {}],
+    ['git/diff', { ref: 'HEAD' }],
+    ['git/diff', { ref: 'HEAD:secrets' }],
+    ['git/diff', { ref: 'HEAD:secrets/x', paths: ['docs/a.md'] }],
+    ['git/diff', { paths: ['secrets', ':(top)secrets/x', 'SECRETS'] }],
+    ['git/diff', { staged: true, ref: 'HEAD:' }],
+    ['git/status', {}],
+    ['git/log', { stat: true }],
+    ['spy', {}],
+  ];
+  const DENY = 'capabilities:\n  deny: [{capability: fs.read, path: "secrets/**"}]\n';
+  const caps = [
+    { capability: 'fs.read', scope: { path: 'docs/**' } },
+    { capability: 'tool.execute', scope: { id: '**' } },
+    { capability: 'git.read' },
+    { capability: 'process.spawn' },
+  ];
+
+  test.each([
+    ['a policy', DENY, undefined],
+    ['what a thread was granted', '', { caps }],
+  ])('is not shown to processes, by %s', async (_, policy, token) => {
+    const fixture = repository(policy);
+    const runtime = await fixture.open();
+    const said: string[] = [];
+    for (const [id, parameters] of REQUESTS) {
+      const request = tool(id, parameters);
+      const answer = token
+        ? await runtime.kernel.execute(request, tokenCaller(runtime, token))
+        : await runtime.call('execute', request, { surface: id === 'spy' ? 'mcp' : 'cli' });
+      said.push(JSON.stringify(answer));
+      expect(said.at(-1), `${id} ${JSON.stringify(parameters)}`).not.toMatch(
+        /CANARY [a-z]|secrets\/(x|gone) *\|/,
+      );
+    }
+    // What may be read is still shown.
+    expect(said[1]).toContain('+SHOWN');
+    expect(said[2]).toContain('+SHOWN');
+    expect(said[7]).toContain(' M docs/a.md');
+    expect(said[7]).not.toContain('secrets');
+    await runtime.close();
+  });
+
+  test('is not committed as deleted', async () => {
+    const fixture = repository(DENY);
+    fixture.write('../.gitconfig', '[user]\nname = a\nemail = a@b\n');
+    const request = tool('git/commit', { message: 'm', all: true });
+    expect(await fixture.call('execute', request)).toMatchObject({ ok: true });
+    const names = git(fixture.root, 'show', '--name-only', '--format=').toString().trim();
+    expect(names.split('\n')).toContain('docs/a.md');
+    expect(names).not.toContain('secrets');
+  });
+
+  test('a shell writes in no repository, whoever holds `git.write`', async () => {
+    const fixture = project();
+    git(fixture.root, 'init', '-q');
+    const head = readFileSync(join(fixture.root, '.git/HEAD'), 'utf8');
+    const command = 'echo x > .git/HEAD; touch .git/new';
+    await fixture.call('execute', tool('shell/bash', { command }));
+    expect(readFileSync(join(fixture.root, '.git/HEAD'), 'utf8')).toBe(head);
+    expect(existsSync(join(fixture.root, '.git/new'))).toBe(false);
+  });
+
+  test('a folder that is no project stays none, whichever tool runs in it', async () => {
+    const fixture = project();
+    execFileSync('rm', ['-r', join(fixture.root, '.ai')]);
+    const runtime = await fixture.open();
+    const requests: [string, JsonObject][] = [
+      ['shell/bash', { command: 'seq 400000; touch made' }],
+      ['git/status', {}],
+      ['git/diff', {}],
+      ['git/log', {}],
+      ['git/commit', { message: 'm' }],
+      ['git/push', { branch: 'main' }],
+      ['fs/write_file', { path: 'a.txt', content: 'a' }],
+      ['fs/list_dir', { path: '.' }],
+    ];
+    await Promise.all(
+      requests.map(([id, parameters]) =>
+        runtime.call('execute', tool(id, parameters), { surface: 'cli' }),
+      ),
+    );
+    await runtime.close();
+    expect(readdirSync(fixture.root).sort()).toEqual(['a.txt', 'made']);
+  });
+});
+
 describe('time and neighbours', () => {
   test('a sandbox that a policy demands again is demanded by the next call', async () => {
     const fixture = project({

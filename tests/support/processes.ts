@@ -37,9 +37,9 @@ export function verifierOf(...grants: readonly string[]): Verifier {
     const held = grants.some((grant) => {
       const [name, glob] = grant.split(' ');
       const value = scope?.path ?? scope?.host;
-      return (
-        name === capability && (value === undefined || glob === undefined || matchGlob(glob, value))
-      );
+      // Whoever may write there may read there.
+      const isNamed = name === capability || (name === 'fs.write' && capability === 'fs.read');
+      return isNamed && (value === undefined || glob === undefined || matchGlob(glob, value));
     });
     return held
       ? ok(null)
@@ -60,6 +60,7 @@ export function portsOf(
     sandbox,
     policySandbox: sandbox.kind === 'none' ? 'none' : 'required',
     outputDir: () => join(project.base, 'output'),
+    aside: join(project.base, 'aside'),
     hidden: [more.env?.KERNMANTLE_HOME ?? join(project.home, '.ai')],
     install: 'deny',
     ...more,

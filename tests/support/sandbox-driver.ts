@@ -8,7 +8,9 @@ import { callOf, makeProject, portsOf, shell } from './processes.ts';
 const [kind, root = '', script = ''] = process.argv.slice(2);
 const project = makeProject();
 const report = await probeSandbox({ kinds: [kind === 'bwrap' ? 'bwrap' : 'util-linux'] });
-const primitive = createProcessPrimitive(portsOf({ ...project, root }, report));
+const { ASIDE: aside } = process.env;
+const ports = portsOf({ ...project, root }, report, aside === undefined ? {} : { aside });
+const primitive = createProcessPrimitive(ports);
 const call = callOf({ ...project, root }, shell(script), {
   verify: ({ capability, scope }) =>
     capability === 'fs.write' && scope?.path?.startsWith('closed')

@@ -93,18 +93,43 @@ describe.each(kinds)('%s', (_, report) => {
   test('git/status, git/diff and git/log show what git shows', async () => {
     project.write('a.txt', 'two\n');
     project.write('b.txt', 'new\n');
-    expect(stdoutOf(await run('git/status', {}, 'git.read'))).toContain(' M a.txt\n?? b.txt');
-    expect(stdoutOf(await run('git/status', { paths: ['b.txt'] }, 'git.read'))).not.toContain(
-      'a.txt',
+    expect(stdoutOf(await run('git/status', {}, 'git.read', 'fs.read **'))).toContain(
+      ' M a.txt\n?? b.txt',
     );
-    expect(stdoutOf(await run('git/diff', {}, 'git.read'))).toContain('+two');
     expect(
-      stdoutOf(await run('git/diff', { stat: true, ref: 'HEAD', paths: ['a.txt'] }, 'git.read')),
+      stdoutOf(await run('git/status', { paths: ['b.txt'] }, 'git.read', 'fs.read **')),
+    ).not.toContain('a.txt');
+    expect(stdoutOf(await run('git/diff', {}, 'git.read', 'fs.read **'))).toContain('+two');
+    expect(
+      stdoutOf(
+        await run(
+          'git/diff',
+          { stat: true, ref: 'HEAD', paths: ['a.txt'] },
+          'git.read',
+          'fs.read **',
+        ),
+      ),
     ).toContain('1 file changed');
-    expect(stdoutOf(await run('git/diff', { staged: true }, 'git.read'))).toBe('');
-    expect(stdoutOf(await run('git/log', { max_count: 1, oneline: true }, 'git.read'))).toMatch(
-      /^\w+ first\n$/,
-    );
+    expect(stdoutOf(await run('git/diff', { staged: true }, 'git.read', 'fs.read **'))).toBe('');
+    expect(
+      stdoutOf(await run('git/log', { max_count: 1, oneline: true }, 'git.read', 'fs.read **')),
+    ).toMatch(/^\w+ first\n$/);
+  });
+
+  test('records that somebody committed are neither shown nor in the way', async () => {
+    project.write('.ai/audit.jsonl', 'RECORD\n');
+    project.write('.ai/threads/t/transcript.jsonl', 'RECORD\n');
+    git('add', '-f', '.ai');
+    git('-c', 'user.name=Ada', '-c', 'user.email=ada@example.org', 'commit', '-q', '-m', 'records');
+    project.write('.ai/audit.jsonl', 'RECORD\nRECORD\n');
+    project.write('a.txt', 'two\n');
+    const [status, diff] = [
+      stdoutOf(await run('git/status', {}, 'git.read', 'fs.read **')),
+      stdoutOf(await run('git/diff', {}, 'git.read', 'fs.read **')),
+    ];
+    expect(status).toBe('## main\n M a.txt\n');
+    expect(diff).toContain('+two');
+    expect(diff).not.toContain('RECORD');
   });
 
   test('the filters of a hostile repository change nothing outside', async () => {
@@ -114,16 +139,16 @@ describe.each(kinds)('%s', (_, report) => {
     project.write('.gitattributes', '* filter=x\n');
     project.write('a.txt', 'changed\n');
     for (const id of ['git/diff', 'git/status', 'git/log']) {
-      await runWith({ policySandbox: 'required' }, id, {}, 'git.read');
+      await runWith({ policySandbox: 'required' }, id, {}, 'git.read', 'fs.read **');
     }
     expect(existsSync(outside)).toBe(false);
   });
 
   test('reading needs `git.read`, and an option in place of a value is not one', async () => {
-    expect(await run('git/log', {}, 'git.write')).toMatchObject({
+    expect(await run('git/log', {}, 'git.write', 'fs.read **')).toMatchObject({
       error: { code: 'permission_denied' },
     });
-    const result = await run('git/diff', { ref: '--output=stolen' }, 'git.read');
+    const result = await run('git/diff', { ref: '--output=stolen' }, 'git.read', 'fs.read **');
     expect(result.ok).toBe(false);
     expect(existsSync(join(project.root, 'stolen'))).toBe(false);
   });
@@ -132,7 +157,9 @@ describe.each(kinds)('%s', (_, report) => {
     project.write('b.txt', 'b\n');
     project.write('c.txt', 'c\n');
     const message = 'add "b"; $(touch hacked) `touch hacked`';
-    const said = stdoutOf(await run('git/commit', { message, paths: ['b.txt'] }, 'git.write'));
+    const said = stdoutOf(
+      await run('git/commit', { message, paths: ['b.txt'] }, 'git.write', 'fs.read **'),
+    );
     expect(said).toContain('1 file changed');
     expect(git('log', '-1', '--format=%s by %an').trim()).toBe(`${message} by Ada`);
     expect(git('show', '--name-only', '--format=').trim()).toBe('b.txt');
@@ -142,7 +169,7 @@ describe.each(kinds)('%s', (_, report) => {
   test('git/commit can stage everything, and leaves what runs left behind alone', async () => {
     project.write('.ai/threads/x/transcript.jsonl', '{}');
     project.write('new/deep.txt', 'x');
-    await run('git/commit', { message: 'all', all: true }, 'git.write');
+    await run('git/commit', { message: 'all', all: true }, 'git.write', 'fs.read **');
     expect(git('show', '--name-only', '--format=').trim()).toBe('new/deep.txt');
   });
 
@@ -150,9 +177,11 @@ describe.each(kinds)('%s', (_, report) => {
     const hook = project.write('.git/hooks/pre-commit', '#!/bin/sh\ntouch "$PWD/.git/hooked"');
     execFileSync('chmod', ['+x', hook]);
     project.write('a.txt', 'three\n');
-    expect((await run('git/commit', { message: 'm', all: true }, 'git.write')).ok).toBe(true);
+    expect(
+      (await run('git/commit', { message: 'm', all: true }, 'git.write', 'fs.read **')).ok,
+    ).toBe(true);
     expect(existsSync(join(project.root, '.git/hooked'))).toBe(false);
-    const again = await run('git/commit', { message: 'm', all: true }, 'git.write');
+    const again = await run('git/commit', { message: 'm', all: true }, 'git.write', 'fs.read **');
     expect(again).toMatchObject({
       ok: false,
       error: { code: 'tool_failed', detail: { exit_code: 1 } },
@@ -163,7 +192,7 @@ describe.each(kinds)('%s', (_, report) => {
     const remote = join(project.root, 'remote.git');
     execFileSync('git', ['init', '-q', '--bare', '-b', 'main', remote]);
     git('remote', 'add', 'origin', remote);
-    expect(await run('git/push', { branch: 'main' }, 'git.write')).toMatchObject({
+    expect(await run('git/push', { branch: 'main' }, 'git.write', 'fs.read **')).toMatchObject({
       error: { code: 'permission_denied' },
     });
     // The remote lies in the project, and no repository there opens without `git.write`.
@@ -184,9 +213,10 @@ describe.each(kinds)('%s', (_, report) => {
       'shell/bash',
       { command: 'ls; cat', cwd: 'sub', stdin: 'in' },
       'process.spawn',
+      'fs.read **',
     );
     expect(stdoutOf(result)).toBe('x\nin');
-    expect(await run('shell/bash', { command: 'true' }, 'git.read')).toMatchObject({
+    expect(await run('shell/bash', { command: 'true' }, 'git.read', 'fs.read **')).toMatchObject({
       error: { code: 'permission_denied' },
     });
   });

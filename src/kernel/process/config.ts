@@ -14,6 +14,7 @@ import {
   textAt,
   textsAt,
 } from '../../base/index.ts';
+import type { ProcessBounds } from './bounds.ts';
 
 export interface ProcessConfig {
   /** What is run: a program with arguments, a shell script, or a module in one of the runtimes. */
@@ -32,6 +33,9 @@ export interface ProcessConfig {
   /** Files of the real home folder to show read-only; honoured for bundle tools alone. */
   homeFiles: readonly string[];
   dependencies: readonly string[];
+  /** Paths for git, which is held to them and to what may be read; `none`: it shows no files. */
+  pathspecs: readonly string[] | 'none' | undefined;
+  bounds: ProcessBounds;
 }
 
 const RUNTIMES = ['node', 'python'] as const;
@@ -41,14 +45,25 @@ const SHELLS = ['bash', 'sh', 'zsh'];
 const DEFAULT_OUTPUT = 1024 * 1024;
 const MAX_OUTPUT = 64 * 1024 * 1024;
 const DEFAULT_GRACE_MS = 2000;
+const DEFAULT_MEMORY_MB = 4096;
+const DEFAULT_PROCESSES = 1024;
+const DEFAULT_OPEN_FILES = 4096;
+const MAX_MEMORY_MB = 1024 * 1024;
+const MAX_COUNT = 1024 * 1024;
 const MAX_GRACE_MS = 60_000;
 
 const oneOf = (members: readonly string[]) => (value: Json) => members.some((one) => one === value);
 const isNames = (value: Json) =>
   Array.isArray(value) && value.every((item) => typeof item === 'string');
 const isText = (value: Json) => typeof value === 'string';
-const isUpTo = (max: number) => (value: Json) =>
-  typeof value === 'number' && Number.isInteger(value) && value >= 0 && value <= max;
+const isUpTo =
+  (max: number, min = 0) =>
+  (value: Json) =>
+    typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max;
+/** Less than this no interpreter starts with. */
+const MIN_MEMORY_MB = 16;
+const MIN_COUNT = 16;
+const counted = `must be a whole number from ${MIN_COUNT} to ${MAX_COUNT}`;
 
 /** What a field must be where it stands; an empty one is not there. */
 const FIELDS: readonly [name: string, isRight: (value: Json) => boolean, message: string][] = [
@@ -63,6 +78,18 @@ const FIELDS: readonly [name: string, isRight: (value: Json) => boolean, message
   ['grace_ms', isUpTo(MAX_GRACE_MS), `must be a whole number from 0 to ${MAX_GRACE_MS}`],
   ['home_files', isNames, 'must be a list of names'],
   ['dependencies', isNames, 'must be a list of names'],
+  [
+    'max_memory_mb',
+    isUpTo(MAX_MEMORY_MB, MIN_MEMORY_MB),
+    `must be a whole number from ${MIN_MEMORY_MB} to ${MAX_MEMORY_MB}`,
+  ],
+  ['max_processes', isUpTo(MAX_COUNT, MIN_COUNT), counted],
+  ['max_open_files', isUpTo(MAX_COUNT, MIN_COUNT), counted],
+  [
+    'pathspecs',
+    (value) => value === 'none' || Array.isArray(value),
+    'must be a list of paths, or `none`',
+  ],
   ['cwd', isText, 'must be a folder inside the project'],
   ['output', oneOf(['text', 'json']), 'must be `text` or `json`'],
 ];
@@ -99,7 +126,9 @@ function allArguments(config: JsonObject, parameters: JsonObject): Outcome<strin
     ...optionsFrom(textsAt(config, 'args_from'), parameters),
     ...listAt(config, 'args_last').flatMap(argument),
   ];
-  const bad = all.find((text) => text.includes('\0'));
+  const bad = [...all, ...listAt(config, 'pathspecs').flatMap(argument)].find((text) =>
+    text.includes('\0'),
+  );
   return bad === undefined ? ok(all) : fail('invalid_input', 'an argument holds a NUL character');
 }
 
@@ -145,6 +174,12 @@ function envOf(config: JsonObject): Outcome<Record<string, string>> {
   return ok(read);
 }
 
+function pathspecsIn(config: JsonObject): ProcessConfig['pathspecs'] {
+  const given = getOwn(config, 'pathspecs') ?? null;
+  if (given === null) return undefined;
+  return given === 'none' ? 'none' : listAt(config, 'pathspecs').flatMap(argument);
+}
+
 export function readProcessConfig(
   config: JsonObject,
   parameters: JsonObject,
@@ -170,5 +205,11 @@ export function readProcessConfig(
     graceMs: Number(getOwn(config, 'grace_ms') ?? DEFAULT_GRACE_MS),
     homeFiles: textsAt(config, 'home_files'),
     dependencies: textsAt(config, 'dependencies'),
+    pathspecs: pathspecsIn(config),
+    bounds: {
+      memoryMb: Number(getOwn(config, 'max_memory_mb') ?? DEFAULT_MEMORY_MB),
+      processes: Number(getOwn(config, 'max_processes') ?? DEFAULT_PROCESSES),
+      openFiles: Number(getOwn(config, 'max_open_files') ?? DEFAULT_OPEN_FILES),
+    },
   });
 }

@@ -13,6 +13,8 @@ export interface ProcessPorts extends SandboxPolicy {
   outputDir(): string;
   /** Never visible in a sandbox: the user's `.ai` folder, wherever that is. */
   hidden: readonly string[];
+  /** Folder of the user for what children of this project made and may not leave there. */
+  aside: string;
   /** May declared packages be installed? */
   install: 'allow' | 'ask' | 'deny';
 }

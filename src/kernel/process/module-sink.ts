@@ -18,7 +18,7 @@ const MAX_SAID = 2000;
 
 /** Ends the input and waits; a child that does not end by itself is ended. */
 async function finish(
-  { child, exit }: StartedProcess,
+  { child, exit, isOverrun }: StartedProcess,
   launch: Launch,
 ): Promise<{ code: number | null; forced: boolean }> {
   let [forced, callOff] = [false, () => undefined as void];
@@ -31,6 +31,7 @@ async function finish(
   clearTimeout(timer);
   callOff();
   if (child.pid !== undefined) killTree(child.pid);
+  isOverrun();
   return { code: exitCode, forced };
 }
 
@@ -81,11 +82,11 @@ function createSink(
       for (const stream of child.stdio) if (stream !== channel) stream?.destroy();
       await Promise.race([closed, new Promise((resolve) => setTimeout(resolve, 1000).unref())]);
       channel.destroy();
-      const setAside = launch.cleanUp?.() ?? [];
+      const [made] = launch.cleanUp?.()?.paths ?? [];
       const dropped = written - delivered + refused;
       const said = (await log).text.trim().slice(-MAX_SAID);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
-      const kept = setAside.length > 0 ? `made \`${setAside[0]}\`, which lost its name` : '';
+      const kept = made === undefined ? '' : `made \`${made}\`, which was moved out of the project`;
       const problem = why || (dropped > 0 ? 'lost events' : kept);
       return {
         type,

@@ -97,7 +97,7 @@ export function moduleCommand(
 // What a module answered on its own channel, judged like any text from outside.
 
 /** How the process ended counts more than what it said: a timeout with an answer is a timeout. */
-const OVERRULES = new Set(['timeout', 'cancelled', 'not_started']);
+const OVERRULES = new Set(['timeout', 'cancelled', 'overrun', 'not_started']);
 
 export function readOutcome(
   ended: Ended,

@@ -14,6 +14,7 @@ export interface FoundProgram {
   args: readonly string[];
   /** From the project's root, when the program is a file of the project. */
   inProject: string | undefined;
+  /** Always in its view: the program or module itself and what was installed for it. */
   shown: readonly string[];
 }
 
@@ -58,7 +59,8 @@ export function findProgram(
     const found = isAbsolute(interpreter)
       ? ok(interpreter)
       : findFile(interpreter, path, projectRoot);
-    return found.ok ? ok({ file: found.output, args, inProject: undefined, shown }) : found;
+    const all = environment === undefined ? shown : [...shown, environment];
+    return found.ok ? ok({ file: found.output, args, inProject: undefined, shown: all }) : found;
   }
   const name = program.kind === 'shell' ? program.shell : program.command;
   const file = findFile(name, path, projectRoot);
@@ -72,5 +74,6 @@ export function findProgram(
     program.kind === 'shell'
       ? [...(SHELL_FLAGS[program.shell] ?? []), '-c', program.script, program.shell]
       : [];
-  return ok({ file: file.output, args: [...args, ...program.args], inProject, shown: [] });
+  const shown = inProject === undefined ? [] : [real];
+  return ok({ file: file.output, args: [...args, ...program.args], inProject, shown });
 }

@@ -1,6 +1,6 @@
-// One child process from start to end. It ends in exactly one of five ways: it could not start, it
-// exited, a signal ended it, its time ran out, or its caller stopped it; in each nothing of it is
-// left running when the promise settles.
+// One child process from start to end. It ends in exactly one of six ways: it could not start, it
+// exited, a signal ended it, its time ran out, it had too many processes, or its caller stopped it; in
+// each nothing of it is left running when the promise settles.
 
 import { type ChildProcess, spawn } from 'node:child_process';
 import { closeSync, readFileSync } from 'node:fs';
@@ -8,6 +8,8 @@ import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 import { ARGUMENTS_FD, CHANNEL_FD, SANDBOX_PATH } from '../sandbox/plan.ts';
+import type { SetAside } from '../sandbox/project.ts';
+import { type ProcessBounds, watchCount } from './bounds.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
 // Ending a process with everything it started. A child runs in a group of its own; what left the
@@ -67,10 +69,12 @@ export interface Launch {
   options?: string;
   /** Handed to the child from descriptor 5 on, and closed here once it runs. */
   fds: readonly number[];
+  /** How much it may take. */
+  bounds?: ProcessBounds;
   /** In namespaces: a signal shows as an exit code, and asking politely goes to the inside. */
   isSandboxed: boolean;
   /** Undoes what was made for this child, and answers with what it made and may not keep. */
-  cleanUp?: () => string[];
+  cleanUp?: () => SetAside | undefined;
 }
 
 interface RunOptions {
@@ -90,7 +94,7 @@ const SHORT: CaptureOptions = { maxBytes: 64 * 1024, secrets: [] };
 const GRACE_MS = 2000;
 
 export interface Ended {
-  reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'not_started';
+  reason: 'exit' | 'signal' | 'timeout' | 'cancelled' | 'overrun' | 'not_started';
   exitCode: number | null;
   signal: string | null;
   /** Of `not_started`: the system's code. */
@@ -99,14 +103,16 @@ export interface Ended {
   stdout: Captured;
   stderr: Captured;
   channel: Captured;
-  /** From the project's root: what it made and what lost its name, because others act upon it. */
-  setAside: string[];
+  /** What it made and could not leave in the project. */
+  setAside: SetAside;
 }
 
 export interface StartedProcess {
   child: ChildProcess;
   channel: Readable;
   exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
+  /** Asked when it has ended: had it more processes than it may? */
+  isOverrun(): boolean;
 }
 
 const DRAIN_MS = 2000;
@@ -140,6 +146,15 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   const spawned = spawnIt(launch);
   if (!spawned.ok) return spawned;
   const child = spawned.output;
+  const { pid } = child;
+  const isOverrun =
+    pid !== undefined && launch.bounds
+      ? watchCount(
+          launch.bounds,
+          () => descendants(pid).length,
+          () => killTree(pid),
+        )
+      : () => false;
   const exit = new Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>((resolve) => {
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
     child.once('error', (error: NodeJS.ErrnoException) => {
@@ -151,7 +166,7 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   for (const stream of child.stdio) stream?.on('error', () => undefined);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit });
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, isOverrun });
 }
 
 /** TERM, then KILL when the grace is over. The returned function calls the second step off. */
@@ -199,6 +214,7 @@ async function drained<T>(child: ChildProcess, reading: Promise<T>): Promise<T> 
   }
 }
 
+const NOTHING_MADE: SetAside = { paths: [], folder: '' };
 const NOTHING: Captured = { text: '', bytes: 0, truncated: false, lost: 0 };
 
 /** Runs a child to its end. Never throws, never leaves one behind. */
@@ -215,10 +231,10 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       stdout: NOTHING,
       stderr: NOTHING,
       channel: NOTHING,
-      setAside: [],
+      setAside: NOTHING_MADE,
     };
   }
-  const { child, channel, exit } = started.output;
+  const { child, channel, exit, isOverrun } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout ?? SHORT),
@@ -230,14 +246,15 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   watch.done();
   if (child.pid !== undefined) killTree(child.pid);
   const [stdout, stderr, fromChannel] = await drained(child, reading);
-  const setAside = launch.cleanUp?.() ?? [];
+  const setAside = launch.cleanUp?.() ?? NOTHING_MADE;
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
+  const isStopped = isOverrun();
   const plain = ended.errno !== undefined ? 'not_started' : signal === null ? 'exit' : 'signal';
   return {
     ...ended,
     signal,
-    reason: watch.reason() ?? plain,
+    reason: watch.reason() ?? (isStopped ? 'overrun' : plain),
     durationMs: Math.round(options.clock.monotonic() - startedAt),
     stdout,
     stderr,

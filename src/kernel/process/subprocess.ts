@@ -45,7 +45,9 @@ function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
     duration_ms: ended.durationMs,
     sandbox: prepared.mode,
     network: prepared.network,
-    ...(ended.setAside.length > 0 ? { set_aside: ended.setAside } : {}),
+    ...(ended.setAside.paths.length > 0
+      ? { set_aside: ended.setAside.paths, set_aside_in: ended.setAside.folder }
+      : {}),
   };
 }
 
@@ -53,9 +55,10 @@ const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice
 
 /** Why the sandbox itself gave up, when it did. */
 function setupFailure(ended: Ended, prepared: PreparedLaunch): Outcome<never> | undefined {
-  const said = /^(?:bwrap|sandbox): (.*)/.exec(ended.stderr.text)?.[1];
-  if (!prepared.launch.isSandboxed || said === undefined || ended.exitCode !== 1) return undefined;
-  return said.startsWith('execvp')
+  const said = /^(?:bwrap|sandbox|prlimit): (.*)/.exec(ended.stderr.text)?.[1];
+  const isSetUp = ended.exitCode !== 1 && ended.exitCode !== 126 && ended.exitCode !== 127;
+  if (!prepared.launch.isSandboxed || said === undefined || isSetUp) return undefined;
+  return /^(execvp|failed to execute)/.test(said)
     ? fail(
         'dependency_missing',
         `program \`${prepared.argv[0]}\` cannot be started inside the sandbox: ${said}`,
@@ -80,6 +83,12 @@ function failureOf(
       });
     case 'cancelled':
       return fail('cancelled', `\`${program}\` was stopped by its caller`, facts);
+    case 'overrun':
+      return fail(
+        'tool_failed',
+        `\`${program}\` was stopped: it had more than ${config.bounds.processes} processes at a time (\`config.max_processes\`)`,
+        facts,
+      );
     case 'not_started':
       return ended.errno === 'ENOENT' || ended.errno === 'EACCES'
         ? fail('dependency_missing', `program \`${program}\` cannot be started: ${ended.errno}`)

@@ -1,6 +1,6 @@
 // The one place that turns a path from a model, a tool or a stranger into a place inside the project.
 // Everything that touches files asks here first and uses the answer, never the text it was given.
-import { lstatSync, realpathSync } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync } from 'node:fs';
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 
@@ -21,6 +21,19 @@ export const realOf = (path: string): string | undefined => {
     return undefined;
   }
 };
+
+/** How the marks begin that children leave in a folder which is there for their time alone. */
+export const HOLDER = 'sandbox-';
+
+/** Is it one of those: nothing in it but marks? */
+export function isHeldFolder(path: string): boolean {
+  try {
+    const names = readdirSync(path);
+    return names.length > 0 && names.every((name) => name.startsWith(HOLDER));
+  } catch {
+    return false;
+  }
+}
 
 /** Real path of the longest existing ancestor, plus what does not exist yet. */
 function realOrNew(path: string): Outcome<string> {

@@ -1,8 +1,9 @@
 // The Linux sandbox: a bubblewrap command line for one child. Arguments travel through a pipe, so
 // that the values of environment variables do not show in the list of processes.
-import { closeSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, openSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
+import { accessAt } from './places.ts';
 import {
   ARGUMENTS_FD,
   FIRST_MOUNT_FD,
@@ -47,22 +48,42 @@ export const bwrapWorld = (network: boolean): string[] => [
   SANDBOX_TEMP,
 ];
 
+/** An empty folder or file over what is not to be seen; the folders are closed once all is mounted. */
+function empty(path: string, fds: number[]): string[] {
+  if (isFolder(path)) return ['--tmpfs', path];
+  fds.push(openSync('/dev/null', 'r'));
+  return ['--ro-bind-data', String(FIRST_MOUNT_FD + fds.length - 1), path];
+}
+
 /** Mounts of the project's places; by descriptor where bubblewrap can. */
 function placeMounts(plan: SandboxPlan, fds: number[]): Outcome<string[]> {
   const options: string[] = [];
   for (const place of plan.view.places) {
     const path = join(plan.projectRoot, place.path);
     const bind = place.access === 'write' ? '--bind' : '--ro-bind';
-    if (plan.report.bindsByFd) {
+    if (place.access === 'none') options.push(...empty(path, fds));
+    else if (plan.report.bindsByFd) {
       const fd = openPlace(path);
       if (fd === undefined) return moved(place);
       options.push(`${bind}-fd`, String(FIRST_MOUNT_FD + fds.length), path);
       fds.push(fd);
     } else if (place.access === 'read' || place.path === '.git') options.push(bind, path, path);
     // Without mounts by descriptor a swapped link would be followed: that place stays read-only.
+    else if (accessAt(plan.view, dirname(place.path)) !== 'write') {
+      options.push('--ro-bind', path, path);
+    }
   }
   return ok(options);
 }
+
+const hiddenFolders = ({ projectRoot, view }: SandboxPlan): string[] => [
+  ...(view.root === 'none' ? [projectRoot] : []),
+  ...view.places
+    .filter(({ access }) => access === 'none')
+    .map(({ path }) => join(projectRoot, path))
+    .filter(isFolder),
+  ...view.hidden.filter(isFolder),
+];
 
 const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, target];
 
@@ -80,16 +101,13 @@ export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
     '--dir',
     SANDBOX_HOME,
     ...plan.shown.flatMap((path) => readOnly({ source: path, target: path })),
-    view.root === 'write' ? '--bind' : '--ro-bind',
-    projectRoot,
-    projectRoot,
+    ...(view.root === 'none'
+      ? ['--tmpfs', projectRoot]
+      : [view.root === 'write' ? '--bind' : '--ro-bind', projectRoot, projectRoot]),
     ...places.output,
-    // Empty folders and files over what is hidden; the folders are closed once all is mounted.
-    ...view.hidden.flatMap((path) =>
-      isFolder(path) ? ['--tmpfs', path] : ['--ro-bind', '/dev/null', path],
-    ),
+    ...view.hidden.flatMap((path) => empty(path, fds)),
     ...plan.shownLast.flatMap(readOnly),
-    ...view.hidden.filter(isFolder).flatMap((path) => ['--remount-ro', path]),
+    ...hiddenFolders(plan).flatMap((path) => ['--remount-ro', path]),
     '--remount-ro',
     '/',
     '--chdir',

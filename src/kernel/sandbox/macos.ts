@@ -1,4 +1,5 @@
 // The macOS sandbox: a profile for `sandbox-exec`. Later rules win over earlier ones.
+import type { PlaceAccess } from './places.ts';
 import type { ProjectView } from './project.ts';
 
 interface SeatbeltPlan {
@@ -6,6 +7,8 @@ interface SeatbeltPlan {
   view: ProjectView;
   /** Folders outside the system that may be read. */
   readable: readonly string[];
+  /** The same, whatever is hidden around them. */
+  always: readonly string[];
   /** The person's home folder: closed but for what is listed. */
   home: string;
   /** Private folder for temporary files and as `HOME`. */
@@ -18,8 +21,10 @@ const subpath = (path: string): string => `(subpath ${quoted(path)})`;
 
 export function seatbeltProfile(plan: SeatbeltPlan): string {
   const { projectRoot, view } = plan;
-  const place = (access: 'read' | 'write', path: string): string =>
-    `(${access === 'write' ? 'allow' : 'deny'} file-write* ${subpath(path)})`;
+  const place = (access: PlaceAccess, path: string): string[] => [
+    `(${access === 'none' ? 'deny' : 'allow'} file-read* ${subpath(path)})`,
+    `(${access === 'write' ? 'allow' : 'deny'} file-write* ${subpath(path)})`,
+  ];
   const lines = [
     '(version 1)',
     '(allow default)',
@@ -27,13 +32,15 @@ export function seatbeltProfile(plan: SeatbeltPlan): string {
     '(deny file-write*)',
     '(allow file-write* (literal "/dev/null") (literal "/dev/tty") (regex #"^/dev/fd/"))',
     `(deny file-read* ${subpath(plan.home)})`,
-    `(allow file-read* ${[projectRoot, plan.temp, ...plan.readable].map(subpath).join(' ')})`,
+    `(allow file-read* ${[plan.temp, ...plan.readable].map(subpath).join(' ')})`,
     `(allow file-read-metadata ${subpath(plan.home)})`,
     `(allow file-write* ${subpath(plan.temp)})`,
-    place(view.root, projectRoot),
-    ...view.places.map(({ path, access }) => place(access, `${projectRoot}/${path}`)),
+    ...place(view.root, projectRoot),
+    ...view.places.flatMap(({ path, access }) => place(access, `${projectRoot}/${path}`)),
     `(deny file-write* ${subpath(`${projectRoot}/.ai`)})`,
     ...view.hidden.map((path) => `(deny file-read* file-write* ${subpath(path)})`),
+    // The tool's own folder and the like, wherever it lies.
+    ...plan.always.map((path) => `(allow file-read* ${subpath(path)})`),
   ];
   return lines.join('\n');
 }

@@ -1,8 +1,8 @@
 // What a Linux sandbox is asked for and what it answers with, whichever program makes it.
 import { closeSync, constants, fstatSync, openSync, readlinkSync, statSync } from 'node:fs';
 import { fail, type Outcome } from '../../base/index.ts';
+import type { MountPlace } from './places.ts';
 import type { ProjectView } from './project.ts';
-import type { MountPlace } from './writable.ts';
 
 /** What sets a sandbox up is looked for where the system puts it, never on a person's path. */
 export const SANDBOX_PATH = '/usr/bin:/bin:/usr/sbin:/sbin:/run/current-system/sw/bin';

@@ -1,46 +1,68 @@
-// How the project looks from inside the sandbox. `.ai/` is read-only whatever was granted, its
-// transcripts and registry are not there at all, and git's own folder opens only to `git.write`.
-import { lstatSync, mkdirSync, readdirSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+// How the project looks from inside the sandbox: what its caller may read, and writable where it may
+// write. `.ai/` is read-only whatever was granted, its transcripts and registry are not there at all, and
+// git's own folder opens only to tools that need it and to `git.write`.
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import { fail, isInside, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { realOf } from '../rights/project-path.ts';
-import { closedIn, findTraps, isRepositoryFolder, setTrapsAside, type Traps } from './traps.ts';
+import { linksAt, takeDenied } from './denied-names.ts';
+import { createHolds, holdMissing, kindOf } from './holds.ts';
 import {
   type AccessQuestion,
+  accessAt,
+  type FoundPlaces,
+  findPlaces,
+  inOrder,
   type MountPlace,
-  type WritablePlaces,
-  writablePlaces,
-} from './writable.ts';
+  type Places,
+} from './places.ts';
+import {
+  closedIn,
+  findRepositories,
+  findTraps,
+  isRepositoryFolder,
+  newTraps,
+  setTrapsAside,
+  type Traps,
+} from './traps.ts';
+import { finishOthers, noteUnfinished } from './unfinished.ts';
 
-export interface ProjectView {
-  root: 'read' | 'write';
-  /** Outer before inner: the later mount lies over the earlier. */
-  places: MountPlace[];
+/** The whole of what a child sees of the project: outer places before inner, the later over the earlier. */
+export interface ProjectView extends Places {
   /** Absolute real paths that show as empty. */
-  hidden: string[];
+  hidden: readonly string[];
+}
+
+/** What a child made and may not keep where it was. */
+export interface SetAside {
+  /** From the project's root, as it was called there. */
+  paths: string[];
+  /** Where it is now. */
+  folder: string;
 }
 
 export interface OpenView extends ProjectView {
-  /** To be called when the child has ended. Answers with what it made and must not keep its name. */
-  close(): string[];
+  /** May everything be read, so that the history of a repository tells nothing more? */
+  readsAll: boolean;
+  /** To be called when the child has ended. */
+  close(): SetAside;
 }
 
 interface ProjectRights extends AccessQuestion {
-  mode: 'strict' | 'workspace';
+  /** Of a tool that needs a right over repositories: they are shown to it. */
+  usesGit: boolean;
   mayWriteGit(): boolean;
+  /** Folder of the user for what is set aside and for notes about children that run. */
+  aside: string;
+  /** Of this child; part of file names. */
+  name: string;
 }
 
-const HIDDEN = ['threads', 'keys', 'trust', 'state', 'audit.jsonl', 'labels.jsonl'].map((name) =>
-  join('.ai', name),
+const HIDDEN = ['threads', 'keys', 'trust', 'state', 'outputs', 'audit.jsonl', 'labels.jsonl'].map(
+  (name) => join('.ai', name),
 );
+const SKIPPED = new Set(HIDDEN);
 const MAX_TRAPS = 500;
-
-const kindOf = (path: string): 'folder' | 'file' | 'link' | 'none' => {
-  const found = lstatSync(path, { throwIfNoEntry: false });
-  if (!found) return 'none';
-  if (found.isSymbolicLink()) return 'link';
-  return found.isDirectory() ? 'folder' : 'file';
-};
 
 /** A link in a writable folder could be replaced by a real one while we look away. */
 function swappable(projectRoot: string): Outcome<null> {
@@ -53,42 +75,6 @@ function swappable(projectRoot: string): Outcome<null> {
       );
 }
 
-const HOLDER = 'sandbox-';
-const HOLD_TRIES = 20;
-
-/** Made by us: a folder `.git` with nothing in it but the marks of those who count on it. */
-function isHeldGit(path: string): boolean {
-  const names = kindOf(path) === 'folder' ? readdirSync(path) : [];
-  return names.length > 0 && names.every((name) => name.startsWith(HOLDER));
-}
-
-/**
- * A `.git` that is not there could be made from inside; one without a `HEAD` is no repository to
- * git. Whoever counts on it leaves a mark in it, so that only the last one can take it away.
- */
-function holdEmptyGit(path: string, unguessable: string): () => void {
-  if (kindOf(path) !== 'none' && !isHeldGit(path)) return () => undefined;
-  const mark = join(path, `${HOLDER}${unguessable}`);
-  for (let tries = 1; ; tries++) {
-    try {
-      mkdirSync(path, { recursive: true });
-      writeFileSync(mark, '');
-      break;
-    } catch (error) {
-      // The last of the others took it away between the two steps.
-      if (tries === HOLD_TRIES) throw error;
-    }
-  }
-  return () => {
-    rmSync(mark, { force: true });
-    try {
-      rmdirSync(path);
-    } catch {
-      // somebody else counts on it, or made a repository of it
-    }
-  };
-}
-
 interface Closed {
   places: MountPlace[];
   traps: Traps;
@@ -97,7 +83,7 @@ interface Closed {
 /** What exists and must stay as it is, as mounts; repositories open to `git.write`, in part. */
 function closeTraps(
   projectRoot: string,
-  found: WritablePlaces,
+  found: Places,
   mayWriteGit: () => boolean,
 ): Outcome<Closed> {
   const traps = findTraps(projectRoot, found);
@@ -122,7 +108,7 @@ function closeTraps(
       { missing: 'fs.write' },
     );
   }
-  const isOpenGit = found.root === 'read' && [...opened].some(({ path }) => path === '.git');
+  const isOpenGit = found.root !== 'write' && [...opened].some(({ path }) => path === '.git');
   const places = closed.map(({ path }): MountPlace => ({ path, access: 'read' }));
   return ok({
     places: isOpenGit ? [{ path: '.git', access: 'write' }, ...places] : places,
@@ -133,40 +119,124 @@ function closeTraps(
   });
 }
 
+/** Repositories tell what stood in files that may not be read: they are hidden with them. */
+function withoutHistory(projectRoot: string, view: Places): Outcome<MountPlace[]> {
+  const paths = findRepositories(projectRoot, view);
+  if (paths.includes('') || paths.length > MAX_TRAPS) {
+    return fail(
+      'permission_denied',
+      'part of the project may not be read, and the history of its repositories cannot be left out; grant `fs.read` for whole folders without repositories',
+      { missing: 'fs.read' },
+    );
+  }
+  return ok(paths.map((path): MountPlace => ({ path, access: 'none' })));
+}
+
+type Viewed = Pick<OpenView, 'root' | 'places' | 'readsAll' | 'close'>;
+
+/** What is only read needs no care: nothing can be made. */
+function readOnlyView(
+  projectRoot: string,
+  found: FoundPlaces,
+  rights: ProjectRights,
+): Outcome<Viewed> {
+  const { root, places, readsAll } = found;
+  const history = readsAll || rights.usesGit ? ok([]) : withoutHistory(projectRoot, found);
+  if (!history.ok) return history;
+  const isGitMissing = rights.usesGit && accessAt(found, '.git') === 'none';
+  const git: MountPlace[] =
+    isGitMissing && kindOf(join(projectRoot, '.git')) === 'folder'
+      ? [{ path: '.git', access: 'read' }]
+      : [];
+  const kept = git.length > 0 ? places.filter(({ path }) => path !== '.git') : places;
+  return ok({
+    root,
+    places: inOrder([...kept, ...git, ...history.output]),
+    readsAll,
+    close: () => ({ paths: [], folder: '' }),
+  });
+}
+
 // INVARIANT: no `.ai` and no configuration of git is ever writable from inside. Where they do not
 // exist they are made, because what is not there cannot be mounted read-only and could be created.
-export function projectView(
+function writableView(
   projectRoot: string,
   rights: ProjectRights,
-  alsoHidden: readonly string[],
-): Outcome<OpenView> {
-  const wished = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
-  // What does not exist cannot be seen.
-  const hidden = () => wished.flatMap((path) => realOf(path) ?? []);
-  if (rights.mode === 'strict') {
-    return ok({ root: 'read', places: [], hidden: hidden(), close: () => [] });
-  }
-  const found = writablePlaces(projectRoot, rights);
+  holds: ReturnType<typeof createHolds>,
+): Outcome<Viewed> {
+  const notes = join(rights.aside, 'running');
+  const to = join(rights.aside, rights.name);
+  finishOthers(projectRoot, notes, to);
+  holdMissing(projectRoot, rights, holds);
+  const found = findPlaces(projectRoot, rights);
   if (!found.ok) return found;
-  const { root, places } = found.output;
-  let letGo = (): void => undefined;
-  if (root === 'write') {
+  const own: MountPlace[] = [];
+  if (found.output.root === 'write') {
     const safe = swappable(projectRoot);
     if (!safe.ok) return safe;
-    mkdirSync(join(projectRoot, '.ai'), { recursive: true });
-    letGo = holdEmptyGit(join(projectRoot, '.git'), rights.unguessable);
-    places.push({ path: '.ai', access: 'read' });
+    holds.close('.ai');
+    holds.close('.git');
+    // Where we cannot make one, neither can a child.
+    if (kindOf(join(projectRoot, '.ai')) !== 'none') own.push({ path: '.ai', access: 'read' });
   }
+  const read = readOnlyView(projectRoot, found.output, rights);
+  if (!read.ok) return read;
   const closed = closeTraps(projectRoot, found.output, () => rights.mayWriteGit());
-  if (!closed.ok) {
-    letGo();
-    return closed;
-  }
-  const close = (): string[] => {
-    letGo();
-    return setTrapsAside(projectRoot, found.output, closed.output.traps);
+  if (!closed.ok) return closed;
+  const { traps, places: shut } = closed.output;
+  const opened = new Set(shut.filter(({ access }) => access === 'write').map(({ path }) => path));
+  const kept = read.output.places.filter(({ path }) => !opened.has(path));
+  const view: Places = { root: found.output.root, places: inOrder([...kept, ...own, ...shut]) };
+  const written: Places = found.output;
+  const done = noteUnfinished(notes, rights.name, { places: written, traps, holds });
+  const { hasNames } = found.output;
+  const links = linksAt(projectRoot, found.output.links);
+  const close = (): SetAside => {
+    holds.release();
+    const left = setTrapsAside(projectRoot, newTraps(projectRoot, written, traps), to);
+    const denied = hasNames ? takeDenied(projectRoot, rights, { view, links }, to) : [];
+    done();
+    return { paths: [...left, ...denied], folder: to };
   };
-  return ok({ root, places: [...places, ...closed.output.places], hidden: hidden(), close });
+  return ok({ ...view, readsAll: read.output.readsAll, close });
+}
+
+export function projectView(
+  projectRoot: string,
+  rights: Omit<ProjectRights, 'skipped'>,
+  alsoHidden: readonly string[],
+): Outcome<OpenView> {
+  const question = { ...rights, skipped: SKIPPED };
+  const viewed = question.mayWrite
+    ? openedFor(projectRoot, question)
+    : onlyRead(projectRoot, question);
+  if (!viewed.ok) return viewed;
+  const wished = [...HIDDEN.map((path) => join(projectRoot, path)), ...alsoHidden];
+  // What does not exist cannot be seen.
+  return ok({ ...viewed.output, hidden: wished.flatMap((path) => realOf(path) ?? []) });
+}
+
+/** What was made for a child that then does not start is taken away. */
+function openedFor(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {
+  const holds = createHolds(projectRoot, rights.name);
+  let view: Outcome<Viewed>;
+  try {
+    view = writableView(projectRoot, rights, holds);
+  } catch (error) {
+    view = fail('sandbox_missing', `the sandbox could not be set up: ${messageOf(error)}`);
+  }
+  if (!view.ok) {
+    holds.release();
+    return view;
+  }
+  const { close } = view.output;
+  let left: SetAside | undefined;
+  return ok({ ...view.output, close: () => (left ??= close()) });
+}
+
+function onlyRead(projectRoot: string, rights: ProjectRights): Outcome<Viewed> {
+  const found = findPlaces(projectRoot, rights);
+  return found.ok ? readOnlyView(projectRoot, found.output, rights) : found;
 }
 
 /** Does any of these folders contain the path? */

@@ -226,7 +226,7 @@ function attempts(report: SandboxReport): void {
     }
   });
 
-  test("git's folder opens to `git.write`, its hooks and settings to nobody", async () => {
+  test("git's folder opens to `git.write` in tools that require it, its hooks and settings to nobody", async () => {
     const repo = makeProject();
     execFileSync('git', ['init', '-q', repo.root]);
     const primitive = createProcessPrimitive(portsOf(repo, report));
@@ -235,7 +235,11 @@ function attempts(report: SandboxReport): void {
     const config = readFileSync(join(repo.root, '.git/config'), 'utf8');
     await primitive.run(callOf(repo, shell(script), { verify: ALL }));
     expect(existsSync(join(repo.root, '.git/extra'))).toBe(false);
-    await primitive.run(callOf(repo, shell(script), { verify: verifierOf(SPAWN, 'git.write') }));
+    const verify = verifierOf(SPAWN, 'git.write', 'fs.read **');
+    await primitive.run(callOf(repo, shell(script), { verify }));
+    expect(existsSync(join(repo.root, '.git/extra'))).toBe(false);
+    const tool = { requires: [SPAWN, 'git.write'] };
+    await primitive.run(callOf(repo, shell(script), { verify, tool }));
     expect(existsSync(join(repo.root, '.git/extra'))).toBe(true);
     expect(existsSync(join(repo.root, '.git/hooks/pre-commit'))).toBe(false);
     expect(readFileSync(join(repo.root, '.git/config'), 'utf8')).toBe(config);
@@ -247,7 +251,8 @@ function attempts(report: SandboxReport): void {
     let asked = 0;
     const verify: typeof ALL = (need) => {
       // The last question of the walk is about what lies in `out`: swap the folder just then.
-      if (need.scope?.path === 'out/x' && asked++ === 0) {
+      const isLast = need.capability === 'fs.write' && need.scope?.path === 'out/x';
+      if (isLast && asked++ === 0) {
         execFileSync('rm', ['-rf', join(swap.root, 'out')]);
         symlinkSync(swap.base, join(swap.root, 'out'));
       }

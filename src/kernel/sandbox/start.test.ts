@@ -163,7 +163,7 @@ function cases(report: SandboxReport): void {
     const root = join(project.base, odd);
     renameSync(project.root, root);
     project = { ...project, root };
-    const verify = verifierOf('process.spawn', 'fs.write src/**');
+    const verify = verifierOf('process.spawn', 'fs.read **', 'fs.write src/**');
     const script = 'printf %s "$PWD"; echo x > src/new; echo x > "$1"; ls -A';
     const facts = await run({ ...shell(script), args: [odd] }, { verify });
     const listed = execFileSync('ls', ['-A', '--', root], { encoding: 'utf8' });

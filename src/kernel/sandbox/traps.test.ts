@@ -6,6 +6,7 @@ import {
   existsSync,
   lstatSync,
   mkdirSync,
+  readdirSync,
   readFileSync,
   renameSync,
   symlinkSync,
@@ -22,15 +23,15 @@ import {
   verifierOf,
 } from '../../../tests/support/processes.ts';
 import { sandboxes } from '../../../tests/support/sandboxes.ts';
-import type { JsonObject } from '../../base/index.ts';
+import { type JsonObject, plainText } from '../../base/index.ts';
 import { createProcessPrimitive } from '../process/subprocess.ts';
+import type { Places } from './places.ts';
 import type { SandboxReport } from './plan.ts';
-import { findTraps, setTrapsAside, type Traps } from './traps.ts';
-import type { WritablePlaces } from './writable.ts';
+import { findTraps, newTraps, setTrapsAside, type Traps } from './traps.ts';
 
 const NO_GIT = verifierOf('process.spawn', 'fs.write **');
 const WITH_GIT = verifierOf('process.spawn', 'fs.write **', 'git.write');
-const EVERYWHERE: WritablePlaces = { root: 'write', places: [] };
+const EVERYWHERE: Places = { root: 'write', places: [] };
 
 let project: TestProject;
 beforeEach(() => {
@@ -66,7 +67,9 @@ function attempts(report: SandboxReport): void {
   async function run(script: string, verify = NO_GIT, root = project.root) {
     const primitive = createProcessPrimitive(portsOf(project, report));
     const evil = `evil='touch ${project.base}/PWNED; false'`;
-    const call = { ...callOf(project, shell(`${evil}; ${script}`), { verify }), projectRoot: root };
+    const tool = verify === WITH_GIT ? { requires: ['process.spawn', 'git.write'] } : {};
+    const config = shell(`${evil}; ${script}`);
+    const call = { ...callOf(project, config, { verify, tool }), projectRoot: root };
     const result = await primitive.run(call);
     return (result.ok ? result.output.output : result.error.detail) as JsonObject;
   }
@@ -150,13 +153,13 @@ function attempts(report: SandboxReport): void {
     expect(isPwned(folder)).toBe(false);
   });
 
-  test('what was set aside is still there', async () => {
-    for (const _ of [1, 2]) await run('git init -q sub');
-    expect(existsSync(at('sub/.git'))).toBe(false);
-    for (const name of ['.git-from-sandbox', '.git-from-sandbox-2']) {
-      expect(existsSync(at(`sub/${name}/HEAD-from-sandbox`)), name).toBe(true);
+  test('what was set aside is out of the project and still there', async () => {
+    for (const _ of [1, 2]) {
+      const { set_aside_in: folder } = await run('git init -q sub');
+      expect(readdirSync(at('sub'))).toEqual(['a.txt']);
+      expect(folder).toMatch(join(project.base, 'aside'));
+      expect(existsSync(`${plainText(folder)}/sub/.git-from-sandbox/HEAD-from-sandbox`)).toBe(true);
     }
-    expect(await run('rm -r sub')).toMatchObject({ exit_code: 0 });
   });
 
   test('repositories that exist further down are read-only, also under another name', async () => {
@@ -284,6 +287,9 @@ function attempts(report: SandboxReport): void {
   });
 }
 
+const setAside = (traps: Traps): string[] =>
+  setTrapsAside(project.root, newTraps(project.root, EVERYWHERE, traps), `${project.base}/aside`);
+
 const before = (): Traps => ({
   known: new Set(findTraps(project.root, EVERYWHERE).map(({ id }) => id)),
   opened: new Set(),
@@ -293,7 +299,7 @@ test('a trap in a folder that was looked at before is seen', () => {
   const known = before();
   for (let round = 0; round < 20; round++) {
     mkdirSync(at('sub/.git'));
-    expect(setTrapsAside(project.root, EVERYWHERE, known)).toEqual(['sub/.git']);
+    expect(setAside(known)).toEqual(['sub/.git']);
   }
 });
 
@@ -303,7 +309,7 @@ test.skipIf(process.getuid?.() === 0)(
     const known = before();
     mkdirSync(at('dark/.git'), { recursive: true });
     chmodSync(at('dark'), 0o300);
-    expect(setTrapsAside(project.root, EVERYWHERE, known)).toEqual(['dark']);
+    expect(setAside(known)).toEqual(['dark']);
     expect(lstatSync(at('dark')).mode & 0o777).toBe(0);
     chmodSync(at('dark'), 0o700);
   },
@@ -318,6 +324,6 @@ test('a folder that became a link is not followed', () => {
   expect(traps.map(({ path }) => path)).toContain('sub/.git');
   renameSync(at('sub'), at('moved'));
   symlinkSync(outside, at('sub'));
-  expect(setTrapsAside(project.root, EVERYWHERE, known)).toEqual(['moved/.git']);
+  expect(setAside(known)).toEqual(['moved/.git']);
   expect(existsSync(join(outside, '.git'))).toBe(true);
 });

@@ -1,21 +1,12 @@
 // Names that programs outside act upon: a `.git` chooses commands that the person's next `git status`
 // runs, and `.ai` holds what we run ourselves. Traps that exist are mounted read-only. Nobody can
-// forbid a process to make new ones where it may write, so they lose their name when it has ended.
-import {
-  chmodSync,
-  closeSync,
-  constants,
-  existsSync,
-  lstatSync,
-  openSync,
-  readdirSync,
-  readlinkSync,
-  renameSync,
-} from 'node:fs';
+// forbid a process to make new ones where it may write, so they are moved out when it has ended.
+import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { below, type WritablePlaces } from './writable.ts';
+import { inFolder, rename, statOf, takeAway } from './aside.ts';
+import { below, type PlaceAccess, type Places } from './places.ts';
 
-interface Trap {
+export interface Trap {
   /** From the project's root. */
   path: string;
   /**
@@ -26,6 +17,8 @@ interface Trap {
   type: 'folder' | 'file' | 'link';
   /** The same for the same file under another path, never for a new one. */
   id: string;
+  bornMs: number;
+  changedMs: number;
 }
 
 export interface Traps {
@@ -38,7 +31,6 @@ export interface Traps {
 /** What in a repository chooses code or another configuration; the rest opens to `git.write`. */
 const IN_GIT = ['hooks', 'config', 'config.worktree', 'commondir', 'modules', 'worktrees'];
 const BY_NAME = /^\.(git|ai)$/i;
-const SUFFIX = '-from-sandbox';
 
 interface Folder {
   inode: number;
@@ -76,14 +68,6 @@ function read(path: string): Omit<Folder, 'inode' | 'changed'> {
   }
 }
 
-const statOf = (path: string) => {
-  try {
-    return lstatSync(path, { throwIfNoEntry: false });
-  } catch {
-    return undefined; // the folder above is closed, and counts as such
-  }
-};
-
 function lookInto(path: string): Folder | undefined {
   const found = statOf(path);
   if (!found?.isDirectory()) return undefined;
@@ -102,7 +86,8 @@ function trapAt(projectRoot: string, path: string, kind: Trap['kind']): Trap[] {
   if (!found) return [];
   const id = [kind, found.dev, found.ino, found.birthtimeNs].join(':');
   const type = found.isSymbolicLink() ? 'link' : found.isDirectory() ? 'folder' : 'file';
-  return [{ path, kind, type, id }];
+  const [bornMs, changedMs] = [Number(found.birthtimeMs), Number(found.ctimeMs)];
+  return [{ path, kind, type, id, bornMs, changedMs }];
 }
 
 /** Can `git.write` open it? */
@@ -122,13 +107,17 @@ function trapsOf(projectRoot: string, path: string, folder: Folder): Trap[] {
   return folder.isRepository ? [...trapAt(projectRoot, path, 'repository'), ...named] : named;
 }
 
-/** Every trap in what may be written, outer before inner. */
-export function findTraps(projectRoot: string, { root, places }: WritablePlaces): Trap[] {
+/** Every trap in the places that count, outer before inner. */
+function lookThrough(
+  projectRoot: string,
+  { root, places }: Places,
+  counts: (access: PlaceAccess) => boolean,
+): Trap[] {
   const listed = new Set(places.map(({ path }) => path));
-  const open = places.filter(({ access }) => access === 'write').map(({ path }) => path);
+  const open = places.filter(({ access }) => counts(access)).map(({ path }) => path);
   const others = open.filter((path) => path !== '.git');
-  const queue = root === 'write' ? ['', ...others] : others;
-  const traps = root === 'read' ? trapAt(projectRoot, '.git', 'name') : [];
+  const queue = counts(root) ? ['', ...others] : others;
+  const traps: Trap[] = [];
   for (const path of queue) {
     const folder = lookInto(join(projectRoot, path));
     if (!folder) continue;
@@ -139,64 +128,52 @@ export function findTraps(projectRoot: string, { root, places }: WritablePlaces)
   return traps;
 }
 
-/** For opening what may not be read; Node has no name for it. */
-const O_PATH = 0o10_000_000;
+/** Every trap in what may be written, and the repository of the project itself. */
+export const findTraps = (projectRoot: string, places: Places): Trap[] => [
+  ...(places.root === 'write' ? [] : trapAt(projectRoot, '.git', 'name')),
+  ...lookThrough(projectRoot, places, (access) => access === 'write'),
+];
 
-/** Acts on the folder itself; not at all when a link was put in its place or above it. */
-function inFolder(path: string, act: (folder: string) => void): void {
-  if (process.platform !== 'linux') return act(path);
-  const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-  try {
-    const held = `/proc/self/fd/${fd}`;
-    if (readlinkSync(held) === path) act(held);
-  } finally {
-    closeSync(fd);
-  }
-}
+/** Folders in what may be read from which git could tell what stood in other files. */
+export const findRepositories = (projectRoot: string, places: Places): string[] =>
+  lookThrough(projectRoot, places, (access) => access !== 'none')
+    .filter(({ path, type }) => type === 'folder' && !/(^|\/)\.ai$/i.test(path))
+    .map(({ path }) => path);
 
-function freeName(folder: string, name: string): string {
-  for (let count = 1; ; count++) {
-    const free = count === 1 ? `${name}${SUFFIX}` : `${name}${SUFFIX}-${count}`;
-    if (!existsSync(join(folder, free))) return free;
-  }
-}
-
-/** Renames one entry of a folder, if it is there. */
-function rename(folder: string, name: string): void {
-  inFolder(folder, (held) => {
-    if (statOf(join(held, name))) renameSync(join(held, name), join(held, freeName(held, name)));
-  });
-}
-
-function disarm(projectRoot: string, { path, kind, type }: Trap): void {
+function disarm(projectRoot: string, { path, kind, type }: Trap, aside: string): void {
   const place = join(projectRoot, path);
   if (kind === 'closed') return inFolder(place, (folder) => chmodSync(folder, 0));
   // Without its `HEAD` git takes a folder for a folder, whatever it is called.
+  if (kind === 'repository') return takeAway(place, 'HEAD', join(aside, path));
   if (type === 'folder') rename(place, 'HEAD');
-  if (kind === 'name') rename(dirname(place), basename(place));
+  takeAway(dirname(place), basename(place), join(aside, dirname(path)));
 }
 
-/**
- * Takes the name away from what was not there before: nothing is lost, and nothing acts upon it.
- * Answers with what it found, whether or not that could be renamed.
- */
-export function setTrapsAside(
-  projectRoot: string,
-  writable: WritablePlaces,
-  { known, opened }: Traps,
-): string[] {
-  const found = findTraps(projectRoot, writable);
+/** Those that were not there before, outer before inner. */
+export function newTraps(projectRoot: string, places: Places, { known, opened }: Traps): Trap[] {
+  const found = findTraps(projectRoot, places);
   const inside = found
     .filter(({ id }) => opened.has(id))
     .flatMap((repository) => closedIn(projectRoot, repository));
-  const made = [...found, ...inside].filter(({ id }) => !known.has(id));
+  return [...found, ...inside].filter(({ id }) => !known.has(id));
+}
+
+/**
+ * Moves them out of the project: nothing is lost, and nothing acts upon it. Answers with what it was
+ * given, whether or not that could be moved.
+ */
+export function setTrapsAside(
+  projectRoot: string,
+  traps: readonly Trap[],
+  aside: string,
+): string[] {
   // Inner first: the name of an outer one is part of the path of the inner.
-  for (const trap of made.toReversed()) {
+  for (const trap of traps.toReversed()) {
     try {
-      disarm(projectRoot, trap);
+      disarm(projectRoot, trap, aside);
     } catch {
       // gone, or not ours to rename: it is named in the answer
     }
   }
-  return made.map(({ path }) => path);
+  return traps.map(({ path }) => path);
 }

@@ -5,6 +5,7 @@ import { existsSync, lstatSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
 import { realOf } from '../rights/project-path.ts';
+import type { PlaceAccess } from './places.ts';
 import {
   ARGUMENTS_FD,
   identityOf,
@@ -92,12 +93,10 @@ function host(source: string, target: string, access: Mount['access'], isDevice 
 }
 
 /** The project and its places must not be missing: what fails to be mounted fails the sandbox. */
-const exactly = (path: string, access: Mount['access']): Mount => ({
-  target: path,
-  from: { host: path },
-  access,
-  isFolder: true,
-});
+const exactly = (path: string, access: PlaceAccess, storage: string): Mount =>
+  access === 'none'
+    ? own(path, storage, 'read', isFolder(path))
+    : { target: path, from: { host: path }, access, isFolder: isFolder(path) };
 
 const own = (target: string, storage: string, access: Mount['access'], isFolder = true): Mount => ({
   target,
@@ -115,8 +114,10 @@ function mountsOf(plan: SandboxPlan): Mount[] {
     own('/dev/shm', '/dev/shm', 'write'),
     own(SANDBOX_TEMP, SANDBOX_TEMP, 'write'),
     ...plan.shown.flatMap((path) => host(path, path, 'read')),
-    exactly(projectRoot, view.root),
-    ...view.places.map(({ path, access }) => exactly(join(projectRoot, path), access)),
+    exactly(projectRoot, view.root, `${HIDDEN}/project`),
+    ...view.places.map(({ path, access }, at) =>
+      exactly(join(projectRoot, path), access, `${HIDDEN}/place-${at}`),
+    ),
     ...view.hidden.map((path, at) => own(path, `${HIDDEN}/${at}`, 'read', isFolder(path))),
     ...plan.shownLast.flatMap(({ source, target }) => host(source, target, 'read')),
   ];
@@ -219,7 +220,7 @@ function closeBelow(
 function checkPlaces(base: string, plan: SandboxPlan): Outcome<string[]> {
   const { projectRoot, view } = plan;
   const expected: [path: string, identity: string][] = [];
-  for (const place of view.places) {
+  for (const place of view.places.filter(({ access }) => access !== 'none')) {
     const path = join(projectRoot, place.path);
     const identity = identityOf(path);
     if (identity === undefined) return moved(place);

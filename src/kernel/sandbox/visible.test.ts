@@ -84,11 +84,19 @@ test('the environment of a child is made of the list, the declared and the set',
   });
 });
 
-test('the macOS profile closes the network, `.ai` and what is hidden', () => {
+test('the macOS profile closes the network, `.ai` and what is hidden or may not be read', () => {
   const profile = seatbeltProfile({
     projectRoot: '/p "q"',
-    view: { root: 'write', places: [{ path: 'docs', access: 'read' }], hidden: ['/Users/a/.ai'] },
+    view: {
+      root: 'write',
+      places: [
+        { path: 'docs', access: 'read' },
+        { path: 'secrets', access: 'none' },
+      ],
+      hidden: ['/Users/a/.ai'],
+    },
     readable: ['/opt/tool'],
+    always: [],
     home: '/Users/a',
     temp: '/private/tmp/x',
     network: false,
@@ -99,5 +107,9 @@ test('the macOS profile closes the network, `.ai` and what is hidden', () => {
     lines.indexOf('(deny file-write* (subpath "/p \\"q\\"/.ai"))'),
   );
   expect(lines).toContain('(deny file-write* (subpath "/p \\"q\\"/docs"))');
+  const secret = '(deny file-read* (subpath "/p \\"q\\"/secrets"))';
+  expect(lines.indexOf(secret)).toBeGreaterThan(
+    lines.indexOf('(allow file-read* (subpath "/p \\"q\\""))'),
+  );
   expect(lines.at(-1)).toBe('(deny file-read* file-write* (subpath "/Users/a/.ai"))');
 });

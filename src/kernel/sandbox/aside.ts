@@ -1,0 +1,86 @@
+// Where things go that a child made and may not leave in the project: a folder of the user, under a
+// name that nothing acts upon. They lose their name first, so that a crash in between changes nothing.
+import {
+  closeSync,
+  constants,
+  cpSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+
+const SUFFIX = '-from-sandbox';
+/** For opening what may not be read; Node has no name for it. */
+const O_PATH = 0o10_000_000;
+
+export const statOf = (path: string) => {
+  try {
+    return lstatSync(path, { throwIfNoEntry: false });
+  } catch {
+    return undefined; // the folder above is closed, and counts as such
+  }
+};
+
+/** Acts on the folder itself; not at all when a link was put in its place or above it. */
+export function inFolder(path: string, act: (folder: string) => void): void {
+  if (process.platform !== 'linux') return act(path);
+  const fd = openSync(path, O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+  try {
+    const held = `/proc/self/fd/${fd}`;
+    if (readlinkSync(held) === path) act(held);
+  } finally {
+    closeSync(fd);
+  }
+}
+
+function freeName(folder: string, name: string): string {
+  for (let count = 1; ; count++) {
+    const free = count === 1 ? `${name}${SUFFIX}` : `${name}${SUFFIX}-${count}`;
+    if (!existsSync(join(folder, free))) return free;
+  }
+}
+
+/** Renames one entry of a folder, if it is there; the new name is handed on. */
+export function rename(
+  folder: string,
+  name: string,
+  then: (renamed: string) => void = () => undefined,
+): void {
+  inFolder(folder, (held) => {
+    if (!statOf(join(held, name))) return;
+    const renamed = join(held, freeName(held, name));
+    renameSync(join(held, name), renamed);
+    then(renamed);
+  });
+}
+
+/** Also from one disk to another. */
+function move(from: string, to: string): void {
+  try {
+    renameSync(from, to);
+  } catch {
+    cpSync(from, to, { recursive: true, verbatimSymlinks: true });
+    rmSync(from, { recursive: true, force: true });
+  }
+}
+
+/** Takes one entry out of a folder. Where it cannot be moved it stays, under a name that is no one's. */
+export function takeAway(folder: string, name: string, to: string): void {
+  rename(folder, name, (renamed) => {
+    try {
+      mkdirSync(to, { recursive: true, mode: 0o700 });
+      move(renamed, join(to, freeName(to, basename(name))));
+    } catch {
+      // no room, or no right there
+    }
+  });
+}
+
+/** The same for a path of the project. */
+export const takeOut = (projectRoot: string, path: string, aside: string): void =>
+  takeAway(dirname(join(projectRoot, path)), basename(path), join(aside, dirname(path)));
