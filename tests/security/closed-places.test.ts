@@ -3,7 +3,7 @@
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { runScriptIn } from '../../src/runtime/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { projectYard, tokenCaller, tool } from '../support/attacks.ts';
 
 const yard = projectYard();
