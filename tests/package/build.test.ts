@@ -60,6 +60,9 @@ const opened = await createRuntime({ tools: [tool] });
 const runtime: Runtime | undefined = opened.ok ? opened.output : undefined;
 // @ts-expect-error a project is a path
 await createRuntime({ project: 1 });
+const done = await runtime?.threads.start({ directive: 'x' }).result;
+// @ts-expect-error there is no such status
+export const isDone = done?.ok && done.output.status === 'complete';
 export { runtime };
 `,
   );
