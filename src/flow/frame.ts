@@ -58,6 +58,8 @@ export interface Frame {
   readonly isJudging: boolean;
   /** A script hook runs: script hooks are off for what it does, guards are not. */
   readonly isHooking: boolean;
+  /** A person was asked about this very operation and said yes. */
+  readonly isApproved: boolean;
   readonly selection: GuardSelection | undefined;
   readonly retry: RetryBudget | undefined;
   readonly emit: ((effect: Effect) => void) | undefined;
@@ -245,7 +247,13 @@ export interface Question {
   readonly sources: readonly string[];
 }
 
-export type AskedAnswer = 'approved' | 'denied' | 'pending' | 'expired';
+export interface Asked {
+  readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
+  /** What the person said to it. */
+  readonly why?: string;
+  /** Under which id the question stands in the queue. */
+  readonly approval?: string;
+}
 
 /** Script hooks may replace values, never decide. Undefined leaves the value as it is. */
 export interface ScriptHooks {
@@ -265,7 +273,7 @@ export interface ScriptHooks {
 /** Each has one fixed place among the ten stages; everything done inside a frame finds them there. */
 export interface Ports {
   /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
-  ask?(question: Question, frame: Frame): MaybePromise<Outcome<AskedAnswer>>;
+  ask?(question: Question, frame: Frame): MaybePromise<Outcome<Asked>>;
   /** Just before 5 and just before 8. */
   scriptHooks?: ScriptHooks;
   /** Stage 6, as soon as no after-guard can object any more. */

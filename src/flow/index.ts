@@ -1,4 +1,5 @@
 export type {
+  Asked,
   Effect,
   Frame,
   Guard,
@@ -9,6 +10,7 @@ export type {
   MaybePromise,
   PolicyRules,
   Ports,
+  Question,
   RetryBudget,
   RuleState,
   ScriptHooks,
@@ -16,7 +18,7 @@ export type {
   Verdict,
 } from './frame.ts';
 export { contextMember, contextOf } from './guards/context.ts';
-export { isCatchableDenial, judgementOf, retryHint } from './guards/decision.ts';
+export { isCatchableDenial, judgementOf, operationName, retryHint } from './guards/decision.ts';
 export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';

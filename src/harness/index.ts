@@ -4,6 +4,7 @@ export { auditCalls, type Live, watchThreads } from './observe/watch-threads.ts'
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export type { ReplayReport } from './replay/replay.ts';
 export { type ReplayOptions, replayThread } from './replay/replay.ts';
+export { answerIn, askInside, callBinding, callShown } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
 export { prepareThread, type RunRequest } from './run/prepare.ts';
 export { type ResumeOptions, resumeThread } from './run/resume.ts';

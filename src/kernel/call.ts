@@ -25,6 +25,8 @@ export interface Caller extends AuthFields {
   /** Its token when it is about to be judged: what is taken with its intent may have changed it. */
   auth?: () => string;
   signal?: AbortSignal;
+  /** A person was asked about this very call and said yes. */
+  isApproved?: boolean;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];
   /** The same when this very call is made again, after a crash or a failure; never for another. */

@@ -157,10 +157,12 @@ function act(
   return perform(
     call.op,
     call.inputs ?? [],
-    (values, { signal, capture }) => {
+    (values, { signal, capture, frame }) => {
       if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
       const { authority, caller: judged } = made;
-      const speaker = signal ? { ...judged, signal } : judged;
+      const { isApproved } = frame;
+      const speaker =
+        signal || isApproved ? { ...judged, isApproved, ...(signal && { signal }) } : judged;
       return call.body(values, { authority, caller: speaker, capture });
     },
     caller.frame,

@@ -66,7 +66,7 @@ export interface PrimitiveCall {
   /** Values of environment variables that this call expanded: never to be shown. */
   secrets: readonly string[];
   /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */
-  from?: AuthFields & { surface: string; name?: string };
+  from?: AuthFields & { surface: string; name?: string; isApproved?: boolean };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
   given?: Descriptor;
 }

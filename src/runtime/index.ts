@@ -46,6 +46,7 @@ import {
 } from './threads.ts';
 
 export type { Live } from '../harness/index.ts';
+export type { AskPerson } from './ask-outside.ts';
 export type { CallOptions } from './kernel.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';
@@ -103,17 +104,20 @@ function createWorlds(rooms: () => Rooms, host?: HostProject) {
   let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
   let world: Promise<ThreadWorld> | undefined;
   let plain: HarnessPorts | undefined;
-  const open = async (): Promise<Outcome<ThreadWorld>> => {
+  const store = async (): Promise<Outcome<Store>> => {
     opening ??= openRegistry(rooms().open);
-    const store = await opening;
-    if (!store.ok) {
-      opening = undefined;
-      return store;
-    }
-    world ??= openThreadWorld(rooms(), store.output);
+    const opened = await opening;
+    if (!opened.ok) opening = undefined;
+    return opened;
+  };
+  const open = async (): Promise<Outcome<ThreadWorld>> => {
+    const opened = await store();
+    if (!opened.ok) return opened;
+    world ??= openThreadWorld(rooms(), opened.output);
     return ok(await world);
   };
   return {
+    store,
     open,
     /** For callers outside of threads. */
     async harness(): Promise<Outcome<HarnessPorts>> {
@@ -124,8 +128,8 @@ function createWorlds(rooms: () => Rooms, host?: HostProject) {
     },
     /** A host closes its own. */
     async close(): Promise<void> {
-      const store = await opening;
-      if (store?.ok && !host) await store.output.close();
+      const opened = await opening;
+      if (opened?.ok && !host) await opened.output.close();
     },
   };
 }
@@ -161,6 +165,7 @@ async function wireRuntime(
   const kernel = createVerbs(open, library, reached.kinds);
   const rooms: Rooms = { open, library, kernel };
   const { project, home, keys, trustStore, catalogs, audit } = open;
+  open.store = worlds.store;
   const runtime: Runtime = {
     project,
     home,

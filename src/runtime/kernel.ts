@@ -36,6 +36,7 @@ import {
   toolKind,
 } from '../kernel/index.ts';
 import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
+import { type AskPerson, askOutside } from './ask-outside.ts';
 import { hostGate, type OpenProject, processPorts, recordsFolder } from './project.ts';
 
 const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
@@ -46,6 +47,8 @@ export interface CallOptions {
   /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
+  /** Somebody is there to be asked, when a guard, a rule or a tier wants a person. */
+  person?: AskPerson;
 }
 
 export function mountPrimitives(open: OpenProject, program: ProgramTools['functions']): void {
@@ -154,7 +157,7 @@ export function createAuthorize(
 /** A caller without a thread: its frame carries the policy, and its act writes the audit. */
 export function callerOf(
   open: OpenProject,
-  { surface = 'library', name = '', signal }: CallOptions,
+  { surface = 'library', name = '', signal, person }: CallOptions,
 ): Caller {
   const record = (entry: RecordEntry): void => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
@@ -162,7 +165,8 @@ export function callerOf(
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };
-  const frame = createFrame({ policy: open.policies.current().policy });
+  const ask = askOutside(open, { surface, name, person });
+  const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });
   return { surface, name, frame, act: { record }, ...(signal ? { signal } : {}) };
 }
 

@@ -131,6 +131,8 @@ export interface OpenProject {
   openOther: OpenOther;
   /** Was it looked for threads that are too old? */
   hasRetained?: boolean;
+  /** Opens the registry, also one that is not there yet. */
+  store?: () => Promise<Outcome<Store>>;
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** One for all: a token that was verified is verified for everybody. */

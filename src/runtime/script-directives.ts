@@ -12,14 +12,7 @@ import {
   plainJson,
   readRegularFile,
 } from '../base/index.ts';
-import {
-  type Descriptor,
-  describe,
-  EMPTY,
-  type MaybePromise,
-  makeValue,
-  mergeAll,
-} from '../flow/index.ts';
+import { type Descriptor, describe, EMPTY, type MaybePromise, mergeAll } from '../flow/index.ts';
 import type {
   ScriptAct,
   ScriptActions,
@@ -264,11 +257,7 @@ function asThread(actions: ScriptActions): ScriptUse {
     surface: 'thread',
     name,
     auth: () => actions.auth(),
-    async ask({ questions }, frame) {
-      const asked = await actions.help('escalate', makeValue(questions.join('; ')), frame);
-      if (!asked.ok) return asked;
-      return ok(textIn(asked.output.data, 'decision') === 'approved' ? 'approved' : 'denied');
-    },
+    ask: (question, frame) => actions.ask(question, frame),
   };
 }
 
@@ -277,11 +266,17 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;
     const name = shownFile(project, file);
+    // What only computes can ask nobody: it is run as a thread then.
+    let wantsPerson = false;
+    const askLater = () => {
+      wantsPerson = true;
+      return ok({ answer: 'pending' } as const);
+    };
     const { world: bare, ...setup } = await openScripts(rooms, {
       signal,
       guards,
       gate: () => request.gate(),
-      ...(actions ? asThread(actions) : { name }),
+      ...(actions ? asThread(actions) : { name, ask: askLater }),
     });
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
@@ -297,6 +292,6 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
       mayBePrivileged: isSigned,
     };
     const answer = await runMarked(text, options, request);
-    return { ...answer, ...(reach.asked() && { needsThread: true }) };
+    return { ...answer, ...((reach.asked() || wantsPerson) && { needsThread: true }) };
   };
 }

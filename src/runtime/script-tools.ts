@@ -65,15 +65,27 @@ function modelOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse,
   };
 }
 
-/** What holds in a thread holds in the tools that it calls. */
-function rulesOf(open: OpenProject, thread: string | undefined): Pick<ScriptUse, 'guards'> {
-  const running = thread === undefined ? undefined : open.live?.get(thread);
-  return running ? { guards: running.thread.rights.rules.guards() } : {};
+const APPROVED: NonNullable<ScriptUse['ask']> = () => ok({ answer: 'approved' });
+
+/** What holds in a thread holds in the tools that it calls; what a person approved, they may do. */
+function rulesOf(
+  open: OpenProject,
+  { from, tool, idempotencyKey = '' }: PrimitiveCall,
+): Pick<ScriptUse, 'guards' | 'ask'> {
+  const running = open.live?.get(from?.__thread_id ?? '')?.thread;
+  const guards = running ? { guards: running.rights.rules.guards() } : {};
+  if (from?.isApproved) return { ...guards, ask: APPROVED };
+  if (!running) return {};
+  const ask: ScriptUse['ask'] = async (question, frame) => {
+    const { askInside } = await import('../harness/index.ts');
+    return await askInside(running, idempotencyKey, tool.effect)(question, frame);
+  };
+  return { ...guards, ask };
 }
 
 function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): ScriptUse {
   const { tool, from, idempotencyKey } = call;
-  const { surface, name = '', ...auth } = from ?? { surface: 'script' };
+  const { surface, name = '', isApproved: _, ...auth } = from ?? { surface: 'script' };
   const gate = (): Outcome<null> =>
     signal.aborted
       ? fail(call.signal.aborted ? 'cancelled' : 'timeout', `\`${tool.id}\` was stopped`)
@@ -87,7 +99,7 @@ function useOf(open: OpenProject, call: PrimitiveCall, signal: AbortSignal): Scr
     auth: () => auth,
     ...(idempotencyKey === undefined ? {} : { key: idempotencyKey }),
     ...modelOf(open, from?.__thread_id),
-    ...rulesOf(open, from?.__thread_id),
+    ...rulesOf(open, call),
   };
 }
 

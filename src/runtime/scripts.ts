@@ -19,6 +19,7 @@ import {
 import type { ItemKind } from '../items/index.ts';
 import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
+import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize } from './kernel.ts';
 import { findProject, type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
@@ -42,8 +43,10 @@ export interface ScriptUse {
   trail?: NonNullable<Ports['trail']>;
   /** Of the thread it works for; they hold whatever its statements say. */
   guards?: GuardSet;
-  /** Who answers a guard that asks. */
+  /** Who answers a guard that asks; the queue when absent. */
   ask?: NonNullable<Ports['ask']>;
+  /** Somebody is there to be asked, besides the queue. */
+  person?: AskPerson;
 }
 
 /** What `runScript` needs, together with the script itself. */
@@ -53,6 +56,7 @@ export interface ScriptSetup {
   act: ActPorts;
 }
 
+const APPROVED: NonNullable<Ports['ask']> = () => ok({ answer: 'approved' });
 const SURFACE = 'script';
 /** How long a decision about policies and tokens is reused; each right is checked anew. */
 const FRESH_MS = 50;
@@ -141,7 +145,8 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   const { createScriptWorld } = await import('../script/index.ts');
   const { open, library, kernel } = rooms;
   const { project, home, clock, env, audit } = open;
-  const { name = '', auth, gate, only, signal, surface = SURFACE, guards, ask, trail } = use;
+  const { name = '', auth, gate, only, signal, surface = SURFACE, guards, person, trail } = use;
+  const ask = use.ask ?? askOutside(open, { surface, name, person });
   const { policy } = open.policies.current();
   const who = { surface, caller: name };
   const subjectNow = (): string => {
@@ -159,7 +164,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
   };
   const frame = createFrame({
     policy,
-    ports: { ...(ask && { ask }), ...(trail && { trail }) },
+    ports: { ask, ...(trail && { trail }) },
     ...(guards && { guards }),
   });
   const act = { record, ...(gate && { gate }) };
@@ -191,8 +196,12 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     caller: (inner) => ({
       ...speaker(),
       idempotencyKey: nextKey(),
-      // The script's guards have judged this call already; policies and privileged ones do again.
-      frame: childFrame(inner, { selection: { only: [] } }),
+      // The script's guards have judged this call already; policies and privileged ones do again. What
+      // a person has said to the statement holds for the call it makes.
+      frame: childFrame(inner, {
+        selection: { only: [] },
+        ...(inner.isApproved && { ports: { ask: APPROVED } }),
+      }),
       act: { record: write },
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),

@@ -34,7 +34,7 @@ async function answerTo(line: string, policy: Policy): Promise<string> {
   const asked: string[] = [];
   const frame = createFrame({
     policy: composePolicies([policy]),
-    ports: { ask: ({ guards }) => (asked.push(...guards), ok('denied')) },
+    ports: { ask: ({ guards }) => (asked.push(...guards), ok({ answer: 'denied' })) },
   });
   const descriptor = describe({ labels: label === '-' ? [] : [label] });
   const outcome = await perform(

@@ -18,7 +18,7 @@ import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { signFiles, withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+import { confirm, interruptible, personAt, type Terminal, visible } from '../terminal/terminal.ts';
 
 /** Which parameters are declared as text; without it nothing is known about them. */
 type IsText = (name: string) => boolean;
@@ -127,7 +127,9 @@ export const run: CommandRun = async (call) => {
     });
     const surface = asText(options.as) ?? 'cli';
     const done = await interruptible(async (signal) => {
-      const execute = () => runtime.call('execute', request, { surface, signal });
+      const person = personAt(terminal);
+      const options = { surface, signal, ...(person && { person }) };
+      const execute = () => runtime.call('execute', request, options);
       const first = await execute();
       return (await signsNow(first, runtime, terminal)) ? await execute() : first;
     });

@@ -13,11 +13,11 @@ import {
   parseJson,
 } from '../../base/index.ts';
 import type { Trail } from '../../flow/index.ts';
-import { createRuntime, findScriptProject } from '../../runtime/index.ts';
+import { type AskPerson, createRuntime, findScriptProject } from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+import { interruptible, personAt, type Terminal, visible } from '../terminal/terminal.ts';
 import { readScript } from './check.ts';
 import { parseParameters } from './exec.ts';
 
@@ -36,8 +36,8 @@ export interface ScriptJob {
   onEffect?(effect: ScriptEffect): void;
   /** Keeps track of how values came to be. */
   readonly trail?: Trail;
-  /** Absent: nobody is there to answer now, so a question stays open. */
-  ask?(question: string): Promise<boolean>;
+  /** Absent: nobody is there to answer now, so a question waits in the queue. */
+  readonly ask?: AskPerson;
   readonly signal?: AbortSignal;
   readonly project?: string;
 }
@@ -86,8 +86,7 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
     const { runScript, diagnosticOf } = await import('../../script/index.ts');
     const stage = await opened.output.scripts({
       name: shownName(path, job),
-      ask: async ({ questions }) =>
-        ok(job.ask ? ((await job.ask(questions.join('; '))) ? 'approved' : 'denied') : 'pending'),
+      ...(job.ask ? { person: job.ask } : {}),
       ...(job.trail ? { trail: job.trail.note } : {}),
       ...(job.signal ? { signal: job.signal } : {}),
     });
@@ -147,7 +146,7 @@ function jobOf({ args, options, terminal }: CommandCall, payload: JsonObject): S
     env: terminal.env,
     payload,
     stdin: readStdin,
-    ask: terminal.isInteractive ? (question) => confirm(terminal, question) : undefined,
+    ask: personAt(terminal),
     project: asText(options.project),
   });
 }

@@ -20,6 +20,27 @@ export async function confirm(terminal: Terminal, question: string): Promise<boo
   }
 }
 
+/** The person at the terminal, for questions that also wait elsewhere; nobody without a terminal. */
+export function personAt(
+  terminal: Terminal,
+): ((question: string, signal: AbortSignal) => Promise<boolean | undefined>) | undefined {
+  if (!terminal.isInteractive) return undefined;
+  return async (question, signal) => {
+    const { createInterface } = await import('node:readline/promises');
+    const lines = createInterface({ input: process.stdin, output: process.stderr });
+    const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+    try {
+      const answer = lines
+        .question(`${visible(question)} [y/N] `, { signal })
+        .catch(() => undefined);
+      const said = await Promise.race([answer, left]);
+      return said === undefined ? undefined : /^y(es)?$/i.test(said.trim());
+    } finally {
+      lines.close();
+    }
+  };
+}
+
 /** Ctrl-C asks the work to stop; what it started is ended with it. */
 export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();

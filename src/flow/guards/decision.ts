@@ -6,11 +6,12 @@ import {
   type Fault,
   fail,
   type Json,
+  type JsonObject,
   type Outcome,
   plainText,
 } from '../../base/index.ts';
 import type {
-  AskedAnswer,
+  Asked,
   Finding,
   Frame,
   Objection,
@@ -80,12 +81,20 @@ function secretTexts({ text, data, meta }: Value): string[] {
   return texts;
 }
 
+const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
+  answer,
+  ...(approval !== undefined && { approval }),
+  ...(why !== '' && { why }),
+  ...(answer === 'pending' &&
+    approval !== undefined && { hint: `answer with \`km approvals approve|deny ${approval}\`` }),
+});
+
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
 function denial(
   op: Operation,
   judgement: Judgement,
   deciding: Finding,
-  why?: { reason: string; code?: string; answer?: string },
+  why?: { reason: string; code?: string; asked?: Asked },
 ): Failure {
   const { findings, phase, inputs, output } = judgement;
   const judged = [...inputs.map(({ value }) => value), ...(output ? [output] : [])];
@@ -113,7 +122,7 @@ function denial(
         replacement: entry.replacement === null ? null : redact(plainText(entry.replacement)),
       })),
     ),
-    ...(why?.answer ? { answer: why.answer } : {}),
+    ...(why?.asked && askedJson(why.asked)),
   });
   Object.assign(failure.error.detail, { [JUDGEMENT]: judgement });
   return failure;
@@ -171,22 +180,29 @@ function retry(op: Operation, judgement: Judgement, frame: Frame): Failure {
   return requestRetry(budget, finding.guard, hints.map(({ text }) => text).join('; '));
 }
 
-const REFUSALS: Readonly<
-  Record<Exclude<AskedAnswer, 'approved'>, { code: string; reason: string }>
-> = {
-  denied: { code: 'permission_denied', reason: 'a person said no' },
-  expired: { code: 'permission_denied', reason: 'the question was not answered in time' },
-  pending: { code: 'needs_input', reason: 'waits for an answer' },
-};
+/** What came of a question, in words; the second part is the person's own. */
+function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string } {
+  const said = why === '' ? '' : ` (${why})`;
+  switch (answer) {
+    case 'pending':
+      return { code: 'needs_input', reason: 'waits for an answer' };
+    case 'expired':
+      return { code: 'permission_denied', reason: 'the question was not answered in time' };
+    default:
+      return { code: 'permission_denied', reason: `a person said no${said}` };
+  }
+}
 
 async function ask(
   op: Operation,
   judgement: Judgement,
   frame: Frame,
-): Promise<Failure | undefined> {
+): Promise<Failure | 'approved'> {
   const { findings, phase, inputs } = judgement;
   const finding = deciding(judgement, 'ask');
   const asking = findings.filter(({ kind }) => kind === 'ask');
+  // One approval answers everything that asks about the same operation.
+  if (frame.isApproved) return 'approved';
   if (!frame.ports.ask) {
     const reason = `nobody can be asked here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
@@ -202,17 +218,20 @@ async function ask(
   };
   const asked = await answerOf(frame.ports.ask, question, frame);
   if (!asked.ok) return denial(op, judgement, finding, { reason: asked.error.detail.message });
-  const answer = asked.output;
-  if (answer === 'approved') return undefined;
-  const { code, reason } = REFUSALS[answer] ?? REFUSALS.denied;
-  return denial(op, judgement, finding, { reason: `${reason}: ${finding.text}`, code, answer });
+  if (asked.output.answer === 'approved') return 'approved';
+  const { code, reason } = refusalOf(asked.output);
+  return denial(op, judgement, finding, {
+    reason: `${reason}: ${finding.text}`,
+    code,
+    asked: asked.output,
+  });
 }
 
 async function answerOf(
   port: NonNullable<Ports['ask']>,
   question: Question,
   frame: Frame,
-): Promise<Outcome<AskedAnswer>> {
+): Promise<Outcome<Asked>> {
   try {
     return await port(question, frame);
   } catch (error) {
@@ -220,12 +239,12 @@ async function answerOf(
   }
 }
 
-/** Undefined: go on. */
+/** Undefined: go on; so does what a person approved. */
 export async function carryOut(
   op: Operation,
   judgement: Judgement,
   frame: Frame,
-): Promise<Failure | undefined> {
+): Promise<Failure | 'approved' | undefined> {
   const decision = decisionOf(judgement.findings);
   if (decision === 'allow') return undefined;
   if (decision === 'deny') return denial(op, judgement, deciding(judgement, 'deny'));

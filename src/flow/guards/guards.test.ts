@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import type { AskedAnswer, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
+import type { Asked, Effect, Frame, GuardSet, Input, Question, Verdict } from '../frame.ts';
 import type { Operation } from '../operation.ts';
 import { childFrame, createFrame } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
@@ -165,7 +165,7 @@ test('deny wins over ask, ask over retry, and every reason is kept', async () =>
   ]);
   const asked: Question[] = [];
   const ports = {
-    ask: (question: Question) => (asked.push(question), ok<AskedAnswer>('approved')),
+    ask: (question: Question) => (asked.push(question), ok<Asked>({ answer: 'approved' })),
   };
   const frame = createFrame({ ports, guards: guards(retry, ask, replace) });
   expect(data(await run(call, [labelled('x')], frame))).toBe('new');
@@ -174,14 +174,14 @@ test('deny wins over ask, ask over retry, and every reason is kept', async () =>
 
 test('a question is answered by a person, or the answer is no', async () => {
   const set = guards({ on: 'op:show', verdict: { kind: 'ask', text: 'really?' } });
-  const answered = async (answer: () => Outcome<AskedAnswer>) =>
+  const answered = async (answer: () => Outcome<Asked>) =>
     failure(await run(show, [], createFrame({ guards: set, ports: { ask: answer } }))).error;
-  expect((await answered(() => ok('denied'))).code).toBe('permission_denied');
-  expect(await answered(() => ok('pending'))).toMatchObject({
+  expect((await answered(() => ok({ answer: 'denied' }))).code).toBe('permission_denied');
+  expect(await answered(() => ok({ answer: 'pending' }))).toMatchObject({
     code: 'needs_input',
     detail: { answer: 'pending' },
   });
-  expect((await answered(() => ok('expired'))).detail.answer).toBe('expired');
+  expect((await answered(() => ok({ answer: 'expired' }))).detail.answer).toBe('expired');
   expect((await answered(() => fail('internal_error', 'queue is full'))).code).toBe(
     'permission_denied',
   );

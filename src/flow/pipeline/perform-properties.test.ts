@@ -122,7 +122,7 @@ test('what perform returns carries every mark that went in, whatever guards do',
   let passed = 0;
   await fc.assert(
     fc.asyncProperty(tree, guardSet, async (root, guards) => {
-      const frame = createFrame({ guards, ports: { ask: () => ok('approved') } });
+      const frame = createFrame({ guards, ports: { ask: () => ok({ answer: 'approved' }) } });
       const outcome = await act(root, frame);
       if (outcome.ok) {
         passed += 1;

@@ -181,5 +181,8 @@ export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcom
   const inside = pushOperation(frame, op, undefined, NO_INPUTS);
   if (isUncontested(op, NO_INPUTS, inside)) return ok(null);
   const judged = judgeBefore(op, NO_INPUTS, inside);
-  return judged.then(async (found) => (await carryOut(op, found, inside)) ?? ok(null));
+  return judged.then(async (found) => {
+    const refused = await carryOut(op, found, inside);
+    return refused === undefined || refused === 'approved' ? ok(null) : refused;
+  });
 }

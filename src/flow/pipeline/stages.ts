@@ -206,7 +206,10 @@ async function judgeInputs(attempt: Attempt): Promise<Failure | undefined> {
     attempt.frame = { ...attempt.frame, inputs: attempt.inputs };
   }
   if (judgement.trace.length > 0) attempt.trace = judgement.trace;
-  return await carryOut(op, judgement, attempt.frame);
+  const refused = await carryOut(op, judgement, attempt.frame);
+  if (refused !== 'approved') return refused;
+  attempt.frame = { ...attempt.frame, isApproved: true };
+  return undefined;
 }
 
 /** Stages 2 to 5, from `first` on: undefined when the body may begin. */
@@ -284,7 +287,8 @@ async function judgeResult(attempt: Attempt, result: Value): Promise<Failure | u
   const judgement = await judgeAfter(op, attempt.inputs, result, frame);
   attempt.result = judgement.output ?? result;
   if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
-  return await carryOut(op, judgement, frame);
+  const refused = await carryOut(op, judgement, frame);
+  return refused === 'approved' ? undefined : refused;
 }
 
 /** What somebody who keeps a trail calls the result. */

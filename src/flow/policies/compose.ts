@@ -43,6 +43,8 @@ export interface ComposedPolicy extends FramePolicy {
   readonly allowsLowerPrices: boolean;
   /** Private and loopback hosts; public ones are not asked about here. */
   isHostAllowed(host: string): boolean;
+  /** How long a question waits for its answer, in milliseconds. */
+  readonly approvalMs: number;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
   readonly notify: JsonObject | undefined;
   readonly transcript: 'preview' | 'full';
@@ -215,6 +217,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     anneal: strictest(levels, ['ask', 'auto'], 'ask', ({ anneal }) => anneal),
     allowsLowerPrices: lowerPrices(levels),
     isHostAllowed: hostRule(levels),
+    approvalMs: Math.min(...approvalDays(levels)) * DAY_MS,
     retention: first(levels, ({ retention }) => retention) ?? {},
     notify: first(trusted, ({ notify }) => notify),
     transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',
@@ -231,6 +234,15 @@ export function namedFolders({ policy, guards }: Pick<Frame, 'policy' | 'guards'
   return filtered.length === 0
     ? [...policy.folders]
     : [...new Set([...policy.folders, ...filtered])];
+}
+
+const DAY_MS = 24 * 60 * 60 * 1000;
+const APPROVAL_DAYS = 7;
+
+/** The shortest counts; what nobody with authority has said is never longer than the default. */
+function approvalDays(levels: readonly Policy[]): readonly number[] {
+  const { base, narrowing } = statements(levels, ({ approvals }) => approvals?.days);
+  return [...(base.length > 0 ? base : [APPROVAL_DAYS]), ...narrowing];
 }
 
 /** What holds where no file says anything. */

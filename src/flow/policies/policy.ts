@@ -65,6 +65,8 @@ export interface Policy extends PolicyRules {
   hosts?: string[];
   surfaces?: Record<string, SurfacePolicy>;
   retention?: { days?: number; keep_failed?: boolean };
+  /** After so many days a question that nobody answered is over. */
+  approvals?: { days?: number };
   anneal?: 'ask' | 'auto';
   /** Whose word on the prices of models is the last. */
   prices?: 'user' | 'project';

@@ -194,6 +194,7 @@ const settingsOf = (level: PolicyLevel, file: string) =>
     install: oneOf(['allow', 'ask', 'deny']),
     hosts: listOrOne(glob('host')),
     surfaces: tableOf(surface),
+    approvals: record({ days: numberBetween(0.001, 3650, 'a number of days') }),
     retention: record({ days: numberBetween(0, 1e6, 'a number of days'), keep_failed: flag }),
     anneal: oneOf(['ask', 'auto']),
     prices: oneOf(['user', 'project']),

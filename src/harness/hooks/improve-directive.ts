@@ -186,7 +186,7 @@ async function openProposal(
 ): Promise<{ open: Proposal; state: string | undefined } | undefined> {
   let open: Proposal | undefined;
   for (const { type, data } of history) {
-    if (type === 'approval' && data.kind === 'call') open = data;
+    if (type === 'approval' && data.kind === 'call' && data.action === 'anneal') open = data;
     else if (type === 'thread_end' || (type === 'retry' && data.annealed)) open = undefined;
   }
   if (!open) return undefined;

@@ -11,7 +11,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { createFrame, perform, type Value } from '../../flow/index.ts';
+import { type Asked, createFrame, perform, type Value } from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
 import type {
   Answer,
@@ -178,6 +178,17 @@ function refusedThen(next: Recorded | undefined, own: string): Failure | undefin
     max: amount(max),
     requested: amount(needed),
   });
+}
+
+/** What a person had said to a question, as the events say that came with it. */
+function answerAmong(events: readonly Recorded[]): Asked {
+  for (const { type, data } of events.toReversed()) {
+    if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
+    const { state, approval, why } = data;
+    const answer = state === 'used' ? 'approved' : state;
+    return { answer, approval, ...(why && { why }) };
+  }
+  return { answer: 'pending' };
 }
 
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
@@ -378,6 +389,12 @@ export function createReplayStage(
       async recorded(thread, call) {
         await live.get(thread)?.thread.journal.flush();
         return recordOf(thread).resultOf(call, count(thread) + 1);
+      },
+      async asked(thread) {
+        await live.get(thread)?.thread.journal.flush();
+        const before = count(thread);
+        await play(thread);
+        return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));
       },
     },
   };

@@ -112,7 +112,7 @@ export function createApproved(self: () => Thread): ApprovedRights {
     },
     restore(note) {
       if (note.state === 'approved') held.set(note.approval, rightFrom(self().place.id, note));
-      if (note.state !== 'used') return;
+      if (note.state !== 'used' || note.kind !== 'capability') return;
       left.set(note.call_id, [...(left.get(note.call_id) ?? []), note.approval]);
     },
     restoreResult: (call) => void left.delete(call),

@@ -170,7 +170,8 @@ async function ask(
   { action, reason }: HelpSignal,
   question: Question,
 ): Promise<Outcome<Json>> {
-  const asked: NewApproval = { id: makeApprovalId(ports.random), ...question };
+  const expires = ports.clock.now() + ports.policies().policy.approvalMs;
+  const asked: NewApproval = { id: makeApprovalId(ports.random), ...question, expires };
   const data = { kind: question.kind, state: 'pending', approval: asked.id, action } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
@@ -214,7 +215,10 @@ export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Ou
   const before = found.output.at(-1);
   if (before && before.state !== 'pending') {
     if (question.kind === 'capability') return capabilityAnswer(thread, before);
-    const { state, answer, why = '', who = '' } = before;
+    const { answer, decided, why = '', who = '' } = before;
+    // What was answered in time stays answered, however late the thread goes on.
+    const isLate = before.state === 'expired' && decided !== undefined;
+    const state = isLate ? 'approved' : before.state;
     return ok({ decision: state, ...(answer !== undefined && { answer }), why, who });
   }
   return before || signal.action === 'escalate'

@@ -8,6 +8,7 @@ import {
   defineGuard,
   type Frame,
   type GuardSet,
+  type Ports,
 } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import type { GivenRules, Thread, ThreadRules } from '../thread/thread.ts';
@@ -104,6 +105,6 @@ export function createRules({ own, inherited, parent }: RulesOrigin): Outcome<Th
 export const packRules = (rules: GivenRules | undefined): { rules?: GivenRules } =>
   rules && !isNothing(rules) ? { rules } : {};
 
-/** A frame with all that holds in the thread: policies and rules. */
-export const frameOf = ({ ports, rights }: Thread): Frame =>
-  ports.frame({ guards: rights.rules.guards() });
+/** A frame with all that holds in the thread: policies and rules; `ask` puts questions to a person. */
+export const frameOf = ({ ports, rights }: Thread, ask: NonNullable<Ports['ask']>): Frame =>
+  ports.frame({ guards: rights.rules.guards(), ports: { ask } });

@@ -4,7 +4,8 @@ import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
-import { endCall, unfinishedCalls } from '../step/call-intent.ts';
+import { waitingCalls } from '../rights/ask-about-call.ts';
+import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
@@ -56,11 +57,13 @@ export async function settleUnfinishedCalls(
   history: readonly Recorded[],
 ): Promise<void> {
   const begun = unfinishedCalls(history);
+  // An intent that waits for a person has not begun, and goes on waiting.
+  const waiting = waitingCalls(history.slice(lastSpoken(history) + 1));
   for (const call of thread.talk.conversation.pending()) {
     const intent = begun.get(call.id)?.at(-1)?.data;
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
-    if (!intent || intent.effect !== 'write' || isSpawn) continue;
+    if (!intent || intent.effect !== 'write' || isSpawn || waiting.has(call.id)) continue;
     const { tool } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });

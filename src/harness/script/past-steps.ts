@@ -3,6 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
+import { waitingCalls } from '../rights/ask-about-call.ts';
 import type { Recorded, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 
@@ -13,6 +14,8 @@ export interface PastStep {
   intent: ToolCall;
   /** Absent: its process ended before it did. */
   result?: Outcome<Value>;
+  /** A person is asked about it: it has not begun. */
+  waits: boolean;
 }
 
 export type ScriptRecord = Awaited<ReturnType<typeof createScriptRecord>>;
@@ -30,12 +33,13 @@ async function stepsIn(
   whole: (content: Json) => Json | Promise<Json>,
 ): Promise<Map<string, PastStep>> {
   const steps = new Map<string, PastStep>();
+  const waiting = waitingCalls(history);
   for (const { type, data } of history) {
     if (type !== 'tool_call' && type !== 'tool_result') continue;
     const call = data.call_id;
     if (!call.startsWith(PREFIX)) continue;
     const step = steps.get(call);
-    if (type === 'tool_call') steps.set(call, { call, intent: data });
+    if (type === 'tool_call') steps.set(call, { call, intent: data, waits: waiting.has(call) });
     else if (step) step.result = resultIn({ ...data, content: await whole(data.content) });
   }
   return steps;

@@ -1,7 +1,17 @@
 // What a script of a directive may do, as its thread does it: tools and questions through the kernel
 // with the thread's token, models in turns, and what the script does itself.
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
+  type Failure,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Asked,
   addMarks,
   childFrame,
   createFrame,
@@ -11,11 +21,14 @@ import {
   mergeAll,
   mergeDescriptors,
   perform,
+  type Question,
   type Value,
 } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
+import { askAbout, callBinding } from '../rights/ask-about-call.ts';
+import { callKey } from '../step/call-intent.ts';
 import { callKernel, runStep, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
@@ -79,14 +92,8 @@ const failed = ({ code = 'cancelled', reason }: Ending): Failure => fail(code, r
 
 const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 
-/**
- * The script's own guards have judged this call; policies and privileged ones do again. They cannot ask:
- * a question is a step, and this is inside of one.
- */
-function judged(frame: Frame): Frame {
-  const { ask: _, ...ports } = frame.ports;
-  return { ...childFrame(frame, { selection: { only: [] } }), ports };
-}
+/** The script's own guards have judged this call; policies and those of directives do again. */
+const judged = (frame: Frame): Frame => childFrame(frame, { selection: { only: [] } });
 
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(
@@ -146,6 +153,29 @@ function kernelWork(
   });
 }
 
+/** A question about a statement is a step of its own: a script that runs again finds its answer there. */
+async function putQuestion(
+  thread: Thread,
+  call: ToolCallBlock,
+  question: Question,
+  frame: Frame,
+): Promise<Outcome<Value>> {
+  const about = { id: call.id, key: callKey(thread, call), effect: 'read' } as const;
+  const asked = await askAbout(thread, about)(question, frame);
+  if (!asked.ok) return asked;
+  return asked.output.answer === 'pending'
+    ? fail('approval_pending', 'nobody has answered yet', { ...asked.output })
+    : ok(makeValue({ ...asked.output }));
+}
+
+/** As it stands in the journal. */
+const askedIn = (data: Json): Asked => {
+  const answer = ANSWERS.find((word) => word === getOwn(data, 'answer')) ?? 'denied';
+  const why = plainText(getOwn(data, 'why') ?? '');
+  return { answer, ...(why !== '' && { why }) };
+};
+const ANSWERS = ['approved', 'denied', 'pending', 'expired'] as const;
+
 const OWN_WORK = { volatile: [], parameters: {} };
 
 /** `stop` is aborted when what the script itself has started must end. */
@@ -182,6 +212,17 @@ export function createScriptActions(
         marks: mergeDescriptors(frame.influence, prompt.meta.descriptor),
         body: () => askModel(thread, question, heard),
       });
+    },
+    async ask(question, frame) {
+      const facts = { ...OWN_WORK, verb: 'ask', tool: 'script:ask', effect: 'read' } as const;
+      const done = await step({
+        facts,
+        arguments: callBinding(question),
+        marks: EMPTY,
+        body: (call) =>
+          performOwn(thread, call, facts, () => putQuestion(thread, call, question, frame)),
+      });
+      return done.ok ? ok(askedIn(done.output.data)) : done;
     },
     async act({ name, effect, arguments: given }: ScriptAct, work) {
       const tool = `script:${name}`;

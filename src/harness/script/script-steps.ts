@@ -79,6 +79,9 @@ export interface ScriptWork {
   body(call: ToolCallBlock): Promise<Outcome<Value>>;
 }
 
+/** Whoever asks a person does it alone. */
+const ASKS: ReadonlySet<string> = new Set(['help', 'ask']);
+
 export type ScriptSteps = ReturnType<typeof createScriptSteps>;
 
 const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallBlock => ({
@@ -133,7 +136,7 @@ export function createScriptSteps(
     const call = blockOf(past?.call ?? record.nextCall(), work);
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
-      past?.intent.effect === 'write' && !isSpawn
+      past?.intent.effect === 'write' && !past.waits && !isSpawn
         ? await leaveUnknown(thread, call, work.facts.tool)
         : carrying(await work.body(call), work.marks);
     // A person was asked: the step stays open, its result is the answer.
@@ -147,7 +150,7 @@ export function createScriptSteps(
   /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
     const isShared =
-      work.facts.effect === 'read' && work.facts.verb !== 'help' && thread.hooks.list.length === 0;
+      work.facts.effect === 'read' && !ASKS.has(work.facts.verb) && thread.hooks.list.length === 0;
     return await unlessDone(work, (past) => inOrder(isShared, () => perform(work, past)));
   }
 

@@ -33,6 +33,7 @@ import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
+import { APPROVED, askAbout, isPending } from '../rights/ask-about-call.ts';
 import { frameOf, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
@@ -132,10 +133,14 @@ export async function callKernel(
   const { ports, place, rights } = thread;
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
+  // What a person has said to the statement holds for the call it makes.
+  const ask = frame?.isApproved
+    ? APPROVED
+    : askAbout(thread, { id: call.id, key, effect: known.effect });
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
-    frame: frame ? childFrame(frame, { guards }) : frameOf(thread),
+    frame: frame ? childFrame(frame, { guards, ports: { ask } }) : frameOf(thread, ask),
     auth: () => rights.approved.auth(call.id),
     __thread_id: place.id,
     __directive_id: place.directive.name,
@@ -295,7 +300,7 @@ export async function endStep(
   outcome: Outcome<Value>,
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
-  if (isAtRest(thread)) return thread.control.ending;
+  if (isPending(outcome) && isAtRest(thread)) return thread.control.ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
   await conclude(thread, call, done, known.tool);

@@ -3,7 +3,7 @@
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import type { Thread } from '../thread/thread.ts';
-import { beginStep, endStep, performCall } from './step.ts';
+import { beginStep, endStep, isAtRest, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
@@ -50,12 +50,14 @@ async function runGroup(
   const outcomes = await Promise.all(
     begun.map(({ call, known }) => performCall(thread, call, known)),
   );
+  let ended: Ending | undefined;
   for (const [at, outcome] of outcomes.entries()) {
     const { call, known } = begun[at] as (typeof begun)[number];
-    const ended = await endStep(thread, call, known, outcome);
-    if (ended) return ended;
+    ended = await endStep(thread, call, known, outcome);
+    // One of them waits for a person: what the others came to is kept.
+    if (ended && !isAtRest(thread)) return ended;
   }
-  return undefined;
+  return ended;
 }
 
 function stillOpen({ talk }: Thread, calls: readonly ToolCallBlock[]): readonly ToolCallBlock[] {

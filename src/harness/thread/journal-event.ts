@@ -195,6 +195,17 @@ const proposal = fields(
     before: text,
   },
 );
+/** A guard, a rule or a tier asks about a call; taken, refused or over before it begins. */
+const askedCall = fields(
+  {
+    kind: word('call'),
+    action: word('ask'),
+    state: word('pending', 'used', 'denied', 'expired'),
+    approval: text,
+    call_id: text,
+  },
+  { expires: number, by: text, why: text },
+);
 const approval = either(
   fields({
     kind: word('question', 'capability'),
@@ -215,6 +226,7 @@ const approval = either(
     uses_left: number,
   }),
   proposal,
+  askedCall,
 );
 
 const call = fields(

@@ -1,7 +1,15 @@
 // What the harness asks of others: the script language, a model, whoever looks on. None of it knows a
 // thread; what a thread asks of threads is in thread.ts.
 import type { Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Descriptor, Frame, GuardSet, MaybePromise, Value } from '../../flow/index.ts';
+import type {
+  Asked,
+  Descriptor,
+  Frame,
+  GuardSet,
+  MaybePromise,
+  Question,
+  Value,
+} from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
 import type { Audit, Caller, StreamEvent } from '../../kernel/index.ts';
 import type {
@@ -35,6 +43,8 @@ export interface ScriptActions {
     request: { prompt: Value; tier: string | undefined },
     frame: Frame,
   ): Promise<Outcome<Value>>;
+  /** A guard or a rule asks about a statement. */
+  ask(question: Question, frame: Frame): Promise<Outcome<Asked>>;
   act(act: ScriptAct, work: () => MaybePromise<Outcome<Json>>): Promise<Outcome<Json>>;
 }
 
@@ -118,6 +128,8 @@ export interface RawStream {
 export interface ReplayPort {
   /** What a step of a script came to, so that it is not done again. */
   recorded(thread: string, call: string): Promise<Outcome<Value>>;
+  /** What a person had said when the thread last asked. */
+  asked(thread: string): Promise<Outcome<Asked>>;
 }
 
 export interface ModelRequest {

@@ -1,11 +1,12 @@
 // One turn: a model request with everything said so far, until there is a reply or nothing is left
 // to try.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
+import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
 import { runInTime, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
@@ -78,7 +79,15 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
-  const frame = frameOf(thread);
+  const frame = frameOf(
+    thread,
+    askAbout(thread, {
+      id: '',
+      key: '',
+      effect: 'write',
+      about: () => plainJson(conversation.messages()),
+    }),
+  );
   let line: ModelLine | undefined;
   const act: ActPorts = {
     async gate() {

@@ -1,0 +1,228 @@
+// A guard, a rule or a tier that asks: the call waits in the queue, bound to exactly what it is, and the
+// thread rests in no process. When it goes on, the call is made again and finds its answer. INVARIANT: a
+// call that waits has not begun. Its answer is taken in a commit of its own before the effect, so whoever
+// resumes the thread sees whether the call was only waiting or may have taken effect.
+import { hash } from 'node:crypto';
+import {
+  canonicalJson,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import {
+  type Argument,
+  type Asked,
+  operationName,
+  type Ports,
+  type Question,
+} from '../../flow/index.ts';
+import type { ToolEffect } from '../../items/index.ts';
+import type { Approval, NewApproval } from '../../store/index.ts';
+import type { Recorded } from '../thread/journal-event.ts';
+import { makeApprovalId } from '../thread/opening.ts';
+import type { ReplayPort } from '../thread/ports.ts';
+import type { Thread } from '../thread/thread.ts';
+import { declaredRights } from './thread-token.ts';
+
+type AskPort = NonNullable<Ports['ask']>;
+
+const digest = (value: Json): string => hash('sha256', canonicalJson(value));
+
+/** The operation and its arguments as guards left them: who asks about the same is asking about this. */
+export function callBinding({ op, arguments: given }: Question, about?: Json): JsonObject {
+  const { type, subtype = '', name, target = '' } = op;
+  const values = given.map((input) => [input.name, input.value.data]);
+  return {
+    operation: operationName(op),
+    arguments: digest([type, subtype, name, target, values, about ?? null]),
+  };
+}
+
+const MAX_SHOWN = 2000;
+
+/** A secret is not for people either; a long text is cut. */
+function shownValue({ value }: Argument): Json {
+  if (value.meta.descriptor.taint.includes('secret')) return '[secret]';
+  const { data, text } = value;
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : data;
+}
+
+/** What a person sees of it: everything that asks, and what exactly would be done. */
+export function callShown({
+  op,
+  phase,
+  questions,
+  guards,
+  arguments: given,
+  sources,
+}: Question): JsonObject {
+  return {
+    action: 'ask',
+    operation: operationName(op),
+    question: questions.join('; '),
+    asked_by: [...guards],
+    ...(phase === 'after' && { about: 'its result' }),
+    ...(op.target !== undefined && { target: op.target }),
+    arguments: Object.fromEntries(given.map((input) => [input.name, shownValue(input)])),
+    ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
+  };
+}
+
+/** What a person's decision means for whoever asked; undefined: there is none yet. */
+export function answerIn({ id, state, why = '' }: Approval): Asked | undefined {
+  if (state === 'pending') return undefined;
+  // Bound to this very call: whoever used it up was this call, before its process was lost.
+  const answer = state === 'used' ? 'approved' : state;
+  return { answer, approval: id, ...(why !== '' && { why }) };
+}
+
+interface AskedCall {
+  /** The step it is about; '' for a request to a model, which is known by what it says. */
+  readonly id: string;
+  /** The same when this very call is made again, never for another. */
+  readonly key: string;
+  readonly effect: ToolEffect;
+  /** It is at work already and would be done again from its beginning. */
+  readonly isBegun?: boolean;
+  /** What else makes it this one. */
+  readonly about?: () => Json;
+}
+
+/** Rights it has of its own; minting its token again changes nothing. */
+function rightsHash({ ports, place }: Thread): string {
+  const rights = declaredRights(ports, place.directive);
+  const grants = rights.ok ? rights.output.grants : [];
+  return digest(grants.map(({ capability, scope = {} }) => ({ capability, scope: { ...scope } })));
+}
+
+/** After its effect nobody can be asked about a call that must not be done twice. */
+function tooLate(
+  { phase, op }: Question,
+  { effect, isBegun }: AskedCall,
+): Outcome<never> | undefined {
+  if (effect !== 'write' || (phase === 'before' && !isBegun)) return undefined;
+  const name = operationName(op);
+  return phase === 'after'
+    ? fail(
+        'permission_denied',
+        `${name} is done and is not done twice, so its result cannot wait for an answer: ask before it`,
+      )
+    : fail(
+        'permission_denied',
+        `${name} is part of a tool that is at work and is not done twice, so it cannot wait for an answer: ask about the tool itself`,
+      );
+}
+
+const noteOf = (
+  state: 'used' | 'denied' | 'expired',
+  { id, why = '', who = '' }: Approval,
+  call: string,
+) =>
+  ({
+    type: 'approval',
+    data: { kind: 'call', action: 'ask', state, approval: id, call_id: call, by: who, why },
+  }) as const;
+
+async function putQuestion(
+  thread: Thread,
+  question: Question,
+  binding: JsonObject,
+  call: string,
+): Promise<Outcome<Asked>> {
+  const { journal, ports, place } = thread;
+  const expires = ports.clock.now() + ports.policies().policy.approvalMs;
+  const shown = { ...callShown(question), directive: place.directive.name };
+  const id = makeApprovalId(ports.random);
+  const asked: NewApproval = { id, kind: 'call', binding, shown, expires };
+  const data = {
+    kind: 'call',
+    action: 'ask',
+    state: 'pending',
+    approval: id,
+    call_id: call,
+    expires,
+  } as const;
+  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
+  if (!done.ok) return done;
+  return ok(rest(thread, question, done.output.approvals[0]?.id ?? id));
+}
+
+/** The thread rests until somebody answers. */
+function rest({ control }: Thread, { questions }: Question, approval: string): Asked {
+  control.ending ??= { status: 'waiting', reason: questions.join('; ') };
+  return { answer: 'pending', approval };
+}
+
+/** The answer is taken before anything is done with it, once. */
+async function take(thread: Thread, row: Approval, call: string): Promise<Outcome<Asked>> {
+  const { journal } = thread;
+  const answer = answerIn(row) ?? { answer: 'pending' };
+  if (row.state === 'approved') {
+    const use = [{ approval: row.id, binding: row.binding }];
+    const done = await journal.commit(noteOf('used', row, call), { use });
+    if (!done.ok) return done;
+  } else if (row.state === 'denied' || row.state === 'expired') {
+    journal.note(noteOf(row.state, row, call));
+  }
+  return ok(answer);
+}
+
+/** In a replay: as it was answered, and rested upon. */
+async function askedBefore(
+  thread: Thread,
+  question: Question,
+  replay: ReplayPort,
+): Promise<Outcome<Asked>> {
+  const asked = await replay.asked(thread.place.id);
+  if (!asked.ok || asked.output.answer !== 'pending') return asked;
+  return ok(rest(thread, question, asked.output.approval ?? ''));
+}
+
+/** Asks a person about one call of a thread. */
+export const askAbout =
+  (thread: Thread, call: AskedCall): AskPort =>
+  async (question) => {
+    const { ports, place } = thread;
+    if (ports.replay) return await askedBefore(thread, question, ports.replay);
+    const late = tooLate(question, call);
+    if (late) return late;
+    const binding = {
+      ...callBinding(question, call.about?.()),
+      call: call.key,
+      rights: rightsHash(thread),
+    };
+    const found = await ports.store.approvals({ thread: place.id, binding });
+    if (!found.ok) return found;
+    const row = found.output.at(-1);
+    if (!row) return await putQuestion(thread, question, binding, call.id);
+    return row.state === 'pending'
+      ? ok(rest(thread, question, row.id))
+      : await take(thread, row, call.id);
+  };
+
+/** Inside a tool that a call of the thread runs, which nobody was asked about. */
+export function askInside(thread: Thread, key: string, effect: ToolEffect): AskPort {
+  const id = [...thread.control.intents].find(([, intent]) => intent.key === key)?.[0] ?? '';
+  return askAbout(thread, { id, key, effect, isBegun: true });
+}
+
+/** For what is asked inside of something that a person has approved. */
+export const APPROVED: AskPort = () => ok({ answer: 'approved' });
+
+/** It is only that nobody has answered yet. */
+export const isPending = (outcome: Outcome<unknown>): boolean =>
+  !outcome.ok &&
+  (outcome.error.code === 'approval_pending' || outcome.error.detail.answer === 'pending');
+
+/** Calls that wait for a person: whatever stands open of them has not begun. */
+export function waitingCalls(history: readonly Recorded[]): ReadonlySet<string> {
+  const waiting = new Set<string>();
+  for (const { type, data } of history) {
+    if (type !== 'approval' || data.kind !== 'call' || data.action !== 'ask') continue;
+    if (data.state === 'pending') waiting.add(data.call_id);
+    else if (data.state === 'used') waiting.delete(data.call_id);
+  }
+  return waiting;
+}

@@ -1,0 +1,175 @@
+// A call or a script that no thread makes and that a person is asked about: it ends with 7 and leaves the
+// question in the queue; the same again after the answer passes, and uses it up.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { getOwn, type JsonObject, plainText, systemClock } from '../../src/base/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
+import { runCommand } from '../support/command-line.ts';
+import { type Fixture, makeFixture, TRUSTING } from '../support/project.ts';
+
+const ASK = 'guards: [{ on: "op:tool:fs/write_file", ask: "write it?" }]';
+function project(policy = ASK, files: Record<string, string> = {}): Fixture {
+  const fixture = makeFixture({ '../home/policy.yaml': `${TRUSTING}\n${policy}\n`, ...files });
+  onTestFinished(() => fixture.remove());
+  return fixture;
+}
+const km = ({ root, env }: Fixture, ...words: string[]) => runCommand(words, root, env);
+const WRITE = ['exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x'];
+const isThere = ({ root }: Fixture, path = 'a.txt') => existsSync(join(root, path));
+
+/** What waits, as a program reads it. */
+async function queue(fixture: Fixture, ...more: string[]): Promise<JsonObject[]> {
+  const { output } = await km(fixture, 'approvals', 'ls', '--json', ...more);
+  return getOwn(JSON.parse(output), 'output') as JsonObject[];
+}
+async function decide(fixture: Fixture, word: 'approve' | 'deny', ...more: string[]) {
+  const [first] = await queue(fixture);
+  const done = await km(fixture, 'approvals', word, plainText(first?.id), ...more);
+  expect(done.code).toBe(0);
+}
+
+test('a call waits in the queue, and the same call passes once after yes', async () => {
+  const fixture = project();
+  const asked = await km(fixture, ...WRITE);
+  expect(asked.code).toBe(7);
+  const waiting = await queue(fixture);
+  expect(waiting).toMatchObject([
+    {
+      kind: 'call',
+      shown: {
+        operation: 'tool fs/write_file',
+        arguments: { path: 'a.txt', content: 'x' },
+        surface: 'cli',
+      },
+    },
+  ]);
+  expect(waiting[0]).not.toHaveProperty('thread');
+  expect(asked.output).toContain(`km approvals approve|deny ${plainText(waiting[0]?.id)}`);
+  // Asked again before there is an answer, it is the same question.
+  expect((await km(fixture, ...WRITE)).code).toBe(7);
+  expect(await queue(fixture)).toHaveLength(1);
+  await decide(fixture, 'approve');
+  // Another call is not what was approved.
+  expect((await km(fixture, ...WRITE.slice(0, -1), 'content=y')).code).toBe(7);
+  expect(isThere(fixture)).toBe(false);
+  expect((await km(fixture, ...WRITE)).code).toBe(0);
+  expect(readFileSync(join(fixture.root, 'a.txt'), 'utf8')).toBe('x');
+  expect((await km(fixture, ...WRITE)).code).toBe(7);
+});
+
+test('no is an answer with a reason', async () => {
+  const fixture = project();
+  await km(fixture, ...WRITE);
+  await decide(fixture, 'deny', '--why', 'not on a Monday');
+  const refused = await km(fixture, ...WRITE);
+  expect(refused.code).toBe(4);
+  expect(refused.output).toContain('a person said no (not on a Monday)');
+  expect(isThere(fixture)).toBe(false);
+});
+
+test('a question that nobody answered in time is asked anew', async () => {
+  const fixture = project(`${ASK}\napprovals: { days: 2 }`);
+  const call = (later: number) => async () => {
+    const clock = { ...systemClock, now: () => Date.now() + later * 86_400_000 };
+    const runtime = await fixture.open({ clock });
+    const parameters = { path: 'a.txt', content: 'x' };
+    const request = { item_type: 'tool', item_id: 'fs/write_file', parameters };
+    const done = await runtime.call('execute', request);
+    await runtime.close();
+    return done.ok ? done.output : done.error.detail.approval;
+  };
+  const first = await call(0)();
+  expect(await call(1)()).toBe(first);
+  expect(await call(3)()).not.toBe(first);
+});
+
+const SCRIPT = { 's.mld': '/var @r = @tool("fs/write_file", { path: "a.txt", content: "x" })' };
+test('a script ends with 7, and the same script passes after the answer', async () => {
+  const fixture = project(ASK, SCRIPT);
+  expect((await km(fixture, 'script', 's.mld')).code).toBe(7);
+  expect(await queue(fixture)).toHaveLength(1);
+  await decide(fixture, 'approve');
+  expect((await km(fixture, 'script', 's.mld')).code).toBe(0);
+  expect(isThere(fixture)).toBe(true);
+  expect((await km(fixture, 'script', 's.mld')).code).toBe(7);
+});
+
+test('a program is told the same', async () => {
+  const fixture = project(ASK, SCRIPT);
+  const runtime = await fixture.open();
+  onTestFinished(() => runtime.close());
+  const asked = await runScriptIn(runtime, { file: 's.mld' });
+  expect(asked).toMatchObject({
+    ok: false,
+    error: { code: 'needs_input', detail: { answer: 'pending' } },
+  });
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error('no registry');
+  const approval = plainText(asked.ok ? null : asked.error.detail.approval);
+  const yes = { decision: 'approved', who: 'ann', channel: 'web', why: '' } as const;
+  await threads.output.store.decide(approval, yes);
+  expect((await runScriptIn(runtime, { file: 's.mld' })).ok).toBe(true);
+});
+
+test('what a person approved of a tool holds for all that the tool does', async () => {
+  const fixture = project(
+    'guards: [{ on: "op:tool:own", ask: "run it?" }, { on: "op:output", ask: "and this?" }]',
+    {
+      '.ai/tools/own/save.yaml': `
+tool_id: save
+description: writes
+parameters: []
+requires: [fs.write]
+effect: write
+executor_id: script
+config: { script: '/output "x" to "a.txt"' }
+`,
+    },
+  );
+  expect((await km(fixture, 'exec', 'tool', 'own/save')).code).toBe(7);
+  await decide(fixture, 'approve');
+  expect((await km(fixture, 'exec', 'tool', 'own/save')).code).toBe(0);
+  expect(isThere(fixture)).toBe(true);
+});
+
+test('where somebody is at hand they are asked too, and the first answer counts', async () => {
+  const fixture = project();
+  const runtime = await fixture.open();
+  onTestFinished(() => runtime.close());
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error('no registry');
+  const { store } = threads.output;
+  const request = (content: string) => ({
+    item_type: 'tool',
+    item_id: 'fs/write_file',
+    parameters: { path: 'a.txt', content },
+  });
+  const heard: string[] = [];
+  const here = (yes: boolean) => async (question: string) => {
+    heard.push(question);
+    return yes;
+  };
+  expect((await runtime.call('execute', request('1'), { person: here(true) })).ok).toBe(true);
+  expect(heard).toEqual([expect.stringContaining('write it?')]);
+  expect(await runtime.call('execute', request('2'), { person: here(false) })).toMatchObject({
+    error: { code: 'permission_denied', detail: { answer: 'denied' } },
+  });
+  // Nobody answers here, somebody does elsewhere.
+  const silent = (_question: string, signal: AbortSignal) =>
+    new Promise<undefined>((resolve) => signal.addEventListener('abort', () => resolve(undefined)));
+  const call = runtime.call('execute', request('3'), { person: silent });
+  for (let open = [] as { id: string }[]; ; await sleep(20)) {
+    const found = await store.approvals({ state: 'pending' });
+    open = found.ok ? found.output : [];
+    if (!open[0]) continue;
+    await store.decide(open[0].id, { decision: 'approved', who: 'ann', channel: 'web', why: '' });
+    break;
+  }
+  expect((await call).ok).toBe(true);
+  const all = await store.approvals({});
+  const who = (all.ok ? all.output : []).map(({ channel }) => channel);
+  expect(who).toEqual(['cli', 'cli', 'web']);
+});

@@ -1,0 +1,336 @@
+// Whatever asks about a call of a thread (a guard, a rule, a tier, a deviation rule) asks a person: the
+// question is in the queue, bound to the call; it survives the process; yes lets the call be made once,
+// no and silence are told to the model.
+
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, expect, test } from 'vitest';
+import { type JsonObject, systemClock } from '../../src/base/index.ts';
+import type { ScriptedReply } from '../../src/llm/index.ts';
+import type { Runtime } from '../../src/runtime/index.ts';
+import type { Decision } from '../../src/store/index.ts';
+import { endLives, live } from '../support/crash-driver.ts';
+import { probeTools } from '../support/crash-project.ts';
+import { TRUSTING } from '../support/project.ts';
+import {
+  call,
+  directive,
+  directiveText,
+  openStage,
+  type Parts,
+  run,
+  type Stage,
+} from '../support/thread-project.ts';
+
+afterEach(endLives);
+
+interface Asker {
+  parts?: Parts;
+  files?: Record<string, string>;
+}
+const user = (policy: string) => ({ '../home/policy.yaml': `${TRUSTING}\n${policy}\n` });
+const ASK = '<guard on="op:tool:probe"><ask>may it?</ask></guard>';
+const ASKERS: Readonly<Record<string, Asker>> = {
+  'a guard of the directive': { parts: { guards: ASK } },
+  'a guard of a policy': { files: user('guards: [{ on: "op:tool:probe", ask: "may it?" }]') },
+  'a rule over labels': { files: user('labels: { "src:llm": { ask: ["op:tool:probe"] } }') },
+};
+const askers = Object.entries(ASKERS);
+
+const PROBES =
+  '<execute resource="tool" id="probe/write"/><execute resource="tool" id="probe/look"/><execute resource="tool" id="probe/put"/>';
+const DONE: ScriptedReply = { text: 'done' };
+const write = (at = 'a') => ({ tool_calls: [call('probe/write', { at })] });
+const INPUTS = '<input name="tag" type="string" required="false"/>';
+
+const TOOLS = probeTools((_name, at) => ({ done: at }));
+
+/** A tool that leaves a line for every time it was run; here as in processes of their own. */
+const openWith = ({ parts = {}, files = {} }: Asker, says: readonly ScriptedReply[]) =>
+  openStage(
+    {
+      ...directive('lead', { permissions: PROBES, inputs: INPUTS, ...parts }),
+      ...files,
+    },
+    { lead: says },
+    { tools: TOOLS },
+  );
+
+const linesIn = ({ fixture }: Stage, name = 'write'): string[] => {
+  const file = join(fixture.root, `${name}.log`);
+  return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
+};
+const queue = async ({ threads }: Stage, state: 'pending' | 'used' | 'denied' = 'pending') => {
+  const open = await threads.store.approvals({ state });
+  return open.ok ? open.output : [];
+};
+async function decide(made: Stage, decision: Partial<Decision> = {}): Promise<void> {
+  for (const { id } of await queue(made)) {
+    const who = { who: 'ann', channel: 'cli' as const, why: '' };
+    await made.threads.store.decide(id, { decision: 'approved', ...who, ...decision });
+  }
+}
+const NO = { decision: 'denied', why: 'not on a Monday' } as const;
+const rowOf = async ({ threads }: Stage) => {
+  const page = await threads.store.query({ directive: 'lead' });
+  const [row] = page.ok ? page.output.rows : [];
+  if (!row) throw new Error('no thread');
+  return row;
+};
+const resultsOf = async ({ threads }: Stage, id: string): Promise<JsonObject[]> => {
+  const events = await threads.store.read(id);
+  const all = events.ok ? events.output.filter(({ type }) => type === 'tool_result') : [];
+  return all.slice(1).map(({ data }) => data);
+};
+async function resume({ threads }: Pick<Stage, 'threads'>, id: string) {
+  const done = await threads.resume(id);
+  if (!done.ok) throw new Error(done.error.detail.message);
+  return done.output;
+}
+async function isReplayed({ threads }: Stage, id: string): Promise<void> {
+  const report = await threads.replay(id);
+  expect(report.ok && report.output.difference).toBeUndefined();
+  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+}
+
+test.each(askers)(
+  '%s: a process that is killed leaves the call waiting, and it is done once',
+  async (_name, asker) => {
+    const made = await openWith(asker, [write(), DONE]);
+    await live(made, 'lead approval 1').over;
+    await made.threads.store.sweep();
+    const asked = await queue(made);
+    expect(asked).toMatchObject([
+      {
+        kind: 'call',
+        binding: { operation: 'tool probe/write' },
+        shown: { operation: 'tool probe/write', arguments: { at: 'a' }, directive: 'lead' },
+      },
+    ]);
+    const { expires = 0, asked: at = 0 } = asked[0] ?? {};
+    expect((expires - at) / 86_400_000).toBeCloseTo(7, 1);
+    // Nobody has answered yet: it goes on waiting.
+    await live(made).over;
+    expect((await rowOf(made)).status).toBe('waiting');
+    expect((await queue(made)).map(({ id }) => id)).toEqual(asked.map(({ id }) => id));
+    expect(linesIn(made)).toEqual([]);
+    await decide(made);
+    const last = live(made);
+    await last.over;
+    expect(last.lines.at(-1)).toContain('completed');
+    expect(linesIn(made)).toHaveLength(1);
+    const { id } = await rowOf(made);
+    expect(await resultsOf(made, id)).toMatchObject([{ is_error: false, content: { done: 'a' } }]);
+    expect(await queue(made, 'used')).toHaveLength(1);
+    const row = await made.threads.store.thread(id);
+    expect(row.ok && row.output.cost).toMatchObject({ tool_calls: 1 });
+    await isReplayed(made, id);
+  },
+  60_000,
+);
+
+test.each(askers)(
+  '%s: what a person denies is told to the model, with the reason',
+  async (_n, asker) => {
+    const made = await openWith(asker, [write(), DONE]);
+    const asked = await run(made, 'lead');
+    expect(asked.status).toBe('waiting');
+    await decide(made, NO);
+    expect((await resume(made, asked.thread_id)).status).toBe('completed');
+    const [told] = await resultsOf(made, asked.thread_id);
+    expect(told).toMatchObject({ is_error: true });
+    expect(JSON.stringify(told)).toContain('a person said no (not on a Monday)');
+    expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('not on a Monday');
+    await isReplayed(made, asked.thread_id);
+  },
+);
+
+test.each(askers)('%s: what nobody answers in time is said', async (_name, asker) => {
+  const made = await openWith(asker, [write(), DONE]);
+  const { thread_id } = await run(made, 'lead');
+  const later = systemClock.now() + 8 * 86_400_000 - Date.now();
+  const clock = { ...systemClock, now: () => Date.now() + later };
+  const runtime: Runtime = await made.fixture.open({ clock, tools: TOOLS });
+  const threads = await runtime.threads();
+  if (!threads.ok) throw new Error(threads.error.detail.message);
+  expect((await resume({ threads: threads.output }, thread_id)).status).toBe('completed');
+  await runtime.close();
+  const [told] = await resultsOf(made, thread_id);
+  expect(JSON.stringify(told)).toContain('was not answered in time');
+});
+
+test('between the answer and the effect a lost process leaves the outcome unknown, not undone twice', async () => {
+  const made = await openWith({ parts: { guards: ASK } }, [write(), DONE]);
+  await run(made, 'lead');
+  await decide(made);
+  await live(made, 'lead approval 1').over;
+  await made.threads.store.sweep();
+  await live(made).over;
+  const { id } = await rowOf(made);
+  const [told] = await resultsOf(made, id);
+  expect(told).toMatchObject({ content: { error: { code: 'outcome_unknown' } } });
+  expect(linesIn(made).length).toBeLessThan(2);
+}, 60_000);
+
+test('one approval answers everything that asks about a call, and for no other', async () => {
+  const made = await openWith(
+    {
+      parts: {
+        guards: `${ASK}<guard on="src:llm"><when>op.type == "tool"</when><ask>by a model?</ask></guard>`,
+      },
+      files: user('guards: [{ on: "op:tool:probe", ask: "the policy too" }]'),
+    },
+    [write(), write(), DONE],
+  );
+  const { thread_id } = await run(made, 'lead');
+  const asked = await queue(made);
+  expect(asked).toMatchObject([{ shown: { question: 'by a model?; the policy too; may it?' } }]);
+  await decide(made);
+  // The same arguments again are another call.
+  expect((await resume(made, thread_id)).status).toBe('waiting');
+  expect(await queue(made)).toHaveLength(1);
+  await decide(made, NO);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+  expect((await resultsOf(made, thread_id)).map(({ is_error }) => is_error)).toEqual([false, true]);
+  await isReplayed(made, thread_id);
+});
+
+test('calls that are made together wait together, and what the others came to is kept', async () => {
+  const look = (at: string) => call('probe/look', { at });
+  const guards =
+    '<guard on="op:tool:probe"><when>"ask" in input.text</when><ask>may it?</ask></guard>';
+  const made = await openWith({ parts: { guards } }, [
+    { tool_calls: [look('ask 1'), look('free'), look('ask 2')] },
+    DONE,
+  ]);
+  const { thread_id } = await run(made, 'lead');
+  expect(await queue(made)).toHaveLength(2);
+  expect(await resultsOf(made, thread_id)).toMatchObject([{ content: { done: 'free' } }]);
+  await decide(made);
+  expect(await resume(made, thread_id)).toMatchObject({
+    status: 'completed',
+    cost: { tool_calls: 3 },
+  });
+  expect(await resultsOf(made, thread_id)).toHaveLength(3);
+});
+
+test('a request to a model waits too, holds no reservation and is sent once', async () => {
+  const guards = '<guard on="op:model"><ask>ask a model?</ask></guard>';
+  const made = await openWith({ parts: { guards } }, [DONE]);
+  const asked = await run(made, 'lead');
+  expect(asked).toMatchObject({ status: 'waiting', cost: { turns: 0, tokens: 0 } });
+  expect(made.provider.requests).toHaveLength(0);
+  await decide(made);
+  expect(await resume(made, asked.thread_id)).toMatchObject({
+    status: 'completed',
+    cost: { turns: 1 },
+  });
+  expect(made.provider.requests).toHaveLength(1);
+  await isReplayed(made, asked.thread_id);
+});
+
+const scripted = (script: string, parts: Parts = {}) => ({
+  '.ai/directives/lead.md': directiveText('lead', { permissions: PROBES, ...parts })
+    .replace(/<process>.*<\/process>/s, `<process><script>${script}</script></process>`)
+    .replace(/<model .*<\/model>/, ''),
+});
+const FILE = '<write resource="filesystem" path="out/**"/>';
+
+test.each([
+  ['a statement', '/append "x" to "out/a.md"', '<guard on="op:append"><ask>may it?</ask></guard>'],
+  ['a call of a tool', '/var @r = @tool("probe/write", { at: "a" })', ASK],
+])(
+  '%s of a script waits, and the script goes on with the answer',
+  async (_name, script, guards) => {
+    const whole = `/append "first " to "out/a.md"\n${script}\n/append "last" to "out/b.md"`;
+    const made = await openWith(
+      {
+        files: {
+          'out/.keep': '',
+          ...scripted(
+            whole.replace(
+              '/append "first " to "out/a.md"\n',
+              script.startsWith('/append') ? '' : '/append "first " to "out/a.md"\n',
+            ),
+            {
+              permissions: `${PROBES}${FILE}`,
+              guards: guards.replace(
+                '<ask>',
+                script.startsWith('/append') ? '<when>"x" in input.text</when><ask>' : '<ask>',
+              ),
+            },
+          ),
+        },
+      },
+      [],
+    );
+    const asked = await run(made, 'lead');
+    expect(asked.status).toBe('waiting');
+    expect(await queue(made)).toHaveLength(1);
+    await decide(made);
+    expect(await resume(made, asked.thread_id)).toMatchObject({ status: 'completed', reason: '' });
+    expect(await queue(made, 'used')).toHaveLength(1);
+    const text = readFileSync(join(made.fixture.root, 'out/a.md'), 'utf8');
+    expect(text.trim()).toBe(script.startsWith('/append') ? 'x' : 'first');
+    await isReplayed(made, asked.thread_id);
+  },
+);
+
+test('a statement that a person denies ends the script with the reason', async () => {
+  const guards = '<guard on="op:append"><ask>may it?</ask></guard>';
+  const files = {
+    'out/.keep': '',
+    ...scripted('/append "x" to "out/a.md"', { permissions: FILE, guards }),
+  };
+  const made = await openWith({ files }, []);
+  const { thread_id } = await run(made, 'lead');
+  await decide(made, NO);
+  expect(await resume(made, thread_id)).toMatchObject({
+    status: 'failed',
+    reason: expect.stringContaining('not on a Monday'),
+  });
+});
+
+const TOOL = (effect: string) => ({
+  'out/.keep': '',
+  '.ai/tools/own/save.yaml': `
+tool_id: save
+description: writes
+parameters: []
+requires: [fs.write]
+effect: ${effect}
+executor_id: script
+config:
+  script: |
+    /append "x" to "out/a.md"
+    /append "y" to "out/b.md"
+`,
+});
+const SAVE = `${FILE}<execute resource="tool" id="own/save"/>`;
+const callSave = { tool_calls: [call('own/save')] };
+
+test('what a person says to a tool holds for all that the tool does', async () => {
+  const guards =
+    '<guard on="op:tool:own"><ask>save?</ask></guard><guard on="op:append"><ask>and this?</ask></guard>';
+  const made = await openWith({ parts: { permissions: SAVE, guards }, files: TOOL('write') }, [
+    callSave,
+    DONE,
+  ]);
+  const { thread_id } = await run(made, 'lead');
+  expect(await queue(made)).toHaveLength(1);
+  await decide(made);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+  expect(readFileSync(join(made.fixture.root, 'out/b.md'), 'utf8').trim()).toBe('y');
+});
+
+test('inside a tool that must not be done twice nobody is asked, and the model is told where to ask', async () => {
+  const guards = '<guard on="op:append"><ask>and this?</ask></guard>';
+  const made = await openWith({ parts: { permissions: SAVE, guards }, files: TOOL('write') }, [
+    callSave,
+    DONE,
+  ]);
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('completed');
+  expect(JSON.stringify(await resultsOf(made, thread_id))).toContain('ask about the tool itself');
+  expect(existsSync(join(made.fixture.root, 'out/a.md'))).toBe(false);
+});
