@@ -203,7 +203,7 @@ async function wireRuntime(
       const end = { status: 'interrupted', reason: 'the runtime was closed' } as const;
       if (!host) await open.live?.close(end);
       library.close();
-      for (const other of open.others.values()) {
+      for (const other of open.others.known.values()) {
         const there = await other;
         if (there.ok) await there.output.runtime.close();
       }

@@ -125,10 +125,8 @@ export interface OpenProject {
   /** What the program put in the place of ours. */
   own: Pick<RuntimeOptions, 'runners' | 'openStore'>;
   host?: HostProject;
-  /** Other projects that threads were started in. */
-  others: Map<string, Promise<Outcome<OtherProject>>>;
-  /** Opens another project over this one's registry. */
-  openOther: OpenOther;
+  /** Other projects that threads were started in, opened over this one's registry. */
+  others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
   /** Was it looked for threads that are too old? */
   hasRetained?: boolean;
   /** Opens the registry, also one that is not there yet. */
@@ -208,8 +206,7 @@ export function openProject(
       },
     },
     primitives: new Map(),
-    others: new Map(),
-    openOther,
+    others: { known: new Map(), open: openOther },
     own: options,
     ...(host ? { host, live: host.live } : {}),
     sandbox() {

@@ -224,8 +224,9 @@ async function openOtherProject(
   const { store, threads } = ports;
   const { env, clock } = open;
   const host = { project: open.project, store, live: threads.live };
-  const opening = open.others.get(project) ?? open.openOther({ project, env, clock }, host);
-  open.others.set(project, opening);
+  const { others } = open;
+  const opening = others.known.get(project) ?? others.open({ project, env, clock }, host);
+  others.known.set(project, opening);
   const opened = await opening;
   return opened.ok ? await opened.output.harness() : opened;
 }
