@@ -106,11 +106,13 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
     : fail('invalid_input', '`parameters` must be an object');
 }
 
+/** Loading takes a right that reads; searching and asking for help take none. */
 const operation = (verb: string, target: string): Operation => ({
   type: verb,
   name: verb,
   opLabels: [`op:${verb}`],
   target,
+  ...(verb === 'load' && { tier: 'read' }),
 });
 
 const targetOf = ({ item_type, item_id }: ExecuteRequest | LoadRequest): string =>
@@ -241,7 +243,9 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!line.ok) return line;
       const admitted = line.output.admit(authority.output);
       if (!admitted.ok) return admitted;
-      const asked = judgeOperation(line.output.op, caller.frame);
+      // Whoever embeds the kernel asks for itself, not for a thread: no tier of a capability counts.
+      const { tier: _, ...op } = line.output.op;
+      const asked = judgeOperation(op, caller.frame);
       const judged = asked instanceof Promise ? await asked : asked;
       return judged.ok ? ok({ line: line.output, authority: admitted.output }) : judged;
     },

@@ -173,3 +173,59 @@ test('where somebody is at hand they are asked too, and the first answer counts'
   const who = (all.ok ? all.output : []).map(({ channel }) => channel);
   expect(who).toEqual(['cli', 'cli', 'web']);
 });
+
+const NET = `
+tool_id: ask_net
+description: asks the network
+parameters: []
+requires: [net.http]
+effect: EFFECT
+executor_id: script
+config: { script: '/return { "a": 1 }' }
+`;
+const LOOK = { item_type: 'directive', item_id: 'look', content: 'x' };
+const TIERS: readonly (readonly [string, string, readonly string[], boolean])[] = [
+  ['writing a file', 'write', WRITE, true],
+  ['writing a file', 'elevated', WRITE, false],
+  ['reading a file', 'read', ['exec', 'tool', 'fs/read_file', 'path=b.txt'], true],
+  ['reading a file', 'write', ['exec', 'tool', 'fs/read_file', 'path=b.txt'], false],
+  ['a shell', 'elevated', ['exec', 'tool', 'shell/bash', 'command=echo hi'], true],
+  ['a request that reads', 'write', ['exec', 'tool', 'own/ask_read'], false],
+  ['a request that writes', 'write', ['exec', 'tool', 'own/ask_write'], true],
+  [
+    'an item',
+    'elevated',
+    ['exec', LOOK.item_type, LOOK.item_id, '--action', 'create', '--content', 'b.txt'],
+    true,
+  ],
+  ['a statement that writes', 'write', ['script', '-e', '/output "x" to "a.txt"'], true],
+  ['a statement that adds', 'write', ['script', '-e', '/append "x" to "a.txt"'], true],
+  ['a statement that shows', 'write', ['script', '-e', '/show "x"'], false],
+  ['a statement that reads', 'read', ['script', '-e', '/show <b.txt>'], true],
+  ['a command', 'elevated', ['script', '-e', '/run {true}'], true],
+  ['a block of code', 'elevated', ['script', '-e', '/run node { 1 }'], true],
+  ['a block that computes', 'elevated', ['script', '-e', '/run js { return 1 }'], false],
+  [
+    'a tool of a script',
+    'write',
+    ['script', '-e', '/var @r = @tool("fs/write_file", { path: "a.txt", content: "x" })'],
+    true,
+  ],
+];
+test.each(TIERS)(
+  'with approval of its tier, %s (%s) waits: %s %s',
+  async (_name, tier, words, waits) => {
+    const fixture = project(`approve: [${tier}]`, {
+      'b.txt': 'b',
+      '.ai/tools/own/ask_read.yaml': NET.replace('EFFECT', 'read').replace('ask_net', 'ask_read'),
+      '.ai/tools/own/ask_write.yaml': NET.replace('EFFECT', 'write').replace(
+        'ask_net',
+        'ask_write',
+      ),
+    });
+    const { code, output } = await km(fixture, ...words);
+    expect([code === 7, output]).toEqual([waits, expect.any(String)]);
+    expect(await queue(fixture)).toHaveLength(waits ? 1 : 0);
+    if (waits) expect(isThere(fixture)).toBe(false);
+  },
+);

@@ -18,8 +18,10 @@ import {
   directiveText,
   openStage,
   type Parts,
+  rows,
   run,
   type Stage,
+  spawn,
 } from '../support/thread-project.ts';
 
 afterEach(endLives);
@@ -34,6 +36,7 @@ const ASKERS: Readonly<Record<string, Asker>> = {
   'a guard of the directive': { parts: { guards: ASK } },
   'a guard of a policy': { files: user('guards: [{ on: "op:tool:probe", ask: "may it?" }]') },
   'a rule over labels': { files: user('labels: { "src:llm": { ask: ["op:tool:probe"] } }') },
+  'a tier that needs approval': { files: user('approve: [write]') },
 };
 const askers = Object.entries(ASKERS);
 
@@ -333,4 +336,38 @@ test('inside a tool that must not be done twice nobody is asked, and the model i
   expect(status).toBe('completed');
   expect(JSON.stringify(await resultsOf(made, thread_id))).toContain('ask about the tool itself');
   expect(existsSync(join(made.fixture.root, 'out/a.md'))).toBe(false);
+});
+
+test('a tier is asked about wherever it is needed: children and what is spawned too', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: `${PROBES}<orchestration enabled="true"/>` }),
+      ...directive('part', { permissions: PROBES }),
+      ...user('approve: [write]'),
+    },
+    {
+      lead: [{ tool_calls: [spawn('part', { detached: true })] }, DONE],
+      part: [write(), DONE],
+    },
+    { tools: TOOLS },
+  );
+  const { thread_id } = await run(made, 'lead');
+  expect(await queue(made)).toMatchObject([
+    { thread: thread_id, shown: { operation: 'tool threads/thread_directive' } },
+  ]);
+  expect(await rows(made)).toHaveLength(1);
+  await decide(made);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+  await expect.poll(async () => (await queue(made)).length).toBe(1);
+  const [child] = await queue(made);
+  expect(child).toMatchObject({ shown: { operation: 'tool probe/write', directive: 'part' } });
+  expect(await rows(made)).toHaveLength(2);
+});
+
+test('what only reads is not asked about, nor is what the harness asks of a model', async () => {
+  const made = await openWith({ files: user('approve: [write, elevated, system]') }, [
+    { tool_calls: [call('probe/look', { at: 'a' })] },
+    DONE,
+  ]);
+  expect((await run(made, 'lead')).status).toBe('completed');
 });

@@ -33,7 +33,6 @@ export interface ComposedPolicy extends FramePolicy {
   ceilings(surface?: string): Ceiling[];
   effects(surface: string): readonly ToolEffect[];
   directives(surface: string): DirectiveAccess;
-  readonly approve: readonly string[];
   readonly limits: Readonly<Record<string, number | string>>;
   readonly allowsUnsigned: boolean;
   readonly sandbox: 'none' | 'required';
@@ -200,7 +199,6 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     narrowedBy: (more) =>
       composePolicies([...levels, { ...more, level: 'project', signed: false }]),
     rules,
-    approve,
     mark: markOf(levels, rules),
     guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),
     operationLabels: createLabeler(levels.map(({ operations }) => operations ?? {})),

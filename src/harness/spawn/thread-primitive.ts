@@ -336,6 +336,7 @@ export function threadKind(ports: ThreadPorts): Kind {
           target: id,
           opLabels: ['op:thread', `op:thread:${action}`],
           sources: [`thread:${id}`],
+          tier: effect === 'read' ? 'read' : 'write',
         },
         inputs,
         gate: (authority) => authority.allowsEffect(effect),

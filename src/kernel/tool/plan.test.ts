@@ -16,9 +16,18 @@ function toolItem(id: string, yaml: string): PlannedTool {
   } as unknown as PlannedTool;
 }
 
+const TIERS: Readonly<Record<string, string>> = {
+  'fs.read': 'read',
+  'fs.write': 'write',
+  'net.http': 'write',
+  'process.spawn': 'elevated',
+};
+const CATALOG = { get: (name: string) => ({ tier: TIERS[name] }) };
+
 function libraryOf(links: readonly PlannedTool[], primitive = 'function'): Library {
   const chain = ok({ links, primitive });
-  return { chain: () => chain } as unknown as Library;
+  const capabilities = () => ({ catalog: CATALOG });
+  return { chain: () => chain, capabilities } as unknown as Library;
 }
 
 function planOf(library: Library, item: PlannedTool, parameters = {}) {
@@ -63,4 +72,17 @@ actions:
   expect([look?.action, look?.requires]).toEqual(['look', ['fs.read']]);
   expect([change?.action, change?.requires]).toEqual(['change', ['fs.write']]);
   expect(planOf(library, many, { action: 'look' })).toBe(look);
+});
+
+test.each([
+  ['requires: [fs.read]\neffect: read', 'read'],
+  ['requires: [fs.read]\neffect: write', 'write'],
+  ['requires: [net.http]\neffect: read', 'read'],
+  ['requires: [net.http]\neffect: idempotent', 'write'],
+  ['requires: [net.http, process.spawn]\neffect: read', 'elevated'],
+  ['requires: [fs.read, fs.write]\neffect: read', 'write'],
+  ['requires: [nobody.knows]\neffect: read', 'system'],
+])('an operation has the highest tier of what it needs: %j is %s', (yaml, tier) => {
+  const item = toolItem('one', `executor_id: function\n${yaml}`);
+  expect(planOf(libraryOf([item]), item).op.tier).toBe(tier);
 });

@@ -16,7 +16,12 @@ import {
 } from '../../base/index.ts';
 import type { Operation } from '../../flow/index.ts';
 import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
-import { normalizeCapability } from '../../trust/index.ts';
+import {
+  type CapabilityCatalog,
+  normalizeCapability,
+  RISK_TIERS,
+  type RiskTier,
+} from '../../trust/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
 import { checkSignature } from '../rights/item-marks.ts';
@@ -28,6 +33,8 @@ type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
 
 export interface Plan {
   leaf: PlannedTool;
+  /** The capabilities there were when it was made. */
+  catalog: CapabilityCatalog;
   tool: Tool;
   /** Leaf first, down to the tool above the primitive. */
   links: readonly PlannedTool[];
@@ -110,6 +117,21 @@ function sourceOf(
   return SOURCES.findLast((source) => links.some((link) => link.source === source)) ?? 'project';
 }
 
+/** Every capability it needs has a tier; a request that only reads counts as reading. */
+export function riskTier(
+  requires: readonly string[],
+  effect: ToolEffect,
+  catalog: CapabilityCatalog,
+): RiskTier {
+  const tiers = requires.map((capability): RiskTier => {
+    if (capability === 'net.http' && effect === 'read') return 'read';
+    // A name that nobody knows is worth no trust.
+    return catalog.get(capability)?.tier ?? 'system';
+  });
+  if (effect === 'write') tiers.push('write');
+  return RISK_TIERS.findLast((tier) => tiers.includes(tier)) ?? 'read';
+}
+
 /** `op:tool:fs/write_file` and everything above it, most general first. */
 function toolKeys(id: string, action: string | undefined): string[] {
   const parts = id.split('/');
@@ -122,6 +144,7 @@ function planOf(
   leaf: PlannedTool,
   { links, primitive }: Chain,
   action: ChosenAction | undefined,
+  catalog: CapabilityCatalog,
 ): Plan {
   const tools = links.map((link) => link.tool as Tool);
   const tool = tools[0] as Tool;
@@ -163,6 +186,7 @@ function planOf(
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
   return Object.freeze<Plan>({
     leaf,
+    catalog,
     tool,
     links,
     primitive,
@@ -195,6 +219,7 @@ function planOf(
       opLabels: toolKeys(leaf.id, action?.name),
       sources: [`tool:${leaf.id}`],
       risk: tool.risk,
+      tier: riskTier(requires, effect, catalog),
       retryOwner: true,
       metadata: { effect, requires: [...requires] },
     },
@@ -231,15 +256,16 @@ export function resolvePlan(
   const resolved = library.chain(item.id);
   if (!resolved.ok) return resolved;
   const chain = resolved.output;
+  const { catalog } = library.capabilities();
   const plans = known.get(chain) ?? NO_PLANS;
   for (const plan of plans) {
-    if (plan.leaf !== item) continue;
+    if (plan.leaf !== item || plan.catalog !== catalog) continue;
     if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
   }
   const chosen =
     unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
-  const plan = planOf(item, chain, chosen.output);
-  known.set(chain, [...plans, plan]);
+  const plan = planOf(item, chain, chosen.output, catalog);
+  known.set(chain, [...plans.filter((one) => one.catalog === catalog), plan]);
   return ok(plan);
 }

@@ -5,6 +5,7 @@ import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
+import { riskTier } from '../tool/plan.ts';
 import { givenValue } from '../tool/run-tool.ts';
 
 export const MODIFY_ACTIONS = ['create', 'update', 'delete'] as const;
@@ -97,6 +98,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
         name: id,
         opLabels: ['op:modify', `op:modify:${kind}`, `op:modify:${kind}:${id}`],
         risk: action === 'delete' ? ['destructive'] : [],
+        tier: riskTier([`${kind}.modify`], 'write', library.capabilities().catalog),
       },
       inputs: [
         {

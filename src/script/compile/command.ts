@@ -21,7 +21,7 @@ import {
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
-import { operate, unwrap, valueAt } from '../run/operate.ts';
+import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
@@ -102,6 +102,8 @@ function operationOf(
     opLabels: [`op:${kind}`],
     source: `src:${kind}`,
     location: placeOf(unit, at),
+    // What starts a process; `js` runs in an engine of its own.
+    ...(kind !== 'js' && { tier: TIERS.process }),
     ...more,
   };
 }

@@ -21,7 +21,7 @@ import {
   type RunState,
   resolvePath,
 } from '../run/environment.ts';
-import { lazyInput, operate, unwrap } from '../run/operate.ts';
+import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
 import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
@@ -62,6 +62,7 @@ export function compileEffect(
       retryOwner: false,
       location: placeOf(env.unit, node.at),
       ...(place === undefined ? {} : { target: place }),
+      ...(where?.kind === 'file' && { tier: TIERS.write }),
     };
     return await operate(env, op, [input], ([value], inner, scope) =>
       carryOut(node, value, where, shown, inner, scope),

@@ -33,7 +33,7 @@ import {
   resolvePath,
   type Walk,
 } from '../run/environment.ts';
-import { operate, unwrap } from '../run/operate.ts';
+import { operate, TIERS, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf, SectionName } from '../syntax/ast.ts';
 import { marksOf, withOrigin } from '../values/kinds.ts';
@@ -135,11 +135,19 @@ function compileDefinitions({ definitions }: NodeOf<'file'>): Walk {
     (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
 }
 
-const LOAD: Operation = { type: 'file', name: '', opLabels: [], retryOwner: false };
+const LOAD: Operation = {
+  type: 'file',
+  name: '',
+  opLabels: [],
+  retryOwner: false,
+  tier: TIERS.read,
+};
 
-/** Loading is no operation of the language; a policy that speaks of files is asked all the same. */
+/** Loading is no operation of the language; who speaks of files from outside is asked all the same. */
 async function readText(path: string, env: Environment): Promise<Outcome<LoadedText>> {
-  if (env.run.policies.length > 0) {
+  const { guards, policy, held, influence } = env.frame;
+  const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
+  if (isJudged || env.run.policies.length > 0) {
     const frame = childFrame(env.frame, { selection: { only: [] } });
     await operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
   }

@@ -12,6 +12,9 @@ import {
 import { raise, toFault } from '../fault.ts';
 import type { Environment, Eval } from './environment.ts';
 
+/** Of what statements need, as the catalogue has it: `process.spawn`, `fs.write`, `fs.read`. */
+export const TIERS = { process: 'elevated', write: 'write', read: 'read' } as const;
+
 export function unwrap<T>(outcome: Outcome<T>): T {
   if (outcome.ok) return outcome.output;
   const { code, detail } = outcome.error;
