@@ -39,10 +39,14 @@ test('a directive runs: injected, one tool call, a final message', async () => {
     'signal',
     'turn_start',
     'assistant_message',
+    'turn_end',
+    'cost_update',
     'tool_call',
     'tool_result',
     'turn_start',
     'assistant_message',
+    'turn_end',
+    'cost_update',
     'thread_end',
   ]);
   const row = await made.threads.store.thread(result.thread_id);

@@ -82,6 +82,118 @@ test('after a step, skip withholds the result', async () => {
   expect(sent[1]).not.toContain(FILE);
 });
 
+const TURN = 'event.name == "after_step" and event.kind == "turn"';
+const usage = { input_tokens: 100, output_tokens: 20 };
+const eventsOf = async ({ threads }: Stage, id: string, ...wanted: string[]) => {
+  const events = await threads.store.read(id);
+  return (events.ok ? events.output : []).filter(({ type }) => wanted.includes(type));
+};
+const replies = async (made: Stage, id: string) =>
+  (await eventsOf(made, id, 'assistant_message', 'turn_end'))
+    .filter(({ data }) => data.injected !== true)
+    .map(({ type, data }) => [type, data.content ?? data.withheld ?? data.done]);
+
+test.each([
+  ['fail', 'failed'],
+  ['abort', 'aborted'],
+])(
+  'a reply that a hook answers with %s is paid as reported and stays in the journal',
+  async (action, status) => {
+    const script = [{ text: 'mumble', usage }, DONE];
+    const { made, result } = await play({ when: TURN, verdict: { action }, script });
+    expect(result).toMatchObject({ status, cost: { tokens: 120, estimated: false, turns: 1 } });
+    const budget = await budgetOf(made.threads.store, result.thread_id);
+    expect(budget.ok && [budget.output.used.tokens, budget.output.reserved.tokens]).toEqual([
+      120n,
+      0n,
+    ]);
+    expect(await replies(made, result.thread_id)).toEqual([
+      ['assistant_message', [{ type: 'text', text: 'mumble' }]],
+      ['turn_end', true],
+    ]);
+  },
+);
+
+test.each([
+  ['skip', 'skip'],
+  ['retry', 'retry'],
+])(
+  'a reply that a hook answers with %s is asked for again; the first stays, marked',
+  async (_, action) => {
+    const script = [
+      { text: 'mumble', usage },
+      { text: 'second', usage },
+    ];
+    const { made, result, sent } = await play({
+      when: `${TURN} and cost.tokens < 200`,
+      verdict: { action, context: { advice: 'say it otherwise' } },
+      script,
+    });
+    expect(result).toMatchObject({ status: 'completed', text: 'second', cost: { tokens: 240 } });
+    expect(sent[1]).not.toContain('mumble');
+    expect(sent[1]).toContain('say it otherwise');
+    expect(await replies(made, result.thread_id)).toEqual([
+      ['assistant_message', [{ type: 'text', text: 'mumble' }]],
+      ['turn_end', true],
+      ['assistant_message', [{ type: 'text', text: 'second' }]],
+      ['turn_end', true],
+    ]);
+    const ends = await eventsOf(made, result.thread_id, 'turn_end');
+    expect(ends.map(({ data }) => [data.withheld, data.done])).toEqual([
+      [true, undefined],
+      [undefined, true],
+    ]);
+    const again = await made.threads.replay(result.thread_id);
+    expect(again.ok && again.output, JSON.stringify(again)).toMatchObject({ isSame: true });
+  },
+);
+
+test('a process lost while a hook looks at a reply: the hook looks again, the model is not asked', async () => {
+  const leaving = new AbortController();
+  const seen: number[] = [];
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: `${READ}<execute resource="tool" id="probe/leave"/>`,
+        hooks: hook(`${TURN} and cost.turns == 1`, 'judge'),
+      }),
+      '.ai/directives/judge.md': answer('judge', { action: 'continue' })
+        .replace(
+          '<permissions/>',
+          '<permissions><execute resource="tool" id="probe/leave"/></permissions>',
+        )
+        .replace('<script>', '<script>/var @gone = @tool("probe/leave")\n'),
+    },
+    [
+      { ...read('notes/a.txt'), usage },
+      { text: 'done', usage },
+    ],
+    {
+      tools: [
+        {
+          id: 'probe/leave',
+          description: 'The process goes',
+          effect: 'read',
+          run() {
+            seen.push(made.provider.count());
+            if (seen.length === 1) leaving.abort();
+            return null;
+          },
+        },
+      ],
+    },
+  );
+  const left = await made.threads.run({ directive: 'look' }, leaving.signal);
+  expect(left).toMatchObject({ output: { status: 'interrupted', cost: { tokens: 120 } } });
+  const id = left.ok ? left.output.thread_id : '';
+  expect(made.provider.count()).toBe(1);
+  expect(await made.threads.resume(id)).toMatchObject({
+    output: { status: 'completed', text: 'done', cost: { tokens: 240, turns: 2, tool_calls: 1 } },
+  });
+  expect(seen).toEqual([1, 1]);
+  expect(made.provider.count()).toBe(2);
+});
+
 const MISSING = [read('notes/none.txt'), DONE];
 const NOT_FOUND = 'event.code == "not_found"';
 

@@ -70,6 +70,11 @@ export interface ActPorts {
   readonly run?: (
     body: (signal?: AbortSignal) => MaybePromise<Outcome<Value>>,
   ) => Promise<Outcome<Value>>;
+  /**
+   * What the body gave, as the guards after it left or refused it, before any checkpoint hears of it:
+   * what it took is charged and noted here, whatever becomes of it. What cannot be counts as failed.
+   */
+  readonly keep?: (entry: RecordEntry) => MaybePromise<void>;
   /** Before a checkpoint hears of it, which may take long. What cannot be noted counts as failed. */
   readonly audit?: (entry: RecordEntry) => MaybePromise<void>;
   /** Stage 9, as the checkpoints left it. What cannot be recorded counts as failed. */

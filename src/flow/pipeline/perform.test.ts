@@ -32,6 +32,7 @@ test('the stages come in the fixed order', async () => {
       reserve: () =>
         note('reserve', ok({ settle: () => note('settle', undefined), release: () => {} })),
     },
+    keep: () => note('keep', undefined),
     record: () => note('record', undefined),
     checkpoint: ({ name }) => note(name, undefined),
   };
@@ -58,6 +59,7 @@ test('the stages come in the fixed order', async () => {
     'hook before',
     'body',
     'hook after',
+    'keep',
     'after_step',
     'settle',
     'record',
@@ -368,4 +370,25 @@ test('parallel branches do not see each other', async () => {
     );
   const outcomes = await Promise.all([0, 1, 2].map(async (index) => await branch(index)));
   expect(outcomes.map((outcome) => outcome.ok && outcome.output.data)).toEqual([0, 1, 2]);
+});
+
+test('what the body gave is kept before a checkpoint hears of it, also what a guard refused', async () => {
+  const guard = defineGuard({
+    on: 'op:tool',
+    timing: 'after',
+    decide: () => ok({ kind: 'deny', text: 'no' }),
+  });
+  const kept: string[] = [];
+  const own: ActPorts = {
+    keep: ({ outcome }) => void kept.push(outcome.ok ? 'given' : outcome.error.code),
+    checkpoint: ({ name }) => (kept.push(name), undefined),
+  };
+  const run = (guards: Parameters<typeof createGuardSet>[0]) =>
+    perform(op, [], () => ok(makeValue(1)), createFrame({ guards: createGuardSet(guards) }), own);
+  await run([]);
+  const refused = failure(await run(guard.ok ? [guard.output] : []));
+  expect(kept).toEqual([
+    ...['before_step', 'given', 'after_step'],
+    ...['before_step', refused.error.code, 'error'],
+  ]);
 });

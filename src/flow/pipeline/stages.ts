@@ -333,10 +333,12 @@ export async function runStages(attempt: Attempt, first: Stage): Promise<Outcome
       made = await askHooksAfter(attempt, ports.scriptHooks, made);
     }
     attempt.result = made;
-    if (guards.list.length > 0 && !isUncontestedAfter(op, made, frame)) {
-      const objection = await judgeResult(attempt, made);
-      if (objection) return objection;
-    }
+    const objection =
+      guards.list.length > 0 && !isUncontestedAfter(op, made, frame)
+        ? await judgeResult(attempt, made)
+        : undefined;
+    if (own.keep) await own.keep(entryOf(attempt, objection ?? ok(attempt.result), false));
+    if (objection) return objection;
     if (isHeld) attempt.effects.flush();
     attempt.stage = STAGE.audit;
     const { result } = attempt;

@@ -168,7 +168,8 @@ function carryOut(
   // The operation fails with the reason, the loop stops at its next boundary.
   if ('fault' in deed) {
     const { code, detail } = deed.fault;
-    thread.control.ending = { status: ENDS[deed.do], reason: detail.message, code };
+    // Who was ended from outside meanwhile stays so.
+    thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
     return { action: 'end', outcome: { ok: false, error: deed.fault } };
   }
   switch (deed.do) {
@@ -196,7 +197,7 @@ function carryOut(
 }
 
 /** Who fired for its edge must see it end, whatever the event is. */
-function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
+export function mayAnswer({ list, fired }: Hooks, name: CheckpointEvent['name']): boolean {
   for (const { events } of list) if (events.has(name)) return true;
   return fired.size > 0;
 }

@@ -53,6 +53,7 @@ const LOST = fail('lease_expired', 'the process was lost here');
 const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type !== 'status' &&
   type !== 'hook_start' &&
+  !(type === 'turn_end' && (data.failed === true || (data.done === true && !data.judged))) &&
   !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
 
 /** A journal without that. */

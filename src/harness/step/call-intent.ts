@@ -7,7 +7,7 @@ import type { MaybePromise } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
-import type { Recorded, RecordedOf } from '../thread/journal-event.ts';
+import type { Recorded, RecordedOf, Reply } from '../thread/journal-event.ts';
 import { makeThreadId } from '../thread/opening.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
@@ -77,11 +77,18 @@ export function endCall(
 
 type Intent = RecordedOf<'tool_call'>;
 
+/** Was it let through? What no hook could withhold was. */
+const isSaid = (history: readonly Recorded[], at: number, { open, withheld }: Reply): boolean =>
+  !withheld && (!open || history.slice(at).find(isTurnEnd)?.data.done === true);
+
+const isTurnEnd = (event: Recorded) => event.type === 'turn_end';
+
 /** Where the model last spoke in the thread's own conversation. */
 export const lastSpoken = (history: readonly Recorded[]): number =>
   history.findLastIndex(
-    (event) =>
-      event.type === 'assistant_message' && (event.data.injected || event.data.apart !== true),
+    ({ type, data }, at) =>
+      type === 'assistant_message' &&
+      (data.injected || (data.apart !== true && isSaid(history, at, data))),
   );
 
 /** Intents since the model last spoke that have no result: what a process left behind. */

@@ -147,6 +147,10 @@ const reply = fields(
   {
     /** Asked by a script, in a conversation of its own. */
     apart: yes,
+    /** A guard refused it: it was paid for and never said. */
+    withheld: yes,
+    /** A hook may still withhold it: it is said when its `turn_end` says so. */
+    open: yes,
     injected: none,
   },
 );
@@ -279,12 +283,14 @@ const DATA = {
     { max_tokens: number, model: text, provider: text, key: text },
     { n: number, fitted: yes },
   ),
-  /** `unsent`: its reservation was given back. */
+  /** `charged`: what its request took, with the model that was asked; `unsent`: that was given back. */
   turn_end: either(
-    fields({ done: yes }),
-    fields({ called_off: yes }, { charged: data }),
-    fields({ withheld: yes }),
-    fields({ unsent: yes }),
+    /** `judged`: hooks had their say. */
+    fields({ done: yes }, { charged: data, judged: yes }),
+    fields({ called_off: yes }, { charged: data, usage, done: none }),
+    fields({ withheld: yes }, { charged: data, done: none }),
+    fields({ failed: yes }, { charged: data, done: none }),
+    fields({ unsent: yes }, { charged: data, done: none }),
   ),
   cost_update: either(fields({ cost: data }), fields({ charged_unread: number, tokens: number })),
   hook_start: fields({ thread_id: text, directive: text, event: text }),

@@ -84,6 +84,9 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
 /** What the request came to that was begun at this place. */
 function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelReply> {
   for (const [index, event] of events.slice(asked + 1).entries()) {
+    if (event.type === 'turn_end' && 'usage' in event.data && event.data.usage) {
+      return fail('cancelled', 'the reply was called off', { usage: { ...event.data.usage } });
+    }
     if (event.type === 'turn_end' || event.type === 'turn_start') break;
     if (event.type === 'assistant_message') {
       const reply = replyAt(events, asked + 1 + index);

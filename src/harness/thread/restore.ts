@@ -131,6 +131,7 @@ function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
   // With a changed directive it begins otherwise.
   if (retry.annealed) thread.talk.opening.splice(0, thread.talk.opening.length, ...retry.opening);
   thread.talk.conversation.clear();
+  thread.talk.unjudged = undefined;
   for (const event of thread.talk.opening) addToConversation(thread, event);
 }
 
@@ -238,4 +239,6 @@ export function restoreThread(thread: Thread, history: readonly Recorded[]): voi
     restore(thread, event);
     if (kept.has(event)) watch(event);
   }
+  // What is said to it from now on is no part of the reply.
+  if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
 }

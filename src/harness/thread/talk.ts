@@ -5,19 +5,38 @@ import { packMarks, unpackMarks } from './conversation.ts';
 import type { JournalEvent, Opening } from './journal-event.ts';
 import type { Thread } from './thread.ts';
 
-/** Puts one event of the journal into the conversation. */
-export function addToConversation(
-  { talk: { conversation } }: Pick<Thread, 'talk'>,
-  event: JournalEvent,
-): void {
+/**
+ * Puts one event of the journal into the conversation. A reply that a hook may still withhold is said
+ * when its turn ends, and what was told meanwhile after it.
+ */
+export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEvent): void {
+  const { talk } = thread;
+  const { unjudged } = talk;
+  const isOpen = event.type === 'assistant_message' && !event.data.injected && event.data.open;
+  if (isOpen && !event.data.apart) {
+    talk.unjudged = { said: [event], later: [], isAsked: false };
+  } else if (!unjudged) putInto(talk, event);
+  else if (event.type === 'hook') unjudged.isAsked = true;
+  else if (event.type !== 'turn_end')
+    (unjudged.isAsked ? unjudged.later : unjudged.said).push(event);
+  else {
+    talk.unjudged = undefined;
+    if (event.data.done) for (const one of unjudged.said) putInto(talk, one);
+    for (const one of unjudged.later) putInto(talk, one);
+  }
+}
+
+function putInto({ conversation }: Thread['talk'], event: JournalEvent): void {
   switch (event.type) {
     case 'user_message':
     case 'injected_message':
       conversation.user(event.data.text, unpackMarks(event.data.marks));
       return;
     case 'assistant_message':
-      // What a script asked has a conversation of its own.
-      if (event.data.injected || !event.data.apart) conversation.assistant(event.data.content);
+      // What a script asked has a conversation of its own; what a guard refused was not said.
+      if (event.data.injected || !(event.data.apart || event.data.withheld)) {
+        conversation.assistant(event.data.content);
+      }
       return;
     case 'tool_result': {
       const { call_id, content, marks, is_error } = event.data;
@@ -36,15 +55,14 @@ export function withoutTime(content: Json): Json {
 }
 
 /** A line of the harness for the model, before its next turn. */
-export function tell(
-  { journal, talk: { conversation } }: Thread,
-  text: string,
-  about?: { reminder: true },
-): void {
-  const marks = conversation.marks();
-  const data = { text, by: 'harness', marks: packMarks(marks), ...about };
-  journal.note({ type: 'injected_message', data });
-  conversation.user(text, marks);
+export function tell(thread: Thread, text: string, about?: { reminder: true }): void {
+  const marks = packMarks(thread.talk.conversation.marks());
+  const event = {
+    type: 'injected_message',
+    data: { text, by: 'harness', marks, ...about },
+  } as const;
+  thread.journal.note(event);
+  addToConversation(thread, event);
 }
 
 /** A fresh conversation with the same task; `changed`: with another version of the directive. */
@@ -56,6 +74,7 @@ export function newAttempt(
   control.attempt += 1;
   budget.meter.newAttempt();
   talk.conversation.clear();
+  talk.unjudged = undefined;
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
   const data = changed ? { attempt, annealed: true as const, ...changed } : { attempt };

@@ -21,7 +21,7 @@ import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import type { Conversation } from './conversation.ts';
-import type { ApprovalNote, Bounds, Opening } from './journal-event.ts';
+import type { ApprovalNote, Bounds, JournalEvent, Opening } from './journal-event.ts';
 import type { JournalWriter } from './journal-writer.ts';
 import type {
   ModelPort,
@@ -164,6 +164,10 @@ export interface Talk {
   ratio: number | undefined;
   /** What a new attempt begins with. */
   readonly opening: Opening[];
+  /** A reply that its hooks have not let through yet, and what was told to the model meanwhile. */
+  unjudged?:
+    | { readonly said: JournalEvent[]; readonly later: JournalEvent[]; isAsked: boolean }
+    | undefined;
   /** How often the model was asked for outputs it owes. */
   reminders: number;
   readonly detector: LoopDetector;

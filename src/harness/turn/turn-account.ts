@@ -11,6 +11,7 @@ import {
   type Usage,
 } from '../../llm/index.ts';
 import type { Amounts, Held } from '../../store/index.ts';
+import { mayAnswer } from '../hooks/raise-checkpoint.ts';
 import {
   type Cost,
   createCostMeter,
@@ -27,7 +28,7 @@ import {
   smallestRequest,
 } from '../limits/limit.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { FailedRequest, JournalEvent } from '../thread/journal-event.ts';
+import type { DataOf, FailedRequest, JournalEvent, Reply } from '../thread/journal-event.ts';
 import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
@@ -61,7 +62,9 @@ export interface TurnAccount {
   next: NextMove | undefined;
   /** Stage 4: local limits, then the whole chain in one transaction. */
   reserve(): Promise<Outcome<LimitReservation>>;
-  /** Stage 9: reply or error, cost and charge in one commit. */
+  /** The reply, its cost and its charge in one commit, before any hook sees it. */
+  readonly keep: (entry: RecordEntry) => void;
+  /** Stage 9: what became of it; in the same commit, when no hook had a say. */
   readonly record: (entry: RecordEntry) => void;
 }
 
@@ -105,10 +108,13 @@ function wasFree(failure: Failure): boolean {
   return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
+type TurnEnd = DataOf<'turn_end'>;
+type Said = { type: 'assistant_message'; data: Reply };
+
 const isApart = ({ talk: { tools } }: Thread): boolean => tools?.length === 0;
 
 /** What the model said as it enters the conversation: calls that cannot be read are answered. */
-function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalEvent[] {
+function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, ...JournalEvent[]] {
   const { broken, bad_arguments: bad = [] } = reply;
   const unread = bad.map(({ id, name }) => ({
     type: 'tool_call' as const,
@@ -116,7 +122,7 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalE
     name,
     arguments: {},
   }));
-  const events: JournalEvent[] = [
+  const events: [Said, ...JournalEvent[]] = [
     {
       type: 'assistant_message',
       data: {
@@ -146,10 +152,13 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): JournalE
   return events;
 }
 
-function failureEvents(thread: Thread, failure: Failure, account: TurnAccount): JournalEvent[] {
-  const { code, detail } = failure.error;
-  const { next } = account;
-  if (next?.do === 'again') return [{ type: 'turn_end', data: { called_off: true } }];
+function failureEvents(
+  thread: Thread,
+  outcome: Outcome<unknown>,
+  { next }: TurnAccount,
+): JournalEvent[] {
+  if (outcome.ok || next?.do === 'again') return [];
+  const { code, detail } = outcome.error;
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
   const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
   const events: JournalEvent[] = [{ type, data }];
@@ -168,6 +177,8 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
   let worst: Amounts = {};
   let change: Change = {};
   let charged: Amounts = {};
+  /** A reply that is in the journal, while hooks have their say. */
+  let kept: readonly JournalEvent[] | undefined;
 
   function charge(usage: Usage, spend: bigint): Amounts {
     meter.countRequest(usage, spend);
@@ -180,8 +191,9 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
     };
   }
 
-  function settle(outcome: Outcome<unknown>): void {
-    const usage = outcome.ok ? account.reply?.usage : usageIn(outcome);
+  /** Once for a request: what it took, as it was reported or else at worst. */
+  function chargeRequest(outcome: Outcome<unknown>): void {
+    const usage = account.reply?.usage ?? (outcome.ok ? undefined : usageIn(outcome));
     const actual = usage
       ? charge(usage, costOf(usage, thread.talk.price))
       : !outcome.ok && wasFree(outcome)
@@ -189,9 +201,33 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
         : charge(usageOf(worst), worst.spend ?? 0n);
     change = { settle: [{ key, actual }] };
     charged = actual;
+  }
+
+  function settle(outcome: Outcome<unknown>): void {
+    // Whatever became of it later, the reply is paid for and nothing is asked again because of that.
+    if (kept) return;
+    chargeRequest(outcome);
     account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
     // The same turn is tried again: it counts once, whatever its requests cost.
     if (account.next) meter.giveBackTurn();
+  }
+
+  /** How the turn ended, and what it took. */
+  function closing(end: TurnEnd): JournalEvent[] {
+    const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
+    const sums = {
+      model: thread.talk.model.model,
+      tokens: Number(tokens),
+      input_tokens: Number(input_tokens),
+      output_tokens: Number(output_tokens),
+      spend: formatMoney(spend),
+    };
+    charged = {};
+    return [
+      // Of a reply that was said the reply tells it.
+      { type: 'turn_end', data: { ...end, ...(tokens > 0n && !end.done && { charged: sums }) } },
+      { type: 'cost_update', data: { cost: packCost(meter.read()) } },
+    ];
   }
 
   const planOf = (): RequestPlan => {
@@ -258,22 +294,47 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       if (begun.error.code === 'cancelled') account.next = { do: 'again' };
       return begun;
     },
+    keep({ outcome }) {
+      const { reply } = account;
+      if (!reply) return;
+      chargeRequest(outcome);
+      const [said, ...others] = replyEvents(thread, reply, account.bytes);
+      // A guard may have put something else in its place: then it was never said.
+      const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
+      const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
+      const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
+      kept = [{ ...said, data }, ...(isLeft ? others : [])];
+      journal.note(kept, { cost: packCost(meter.read()), ...change });
+      change = {};
+      for (const event of kept) addToConversation(thread, event);
+      if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
+      ports.watch.audit?.write(requestRow(thread, { outcome, reply, charged }));
+    },
     record({ outcome, retried }) {
       const { reply } = account;
       if (!account.isBegun && account.next) return;
-      // A hook may have put something else in the place of the reply: then it was never said.
-      const isSaid = outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
+      // Stopped while hooks looked at it: whoever resumes the thread asks them again.
+      if (thread.talk.unjudged && thread.control.stopped) return;
+      // A hook may have put something else in the place of the reply.
+      const isSaid =
+        kept && outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
       if (!isSaid) account.reply = undefined;
-      const events: JournalEvent[] = !outcome.ok
-        ? failureEvents(thread, outcome, account)
-        : isSaid && reply
-          ? replyEvents(thread, reply, account.bytes)
-          : [{ type: 'turn_end', data: { withheld: true } }];
+      const failed = failureEvents(thread, outcome, account);
+      const told = outcome.ok ? undefined : usageIn(outcome);
+      const end: TurnEnd = isSaid
+        ? { done: true, ...(thread.talk.unjudged && { judged: true as const }) }
+        : kept || outcome.ok
+          ? { withheld: true }
+          : account.next?.do === 'again'
+            ? { called_off: true, ...(told && { usage: told }) }
+            : { failed: true };
+      if (!kept)
+        ports.watch.audit?.write(requestRow(thread, { outcome, reply: undefined, charged }));
+      // What was refused before it began is no turn.
+      const events = account.isBegun || outcome.ok ? [...failed, ...closing(end)] : failed;
       // An answer that is lost with this process is asked for again, and was charged its worst case.
       journal.note(events, { cost: packCost(meter.read()), ...change });
-      change = {};
-      ports.watch.audit?.write(requestRow(thread, { outcome, reply, charged }));
-      charged = {};
+      [change, kept] = [{}, undefined];
       for (const event of events) addToConversation(thread, event);
     },
   };

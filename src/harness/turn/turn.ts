@@ -9,7 +9,9 @@ import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
 import { runInTime, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
+import { addToConversation } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { createTurnAccount, type TurnAccount } from './turn-account.ts';
@@ -76,6 +78,7 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
     journal,
     talk: { conversation },
   } = thread;
+  if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
   if (tries === 0) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
@@ -104,6 +107,7 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
         account.calledOff = cause;
         return failure;
       }),
+    keep: account.keep,
     record: account.record,
     checkpoint: (event) =>
       account.next && (event.name === 'error' || event.name === 'limit')
@@ -121,6 +125,30 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   const { reply } = account;
   const isOver = thread.control.ending !== undefined || journal.lost() !== undefined;
   return done.ok && reply && !isOver ? { reply } : await after(thread, account, done, tries);
+}
+
+/** A process was lost while hooks looked at a reply: it is paid for, and they look at it again. */
+async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promise<Turn> {
+  const { journal, control } = thread;
+  const [first] = said;
+  const recorded =
+    first?.type === 'assistant_message' && !first.data.injected ? first.data : undefined;
+  const result = makeValue((recorded?.content ?? null) as unknown as Json);
+  const step = { kind: 'turn' as const, turn: journal.turn };
+  const verdict = await raise(thread, { name: 'after_step', arguments: [], result }, step);
+  const isSaid = recorded && (verdict === undefined || verdict.action === 'continue');
+  const end: JournalEvent = {
+    type: 'turn_end',
+    data: isSaid ? { done: true, judged: true } : { withheld: true },
+  };
+  journal.note(end);
+  addToConversation(thread, end);
+  if (control.ending) return { ending: control.ending };
+  if (!isSaid) return { again: true };
+  const { stop, usage, model } = recorded;
+  // A model says no results.
+  const content = recorded.content.filter((block) => block.type !== 'tool_result');
+  return { reply: { content, stop, usage, model } };
 }
 
 /** Nothing was said, or it does not matter any more. */
