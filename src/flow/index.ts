@@ -63,6 +63,7 @@ export {
   mergeDescriptors,
   removeLabels,
 } from './values/labels.ts';
+export { inodeOf } from './values/linked-files.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   addMarks,

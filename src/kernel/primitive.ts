@@ -89,6 +89,8 @@ export interface TouchedFile {
   /** Real path. */
   absolute: string;
   relative: string;
+  /** Of a file with several names: the same for all of them. */
+  inode?: string | undefined;
   /** Hex, of the whole content; for `read` as it was read, for `written` as it now is. */
   sha256: string;
 }

@@ -38,6 +38,7 @@ const textIn = (data: Json, name: string): string => {
 
 /** A hook may have put something else in the place of a result: then there was no output. */
 const processOf = (data: Json): ProcessResult => ({
+  descriptor: unmarked(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   code: isObject(data) && typeof data.code === 'number' ? data.code : 0,
@@ -45,15 +46,26 @@ const processOf = (data: Json): ProcessResult => ({
 });
 
 const codeOf = (data: Json): CodeResult => ({
+  descriptor: unmarked(data),
   stdout: textIn(data, 'stdout'),
   stderr: textIn(data, 'stderr'),
   value: isObject(data) ? data.value : undefined,
 });
 
-function loadedOf(data: Json): LoadedText {
-  const marks = (isObject(data) ? data.marks : undefined) as Parameters<typeof describe>[0];
-  return { path: textIn(data, 'path'), text: textIn(data, 'text'), descriptor: describe(marks) };
-}
+/** As it was noted; older journals have no marks of processes. */
+const unmarked = (data: Json): Descriptor =>
+  describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
+
+const loadedOf = (data: Json): LoadedText => ({
+  path: textIn(data, 'path'),
+  text: textIn(data, 'text'),
+  descriptor: unmarked(data),
+});
+
+const withMarks = <T extends { descriptor: Descriptor }>({ descriptor, ...rest }: T): Json => ({
+  ...(plainJson(rest) as object),
+  marks: marksIn(descriptor),
+});
 
 const marksIn = ({ labels, taint, sources }: Descriptor): Json => ({
   labels: [...labels],
@@ -78,10 +90,9 @@ const lookedOf =
   <T>(read: (data: Json) => T) =>
   (data: Json): Looked<T> => {
     const isMarked = isObject(data) && 'marks' in data && 'found' in data;
-    const marks = (isMarked ? data.marks : undefined) as Parameters<typeof describe>[0];
     return {
       found: read(isMarked ? (data.found ?? null) : data),
-      descriptor: describe(marks ?? {}),
+      descriptor: unmarked(data),
     };
   };
 
@@ -144,13 +155,13 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       const { kind, ...given } = request;
       const about = { name: kind, arguments: { ...(plainJson(given) as object) } };
       const run = () => world.process(request, frame);
-      return act({ ...about, effect: 'write' }, run, plainJson, processOf);
+      return act({ ...about, effect: 'write' }, run, withMarks, processOf);
     },
     code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
       const given = { source, parameters: plainJson(parameters), stdin, folder };
       const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
-      return act(about, () => world.code(request, frame), plainJson, codeOf);
+      return act(about, () => world.code(request, frame), withMarks, codeOf);
     },
   };
 }

@@ -13,6 +13,7 @@ import {
   type GuardSet,
   type LabelRecords,
   makeValue,
+  mergeDescriptors,
   type Ports,
   type RecordEntry,
 } from '../flow/index.ts';
@@ -80,6 +81,9 @@ function recordsOf(project: string, home: string): LabelRecords {
   return {
     ...records,
     recall: (path, hash) => records.recall(path, hash) ?? older.recall(path, hash),
+    within: (...view) => mergeDescriptors(records.within(...view), older.within(...view)),
+    looked: (...places) => mergeDescriptors(records.looked(...places), older.looked(...places)),
+    linked: (...file) => mergeDescriptors(records.linked(...file), older.linked(...file)),
   };
 }
 

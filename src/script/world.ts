@@ -35,6 +35,8 @@ export interface ProcessResult {
   readonly stderr: string;
   readonly code: number;
   readonly signal: string | undefined;
+  /** Of all that it could look at. */
+  readonly descriptor: Descriptor;
 }
 
 /** What a block of any language is given. */
@@ -61,6 +63,8 @@ export interface CodeResult {
   readonly value: Json | undefined;
   readonly stdout: string;
   readonly stderr: string;
+  /** Of all that it could look at. */
+  readonly descriptor: Descriptor;
 }
 
 export interface ScriptWorld {

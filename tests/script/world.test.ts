@@ -240,7 +240,13 @@ describe('commands', () => {
     const { run, rows } = await open();
     expect(await run(['echo one', 'sh -c "echo two >&2; exit 3"', 'echo three'])).toEqual({
       ok: true,
-      output: { stdout: 'one\n', stderr: 'two\n', code: 3, signal: undefined },
+      output: {
+        stdout: 'one\n',
+        stderr: 'two\n',
+        code: 3,
+        signal: undefined,
+        descriptor: marks({}),
+      },
     });
     expect(await run(['false | true', 'echo "a\\\\nb"'])).toMatchObject({
       output: { code: 0, stdout: 'a\\nb\n' },
@@ -320,7 +326,12 @@ describe('node blocks', () => {
       await code('node', source, { helpers, parameters: given({ name: 'a', list: [1, NaN] }) }),
     ).toEqual({
       ok: true,
-      output: { value: ['Aa', 2, 7, 1, 'number', Infinity, '/'], stdout: 'said\n', stderr: '' },
+      output: {
+        value: ['Aa', 2, 7, 1, 'number', Infinity, '/'],
+        stdout: 'said\n',
+        stderr: '',
+        descriptor: marks({}),
+      },
     });
     expect(await code('node', 'far()', { helpers })).toMatchObject({
       error: { detail: { message: expect.stringContaining('`far` cannot be called') } },

@@ -86,7 +86,9 @@ export function createWorldFixture(
       const lines = typeof request.source === 'string' ? [request.source] : request.source;
       commands.push(...lines);
       const stdout = lines.map((line) => answerOf(request, line)).join('');
-      return Promise.resolve(ok({ stdout, stderr: '', code: 0, signal: undefined }));
+      return Promise.resolve(
+        ok({ stdout, stderr: '', code: 0, signal: undefined, descriptor: EMPTY }),
+      );
     },
     code: () => Promise.resolve(missing('other language here')),
     js: js ?? createJsEngine(),

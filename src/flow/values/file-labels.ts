@@ -6,7 +6,7 @@ const LABEL = 'dir:';
 const IN_PLACE_OF_ALL = 'src:file';
 
 /** From the project's root, with `/`, `''` for the root; undefined for what lies outside. */
-function placeIn(root: string, path: string): string | undefined {
+export function placeIn(root: string, path: string): string | undefined {
   const way = relative(root, resolve(root, path));
   if (way === '..' || way.startsWith(`..${sep}`) || isAbsolute(way)) return undefined;
   return sep === '/' ? way : way.replaceAll(sep, '/');

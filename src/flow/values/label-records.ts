@@ -2,10 +2,11 @@
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
 import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, isAbsolute, join } from 'node:path';
 import {
   errnoOf,
   fail,
+  isInside,
   isObject,
   messageOf,
   type Outcome,
@@ -13,8 +14,9 @@ import {
   parseJson,
   textsAt,
 } from '../../base/index.ts';
-import { folderLabel, listingLabels } from './file-labels.ts';
+import { fileLabels, folderLabel, listingLabels, placeIn } from './file-labels.ts';
 import { carries, type Descriptor, describe, EMPTY, mergeAll, mergeDescriptors } from './labels.ts';
+import { createLinkedFiles } from './linked-files.ts';
 import { createRecordFile, openRecords } from './record-file.ts';
 
 export type LabelRecords = ReturnType<typeof createLabelRecords>;
@@ -129,6 +131,27 @@ function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined
   return labels.length === 0 ? undefined : describe({ labels, sources: [`file:${path}`] });
 }
 
+/** What of a project somebody can look at; places are from its root, with `/`. */
+interface View {
+  sees(place: string): boolean;
+  /** Anything in that folder, or further down? */
+  seesBelow(folder: string): boolean;
+}
+
+/** Sources of a whole view: a few are enough to tell people where to look. */
+const MAX_SOURCES = 20;
+const bare = new WeakMap<Descriptor, Descriptor>();
+
+/** Labels and taint alone: what decides. */
+function bareOf(descriptor: Descriptor): Descriptor {
+  const before = bare.get(descriptor);
+  if (before) return before;
+  const { labels, taint } = descriptor;
+  const made = describe({ labels, taint });
+  bare.set(descriptor, made);
+  return made;
+}
+
 /** Folders by name in the marks of a search; beyond that only those that somebody has a rule about. */
 const MAX_FOLDERS = 40;
 
@@ -142,6 +165,7 @@ export function createLabelRecords(file: string, root: string) {
   /** By place: who wrote that all of it is labelled. */
   const whole = new Map<string, Map<string, Kept>>();
   let lines = 0;
+  const linked = createLinkedFiles();
 
   const keep = ({ path, hash, descriptor }: Line): void => {
     const kept = { descriptor, line: ++lines };
@@ -215,6 +239,14 @@ export function createLabelRecords(file: string, root: string) {
     }
   }
 
+  /** Has a file there been known exactly since? */
+  const hasLater = (folder: string, line: number): boolean => {
+    for (const [path, { latest }] of known) {
+      if (latest.line > line && isInside(path, folder)) return true;
+    }
+    return false;
+  };
+
   /** Of the names in a folder, as far as they are still there. */
   function namesIn(folder: string): Descriptor {
     let marks = EMPTY;
@@ -252,9 +284,20 @@ export function createLabelRecords(file: string, root: string) {
       }
       return ok(null);
     },
-    /** All that lies there and below counts as made of this, until the same writer takes it back. */
+    /** The same for a name that somebody else has made, or (`folder/.`) taken away. */
+    noteName(realPath: string, marks: Descriptor): Outcome<null> {
+      return marks.taint.length === 0 ? ok(null) : append(realPath, NAME, marks);
+    },
+    /**
+     * All that lies there and below counts as made of this, besides what the same writer said before;
+     * nothing (`EMPTY`) takes that back.
+     */
     rememberFolder(realPath: string, marks: Descriptor, writer: string): Outcome<null> {
-      return append(realPath, ALL + writer, marks);
+      const before = isCaughtUp() ? whole.get(realPath)?.get(ALL + writer) : undefined;
+      if (marks === EMPTY) return append(realPath, ALL + writer, EMPTY);
+      const all = mergeDescriptors(before?.descriptor ?? EMPTY, marks);
+      const isSaid = before?.descriptor === all && !hasLater(realPath, before.line);
+      return isSaid ? ok(null) : append(realPath, ALL + writer, all);
     },
     /** Undefined: nothing is known about this file. */
     recall(realPath: string, contentHash: string): Descriptor | undefined {
@@ -267,6 +310,50 @@ export function createLabelRecords(file: string, root: string) {
       const named = names.get(dirname(realPath))?.get(realPath) ?? EMPTY;
       const all = mergeAll([own ?? EMPTY, around, named]);
       return all === EMPTY ? own : all;
+    },
+    /** What a file carries under its other names in labelled places; `inode`: see `inodeOf`. */
+    linked(inode: string, named: readonly string[]): Descriptor {
+      if (!isCaughtUp()) return UNTRUSTED;
+      return linked(inode, `${lines} ${named.join(' ')}`, () => {
+        const files = new Map([...known].map(([path, { latest }]) => [path, latest.descriptor]));
+        const folders = new Map<string, (path: string) => Descriptor>();
+        for (const [folder, writers] of whole) {
+          const marks = mergeAll([...writers.values()].map(({ descriptor }) => descriptor));
+          folders.set(folder, () => marks);
+        }
+        for (const label of named) {
+          const folder = label.slice('dir:'.length);
+          const ofFile = (path: string) => describe({ taint: fileLabels(root, path) });
+          if (!isAbsolute(folder)) folders.set(join(root, folder), ofFile);
+        }
+        const all = mergeAll([describe({ taint: [...named] }), ...files.values()].map(bareOf));
+        return { files, folders, all };
+      });
+    },
+    /**
+     * Marks of everything in a view: of labelled files that are there, and of folders that `named`
+     * names. `isOpen`: folders outside of the project are in it, too.
+     */
+    within({ sees, seesBelow }: View, named: readonly string[], isOpen = false): Descriptor {
+      let marks = isCaughtUp() ? EMPTY : UNTRUSTED;
+      const sources: string[] = [];
+      const add = (path: string, descriptor: Descriptor): void => {
+        const more = mergeDescriptors(marks, bareOf(descriptor));
+        const place = more === marks ? undefined : placeIn(root, path);
+        if (place === undefined || !sees(place) || !exists(path)) return;
+        marks = more;
+        if (sources.length < MAX_SOURCES) sources.push(`file:${place}`);
+      };
+      for (const [path, { latest }] of known) add(path, latest.descriptor);
+      for (const inside of names.values()) for (const [path, one] of inside) add(path, one);
+      for (const [path, writers] of whole) {
+        for (const { descriptor } of writers.values()) add(path, descriptor);
+      }
+      const folders = named.filter((label) => {
+        const folder = label.slice('dir:'.length);
+        return isAbsolute(folder) ? isOpen : exists(join(root, folder)) && seesBelow(folder);
+      });
+      return mergeDescriptors(marks, describe({ taint: folders, sources }));
     },
     /**
      * Marks of having looked at the names in these folders, whatever was found. `named`: the `dir:`

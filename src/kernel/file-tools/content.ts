@@ -24,7 +24,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { fileLabels } from '../../flow/index.ts';
+import { fileLabels, inodeOf } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 
 // Opening a place without losing it on the way. Between asking where a path leads and opening it, a
@@ -126,6 +126,7 @@ export interface OpenFile {
   descriptor: number;
   size: number;
   mtimeMs: number;
+  inode: string | undefined;
 }
 
 const FILE_FLAGS = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
@@ -164,7 +165,7 @@ export function openFile(absolute: string, shown: string): Outcome<OpenFile> {
   const descriptor = opened.output;
   const stats = fstatSync(descriptor);
   const { size, mtimeMs } = stats;
-  if (stats.isFile()) return ok({ descriptor, size, mtimeMs });
+  if (stats.isFile()) return ok({ descriptor, size, mtimeMs, inode: inodeOf(stats) });
   closeSync(descriptor);
   const what = stats.isDirectory() ? 'a folder' : 'not a regular file';
   return fail('invalid_input', `\`${shown}\` is ${what}`, { path: shown });

@@ -108,7 +108,8 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   if (refused) return refused;
   const before = await readWhole(place.output, MAX_WRITTEN_BYTES);
   if (!before.ok) return suggestSibling(call, place.output, before);
-  const read: TouchedFile = { access: 'read', absolute, relative, sha256: before.output.sha256 };
+  const { sha256: old, inode } = before.output;
+  const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
   // What does not occur in it is told by its content.
   const about = <T>(answer: Outcome<T>): Outcome<T> =>
     answer.ok || !call.seen ? answer : markFailure(answer, call.seen([read]));

@@ -68,8 +68,8 @@ async function searchFile(search: Search, place: ProjectPath): Promise<void> {
   if (!file.ok) search.skipped['max_bytes' in file.error.detail ? 'large' : 'unreadable']++;
   else if (looksBinary(file.output.bytes)) search.skipped.binary++;
   else {
-    const { absolute, relative, sha256 } = file.output;
-    search.files.push({ access: 'read', absolute, relative, sha256 });
+    const { absolute, relative, sha256, inode } = file.output;
+    search.files.push({ access: 'read', absolute, relative, inode, sha256 });
     search.searched++;
     search.bytes += file.output.bytes.length;
     searchLines(search, file.output);

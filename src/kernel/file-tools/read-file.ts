@@ -69,13 +69,14 @@ export interface WholeFile extends ProjectPath {
   bytes: Buffer;
   sha256: string;
   mtimeMs: number;
+  inode: string | undefined;
 }
 
 /** A whole file in memory, at most `maxBytes` of it: larger ones are refused, never cut. */
 export async function readWhole(place: ProjectPath, maxBytes: number): Promise<Outcome<WholeFile>> {
   const opened = openFile(place.absolute, place.relative);
   if (!opened.ok) return opened;
-  const { descriptor, size, mtimeMs } = opened.output;
+  const { descriptor, size, mtimeMs, inode } = opened.output;
   const message = `\`${place.relative}\` is larger than ${maxBytes} bytes`;
   const tooLarge = fail('invalid_input', message, { path: place.relative, max_bytes: maxBytes });
   try {
@@ -89,7 +90,7 @@ export async function readWhole(place: ProjectPath, maxBytes: number): Promise<O
     });
     if (ended) return ended;
     const bytes = Buffer.concat(parts);
-    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mtimeMs });
+    return ok({ ...place, bytes, sha256: hash('sha256', bytes), mtimeMs, inode });
   } catch (error) {
     return diskFault(error, place.relative);
   } finally {
@@ -242,7 +243,8 @@ async function showLines(
     ...(cut ? { cut_line: true } : {}),
     ...(lossy ? { invalid_utf8: true } : {}),
   };
-  const files = [{ access: 'read' as const, absolute, relative, sha256 }];
+  const { inode } = file;
+  const files = [{ access: 'read' as const, absolute, relative, inode, sha256 }];
   return ok({ output, ...fileMarks(call, [relative]), files });
 }
 

@@ -7,6 +7,7 @@ import {
   fail,
   getOwn,
   isObject,
+  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -21,6 +22,7 @@ import {
   makeValue,
   markFailure,
   mergeAll,
+  mergeDescriptors,
   namedFolders,
   type Value,
 } from '../../flow/index.ts';
@@ -29,6 +31,7 @@ import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../
 import { verifierOf } from '../rights/authority.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import type { Plan } from './plan.ts';
+import { watchBox } from './process-marks.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import { createSinks, type SinkPorts } from './stream-sinks.ts';
 import { type AskSignatures, refuseSecrets, unsignedLink } from './tool-rights.ts';
@@ -232,21 +235,46 @@ export function withRetries<T>(
 }
 
 /** What is remembered about files that a call read. */
-function recalled(labels: LabelRecords, files: readonly TouchedFile[] = []): Descriptor[] {
+function recalled(
+  labels: LabelRecords,
+  files: readonly TouchedFile[] = [],
+  { frame }: Pick<Caller, 'frame'>,
+): Descriptor[] {
   const found: Descriptor[] = [];
-  for (const { access, absolute, sha256 } of files) {
-    const kept = access === 'read' ? labels.recall(absolute, sha256) : undefined;
+  for (const { access, absolute, inode, sha256 } of files) {
+    if (access !== 'read') continue;
+    const kept = labels.recall(absolute, sha256);
     if (kept) found.push(kept);
+    if (inode !== undefined) found.push(labels.linked(inode, namedFolders(frame)));
   }
   return found;
 }
 
 /** Marks of what came back: the primitive's own, and those remembered for the files it read. */
-function marksOf(result: PrimitiveResult, records: LabelRecords): Descriptor {
+function marksOf(
+  result: PrimitiveResult,
+  records: LabelRecords,
+  caller: Pick<Caller, 'frame'>,
+): Descriptor {
   const { labels: taint = [], sources = [], marks = EMPTY, files } = result;
   const labels: string[] = [];
   for (const mark of taint) if (!/^(src|dir):/.test(mark)) labels.push(mark);
-  return mergeAll([describe({ labels, taint, sources }), marks, ...recalled(records, files)]);
+  return mergeAll([
+    describe({ labels, taint, sources }),
+    marks,
+    ...recalled(records, files, caller),
+  ]);
+}
+
+/** What did not fit into a result stands in files, which are read with the same marks. */
+function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
+  const truncated = getOwn(output, 'truncated');
+  for (const stream of isObject(truncated) && marks !== EMPTY ? ['stdout', 'stderr'] : []) {
+    const file = getOwn(getOwn(truncated, stream), 'file');
+    const kept = typeof file === 'string' ? labels.rememberFolder(file, marks, 'box') : ok(null);
+    if (!kept.ok) return kept;
+  }
+  return ok(null);
 }
 
 /** The result as a value; files that were written keep its marks before anybody sees it. */
@@ -255,9 +283,12 @@ function labelled(
   plan: Plan,
   result: PrimitiveResult,
   given: readonly Descriptor[],
+  /** Of what a process could see. */
+  inside: Descriptor,
   durationMs: number,
+  caller: Caller,
 ): Outcome<Value> {
-  const descriptor = marksOf(result, ports.labels);
+  const descriptor = mergeDescriptors(marksOf(result, ports.labels, caller), inside);
   for (const file of result.files ?? []) {
     // Functions have told what they were going to write; an answer of theirs is not in it.
     if (file.access !== 'written' || plan.primitive === 'function') continue;
@@ -265,6 +296,8 @@ function labelled(
     const kept = ports.labels.remember(file.absolute, file.sha256, [...given, descriptor]);
     if (!kept.ok) return kept;
   }
+  const kept = keepLongOutput(ports.labels, result.output, mergeAll([...given, descriptor]));
+  if (!kept.ok) return kept;
   const facts = { duration_ms: Math.round(durationMs), chain: [...plan.chain] };
   const { output } = result;
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
@@ -277,6 +310,34 @@ export function declaredIn(env: BodyPorts['env'], plan: Plan): string[] {
   for (const name of plan.env) values.push(...(env[name] === undefined ? [] : [env[name]]));
   return values;
 }
+
+/** Destinations that are part of this program; all others are modules of somebody, in a process. */
+const OWN_SINKS = /^(?:return|null|null_sink|file|file_sink|websocket|websocket_sink)$/;
+
+function startsProcess({ primitive, canStream }: Plan, { config, parameters }: PrimitiveCall) {
+  if (primitive === 'subprocess') return true;
+  if (!canStream || !isStreaming(config, parameters)) return false;
+  const listed = getOwn(getOwn(config, 'stream'), 'destinations');
+  return (
+    Array.isArray(listed) &&
+    listed.some((one) => !OWN_SINKS.test(String(getOwn(one, 'type') ?? '').replace(/^.*\//, '')))
+  );
+}
+
+const boxOf = (
+  { labels }: BodyPorts,
+  { tool, verify, given = EMPTY }: PrimitiveCall,
+  { frame }: Caller,
+) =>
+  watchBox({
+    records: labels,
+    verify,
+    named: namedFolders(frame),
+    sees: tool.sees,
+    isOpen: tool.sandbox === 'none',
+    mayWrite: tool.effect !== 'read' && tool.sandbox !== 'strict',
+    given: mergeDescriptors(given, frame.influence),
+  });
 
 /**
  * A value that becomes the name of a file can be read from the folder. Which parameter it was is
@@ -335,12 +396,12 @@ export async function runBody(
     seen: (files, folders = []) =>
       mergeAll([
         ports.labels.looked(folders, namedFolders(caller.frame)),
-        ...recalled(ports.labels, files),
+        ...recalled(ports.labels, files, caller),
       ]),
     willWrite: (absolute, sha256, from) =>
       ports.labels.remember(absolute, sha256, [
         ...given,
-        ...recalled(ports.labels, from),
+        ...recalled(ports.labels, from, caller),
         ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
       ]),
   };
@@ -351,6 +412,8 @@ export async function runBody(
   const started = ports.clock.monotonic();
   const seen = { delivered: 0 };
   const to = { threadId, sinks: caller.sinks, canStream: plan.canStream };
+  const box = startsProcess(plan, call) ? boxOf(ports, call, caller) : undefined;
+  if (box?.ok === false) return box;
   const ran =
     plan.retries.length === 0
       ? await attempt(ports, primitive, call, to, seen)
@@ -361,10 +424,17 @@ export async function runBody(
           () => seen.delivered,
           () => attempt(ports, primitive, call, to, seen),
         );
+  const seenInside = box ? box.output.marks : EMPTY;
+  const noted =
+    box?.output.ended(ran.ok ? marksOf(ran.output, ports.labels, caller) : EMPTY) ?? ok(null);
+  if (!noted.ok) return noted;
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
-  if (!ran.ok) return redactFailure(ran, secrets);
+  if (!ran.ok) {
+    const kept = keepLongOutput(ports.labels, ran.error.detail, seenInside);
+    return kept.ok ? markFailure(redactFailure(ran, secrets), seenInside) : kept;
+  }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
-  return labelled(ports, plan, result, given, durationMs);
+  return labelled(ports, plan, result, given, seenInside, durationMs, caller);
 }

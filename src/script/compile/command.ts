@@ -1,5 +1,6 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
+import { fail } from '../../base/index.ts';
 import {
   childFrame,
   contextOf,
@@ -7,6 +8,7 @@ import {
   type Input,
   type MaybePromise,
   makeValue,
+  markFailure,
   mergeAll,
   type Operation,
   type Value,
@@ -148,16 +150,19 @@ async function start(
   const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
   await run.written();
   const ended = await run.world.process({ ...request, ...more }, frame);
-  const { code, signal, stdout, stderr } = unwrap(ended);
+  const { code, signal, stdout, stderr, descriptor } = unwrap(ended);
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
     const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
     const what = kind === 'cmd' ? 'command' : `${kind} block`;
-    return raise('tool_failed', `the ${what} ${how}${said}`, { exit_code: code, stderr });
+    const detail = { exit_code: code, stderr };
+    return unwrap(
+      markFailure(fail('tool_failed', `the ${what} ${how}${said}`, detail), descriptor),
+    );
   }
   if (stderr.trim() !== '') run.stderr(stderr);
   const text = stdout.trimEnd();
-  return parseJsonText(makeValue(text, { text }));
+  return parseJsonText(makeValue(text, { text, descriptor }));
 }
 
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
@@ -285,16 +290,17 @@ const runForeign: RunCode = async (
     },
     env.frame,
   );
-  const { value, stdout, stderr } = unwrap(outcome);
+  const { value, stdout, stderr, descriptor } = unwrap(outcome);
   if (stderr.trim() !== '') env.run.stderr(stderr);
   if (value !== undefined && value !== null) {
     // With a value, what was printed is not the result.
     if (stdout !== '') env.run.stderr(stdout);
-    return makeValue(value);
+    return makeValue(value, { descriptor });
   }
   const text = stdout.trimEnd();
-  if (text === '') return value === null ? makeValue(null) : absent();
-  return kind === 'py' ? parseJsonText(makeValue(text, { text })) : makeValue(text);
+  if (text === '') return value === null ? makeValue(null, { descriptor }) : absent(descriptor);
+  const printed = makeValue(text, kind === 'py' ? { text, descriptor } : { descriptor });
+  return kind === 'py' ? parseJsonText(printed) : printed;
 };
 
 /** A command or code block where a value stands. */

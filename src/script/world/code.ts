@@ -9,6 +9,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import { type Frame, markFailure } from '../../flow/index.ts';
 import { identifier, readJsBody } from '../js/block-body.ts';
 import {
   createArguments,
@@ -83,24 +84,33 @@ function nodeUnit(
 }
 
 /** A non-zero exit or a signal, as a fault that shows stderr. */
-function failure(kind: string, { code, signal, stderr }: ProcessResult): Failure | undefined {
+function failure(
+  kind: string,
+  { code, signal, stderr, descriptor }: ProcessResult,
+): Failure | undefined {
   if (code === 0 && signal === undefined) return undefined;
   const how = signal === undefined ? `ended with exit code ${code}` : `was ended by ${signal}`;
   const message = stderr.trimEnd().split('\n').at(-1) || `the ${kind} block ${how}`;
-  return fail('tool_failed', message, { exit_code: code, stderr });
+  return markFailure(fail('tool_failed', message, { exit_code: code, stderr }), descriptor);
 }
 
 export function createCode(processes: Processes, random: () => string) {
-  function start(request: CodeRequest, job: JsonObject, [command = '', ...args]: string[]) {
+  function start(
+    request: CodeRequest,
+    frame: Frame,
+    job: JsonObject,
+    [command = '', ...args]: string[],
+  ) {
     const given = { ...job, mx: dataText(request.mx), stdin: request.stdin ?? null };
     return processes.start({
       config: { command, args },
       request: { ...request, stdin: JSON.stringify(given) },
       operation: `run:${request.kind}`,
+      frame,
     });
   }
 
-  async function node(request: CodeRequest): Promise<Outcome<CodeResult>> {
+  async function node(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> {
     const helpers = request.helpers.map(({ name }) => name);
     const known = [...helpers, 'require', 'mx', 'ctx'];
     const names = request.parameters.map(({ name }) => name);
@@ -116,38 +126,42 @@ export function createCode(processes: Processes, random: () => string) {
     const parts: Part[] = [];
     const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
-    const ended = await start(request, job, [process.execPath, '-e', nodeRunner()]);
+    const ended = await start(request, frame, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure('node', ended.output) ?? nodeResult(ended.output, mark);
   }
 
-  async function python(request: CodeRequest): Promise<Outcome<CodeResult>> {
+  async function python(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> {
     const values = request.parameters.map(({ name, value }) => [
       identifier(name),
       value.kind === 'undefined' ? 'u' : dataText(value.data),
     ]);
     const job = { source: request.source, values };
-    const ended = await start(request, job, ['python3', '-c', PYTHON_RUNNER]);
+    const ended = await start(request, frame, job, ['python3', '-c', PYTHON_RUNNER]);
     if (!ended.ok) return ended;
-    const { stdout, stderr } = ended.output;
-    return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr });
+    const { stdout, stderr, descriptor } = ended.output;
+    return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr, descriptor });
   }
 
-  return (request: CodeRequest): Promise<Outcome<CodeResult>> =>
-    request.kind === 'node' ? node(request) : python(request);
+  return (request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> =>
+    request.kind === 'node' ? node(request, frame) : python(request, frame);
 }
 
 /** Everything before the mark was printed; what follows is what the block returned or threw. */
-function nodeResult({ stdout, stderr }: ProcessResult, mark: string): Outcome<CodeResult> {
+function nodeResult(
+  { stdout, stderr, descriptor }: ProcessResult,
+  mark: string,
+): Outcome<CodeResult> {
   const at = stdout.lastIndexOf(`\n${mark}`);
-  if (at < 0) return ok({ value: undefined, stdout, stderr });
+  if (at < 0) return ok({ value: undefined, stdout, stderr, descriptor });
   const printed = stdout.slice(0, at);
   // The result is one line of JSON; timers may have printed after it.
   const [text = '', ...later] = stdout.slice(at + mark.length + 1).split(/(?=\n)/);
   if (text[0] === 'e') {
     const { message, name } = JSON.parse(text.slice(1)) as { message: string; name: string };
     const line = message.split('\n', 1)[0] || 'an error without a message';
-    return fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
+    const failed = fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
+    return markFailure(failed, descriptor);
   }
-  return ok({ value: readData(text), stdout: printed + later.join(''), stderr });
+  return ok({ value: readData(text), stdout: printed + later.join(''), stderr, descriptor });
 }

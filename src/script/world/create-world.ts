@@ -52,7 +52,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     now: () => new Date(clock.now()),
     ...createWorldFiles(access, ports.labels),
     writeFile: createWriter(ports, access),
-    process: (request) => processes.process(request),
+    process: (request, frame) => processes.process(request, frame),
     code: createCode(processes, () => ports.unguessable()),
     js: createJsEngine(),
     tool(id, parameters, frame) {

@@ -28,6 +28,7 @@ import {
   EMPTY,
   type Frame,
   fileLabels,
+  inodeOf,
   type LabelRecords,
   markFailure,
   mergeAll,
@@ -51,7 +52,10 @@ function diskFault(error: unknown, path: string) {
 }
 
 /** The bytes at a real path, and nothing else: what was opened is compared with what was allowed. */
-function bytesAt(absolute: string, shown: string): Outcome<Buffer> {
+function bytesAt(
+  absolute: string,
+  shown: string,
+): Outcome<{ bytes: Buffer; inode: string | undefined }> {
   const { O_NOFOLLOW, O_NONBLOCK, O_RDONLY } = constants;
   let descriptor: number | undefined;
   try {
@@ -66,7 +70,7 @@ function bytesAt(absolute: string, shown: string): Outcome<Buffer> {
     const there = linkOf(descriptor) ?? realpathSync.native(absolute);
     if (there !== absolute)
       return fail('permission_denied', `\`${shown}\` was replaced while it was opened`);
-    return ok(readFileSync(descriptor));
+    return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
     return diskFault(error, shown);
   } finally {
@@ -174,10 +178,13 @@ export function createWorldFiles(access: Access, labels: LabelRecords): WorldFil
     readFile(path, frame): Outcome<LoadedText> {
       const allowed = place(path);
       if (!allowed.ok) return missing(path, allowed, frame);
-      const bytes = bytesAt(allowed.output.absolute, path);
-      if (!bytes.ok) return missing(path, bytes, frame);
-      const text = new TextDecoder().decode(bytes.output);
-      const descriptor = marksOf(allowed.output, bytes.output, labels);
+      const read = bytesAt(allowed.output.absolute, path);
+      if (!read.ok) return missing(path, read, frame);
+      const { bytes, inode } = read.output;
+      const text = new TextDecoder().decode(bytes);
+      const own = marksOf(allowed.output, bytes, labels);
+      const others = inode === undefined ? EMPTY : labels.linked(inode, namedFolders(frame));
+      const descriptor = mergeAll([own, others]);
       return ok({ path: allowed.output.absolute, text, descriptor });
     },
     glob(pattern, frame) {

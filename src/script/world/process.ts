@@ -12,7 +12,14 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { type PrimitiveCall, type Verifier, verifierOf } from '../../kernel/index.ts';
+import {
+  type Descriptor,
+  type Frame,
+  markFailure,
+  mergeAll,
+  namedFolders,
+} from '../../flow/index.ts';
+import { type PrimitiveCall, type Verifier, verifierOf, watchBox } from '../../kernel/index.ts';
 import type { ProcessRequest, ProcessResult } from '../world.ts';
 import type { WorldPorts } from './access.ts';
 
@@ -27,6 +34,8 @@ interface Start {
   readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs'>;
   /** For the audit. */
   readonly operation: string;
+  /** The operation it is for: its inputs and conditions went in. */
+  readonly frame: Frame;
 }
 
 /** Values that were handed over as variables do not come back in a message. */
@@ -56,7 +65,7 @@ function tooLong({ config, request }: Start): Failure | undefined {
 }
 
 /** The primitive's answer: also that of a failed command is a result here. */
-function finished(facts: JsonObject): Outcome<ProcessResult> {
+function finished(facts: JsonObject, descriptor: Descriptor): Outcome<ProcessResult> {
   const { stdout, stderr, exit_code, signal, truncated } = facts;
   if (truncated !== false && truncated !== undefined) {
     const message = `the command wrote more than ${MAX_OUTPUT} bytes; let it write to a file`;
@@ -67,6 +76,7 @@ function finished(facts: JsonObject): Outcome<ProcessResult> {
     stderr: plainText(stderr),
     code: typeof exit_code === 'number' ? exit_code : 1,
     signal: typeof signal === 'string' ? signal : undefined,
+    descriptor,
   });
 }
 
@@ -99,13 +109,27 @@ export function createProcesses(ports: WorldPorts) {
     if (long) return long;
     const authority = ports.authority();
     if (!authority.ok) return authority;
-    const ran = await ports.subprocess().run(callOf(what, verifierOf(authority.output)));
+    const call = callOf(what, verifierOf(authority.output));
+    const { frame } = what;
+    const box = watchBox({
+      records: ports.labels,
+      verify: call.verify,
+      named: namedFolders(frame),
+      isOpen: false,
+      mayWrite: true,
+      given: mergeAll([frame.influence, ...frame.inputs.map(({ value }) => value.meta.descriptor)]),
+    });
+    if (!box.ok) return box;
+    const ran = await ports.subprocess().run(call);
+    const { marks } = box.output;
+    const noted = box.output.ended();
+    if (!noted.ok) return noted;
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;
     const kept = ports.audit(what.operation, failure);
-    if (failure) return redact(failure.error, what.request.env);
+    if (failure) return markFailure(redact(failure.error, what.request.env), marks);
     if (!kept.ok) return kept;
-    return finished((ran.ok ? ran.output.output : ran.error.detail) as JsonObject);
+    return finished((ran.ok ? ran.output.output : ran.error.detail) as JsonObject, marks);
   }
 
   let shell: string | undefined;
@@ -117,11 +141,11 @@ export function createProcesses(ports: WorldPorts) {
 
   return {
     start,
-    process(request: ProcessRequest): Promise<Outcome<ProcessResult>> {
+    process(request: ProcessRequest, frame: Frame): Promise<Outcome<ProcessResult>> {
       const { source } = request;
       const script = typeof source === 'string' ? source : inTurn(source);
       const config = { shell: shellName(), script };
-      return start({ config, request, operation: operationOf(request) });
+      return start({ config, request, operation: operationOf(request), frame });
     },
   };
 }
