@@ -271,7 +271,10 @@ function watchOver(
   });
 }
 
-/** Goes on with a thread, unless it runs here and is asked to go back. */
+/** What cannot be had of a thread that runs already. */
+const CHANGING = ['from', 'words', 'limits', 'model'] as const;
+
+/** Goes on with a thread, unless it runs here and is asked to go back or to go on otherwise. */
 const resumeIn = (
   { resumeThread }: Harness,
   ports: HarnessPorts,
@@ -279,7 +282,7 @@ const resumeIn = (
   signal?: AbortSignal,
   options: ResumeOptions = {},
 ) =>
-  options.from !== undefined && ports.threads.live.get(id)
+  CHANGING.some((name) => options[name] !== undefined) && ports.threads.live.get(id)
     ? Promise.resolve(fail('conflict', `thread \`${id}\` is running; pause it first`))
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
@@ -395,7 +398,9 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       await retain(open, store);
       return await told(() => harness.runDirective(ports, request, signal));
     },
-    resume: (id, signal, options) => told(() => resumeIn(harness, ports, id, signal, options)),
+    // Whoever has this is a person or their program: what has ended goes on, too.
+    resume: (id, signal, options) =>
+      told(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
   };

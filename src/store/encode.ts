@@ -32,6 +32,7 @@ export interface CommitText {
   events: readonly EventText[];
   cost: string | undefined;
   result: string | undefined;
+  limits: string | undefined;
   children: readonly ThreadText[];
   tell: readonly SignalText[];
   bytes: number;
@@ -107,7 +108,7 @@ export function sizeOf(events: readonly EventText[]): number {
 const NONE = ok([]);
 
 export function encodeCommit(commit: Commit): Outcome<CommitText> {
-  const { cost, result, children, tell, ask } = commit;
+  const { cost, result, limits, children, tell, ask } = commit;
   // A type cannot keep a caller in plain JavaScript from it.
   if (commit.events.length === 0) {
     return fail('invalid_input', 'a commit carries at least one event');
@@ -120,6 +121,8 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
   if (!spent.ok) return spent;
   const ended = result === undefined ? ok(undefined) : textOf(result);
   if (!ended.ok) return ended;
+  const bounds = limits === undefined ? ok(undefined) : textOf(limits);
+  if (!bounds.ok) return bounds;
   const born = children ? each(children, encodeThread) : NONE;
   if (!born.ok) return born;
   const told = tell ? each(tell, encodeSignal) : NONE;
@@ -133,6 +136,7 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
     events: events.output,
     cost: spent.output,
     result: ended.output,
+    limits: bounds.output,
     children: born.output,
     tell: told.output,
     bytes,

@@ -98,6 +98,8 @@ export interface Commit {
   settle?: readonly Settle[];
   /** New ceilings of this thread, each at least what it was. */
   raise?: Amounts;
+  /** Its limits as the row shows them from now on. */
+  limits?: JsonObject;
   charge?: Amounts;
   reserve?: readonly Reserve[];
   /** Their parent is this thread; their reservations are made after those above. */

@@ -202,7 +202,9 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
 /** Limits that options of their name narrow; all are counts except `spend`, which is money. */
 const LIMITS = ['turns', 'tokens', 'tool_calls', 'spawns', 'depth', 'duration', 'spend'];
 
-function limitsOf(options: Readonly<Record<string, unknown>>): Outcome<RunRequest['limits']> {
+export function limitsOf(
+  options: Readonly<Record<string, unknown>>,
+): Outcome<RunRequest['limits']> {
   const limits: Record<string, number | string> = {};
   for (const name of LIMITS) {
     const text = asText(

@@ -131,8 +131,13 @@ function nextStep(
   switch (status) {
     case 'completed':
       return denied > 0 ? `see what was denied, and why, with ${show}` : `look back with ${show}`;
-    case 'limit':
-      return `see ${show}; ${raiseHint(code, limits)}`;
+    case 'limit': {
+      const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
+      // Of these there is no option.
+      const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
+      const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
+      return `${hasOption ? `go on with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
+    }
     case 'denied':
       return `see ${show}; add the permission to the directive and sign it`;
     case 'needs_input':

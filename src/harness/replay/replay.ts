@@ -2,6 +2,7 @@
 import {
   canonicalJson,
   fail,
+  getOwn,
   isObject,
   type Json,
   type JsonObject,
@@ -16,7 +17,8 @@ import {
   type ThreadRow,
 } from '../../store/index.ts';
 import { createThread } from '../run/create.ts';
-import { prepareAgain, type ResumeOptions, resumeThread } from '../run/resume.ts';
+import type { ResumeOptions } from '../run/reopen.ts';
+import { prepareAgain, resumeThread } from '../run/resume.ts';
 import { hasShippedRunner } from '../run/runner.ts';
 import { type BirthPlace, runHook, runPrepared } from '../run/start.ts';
 import { apartKey } from '../thread/budget.ts';
@@ -204,17 +206,33 @@ async function placeOf(
   });
 }
 
-/** What a resume was asked for: on, or back to a snapshot. */
+/** What a resume was asked for: on, or back to a snapshot; with what ceilings, which model and which words. */
 function askedAt(events: readonly Recorded[], at: number): ResumeOptions {
   const asked = events[at];
-  const from = asked?.type === 'signal' ? asked.data.from : undefined;
-  if (from === undefined) return {};
-  const said = events
-    .slice(at + 1, at + 4)
+  if (asked?.type !== 'signal') return {};
+  const { from, after, limits, model } = asked.data;
+  const told = events.slice(at + 1);
+  const others = told.findIndex(
+    ({ type }) => type !== 'injected_message' && type !== 'tool_result',
+  );
+  const said = told
+    .slice(0, others < 0 ? undefined : others)
     .filter((event) => event.type === 'injected_message')
     .find(({ data }) => data.by !== 'harness');
-  return said ? { from, words: { text: said.data.text, by: said.data.by } } : { from };
+  return {
+    ...(from !== undefined && { from }),
+    ...(after !== undefined && { reopen: true }),
+    ...(limits && { limits: wantedIn(limits) }),
+    ...(model !== undefined && { model }),
+    ...(said && { words: { text: said.data.text, by: said.data.by } }),
+  };
 }
+
+/** As a person wrote them. */
+const wantedIn = (limits: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(limits).map(([name, entry]) => [name, getOwn(entry, 'value') ?? null]),
+  );
 
 /** From one process to the next: each ends where its journal ended. */
 async function runAgain(
@@ -270,7 +288,9 @@ export async function replayThread(
   const events = journal.output.slice(0, endOf(journal.output));
   const record = createReplayRecord(events);
   const stage = createReplayStage(ports, store, empty, id, record);
-  const prepared = await prepareAgain(stage.ports, row.output, events);
+  const first = events.findIndex(isResume);
+  const begun = first < 0 ? events : events.slice(0, first);
+  const prepared = await prepareAgain(stage.ports, row.output, begun);
   if (!prepared.ok) return prepared;
   const place = await placeOf(stage, store, row.output, events);
   if (!place.ok) return place;

@@ -83,6 +83,7 @@ function controlOf({ held: { row }, signal }: Start): Control {
     ending: undefined,
     stopped: false,
     past: 0,
+    hadEnded: false,
     interruptions: new Set(),
     intents: new Map(),
     atWork: new Map(),

@@ -1,15 +1,23 @@
 // A thread that had said its last word when its process was lost has nothing more to ask: it was only
 // waiting for its children. Whoever resumes it takes the word as it stands in the journal.
-import { type Failure, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Block } from '../../llm/index.ts';
-import type { Held, ThreadRow } from '../../store/index.ts';
+import { type Held, isEnded, type ThreadRow } from '../../store/index.ts';
 import { adoptChildren, catchUp } from '../children/children.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
-import { unpackLimits } from '../limits/effective-limits.ts';
+import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
 import {
+  type DataOf,
   decodeAll,
   type EventType,
   type JournalEvent,
@@ -17,23 +25,23 @@ import {
   readJournal,
   startOf,
 } from '../thread/journal-event.ts';
-import { LEASE_MS } from '../thread/journal-writer.ts';
+import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-events.ts';
-import {
-  eventsInForce,
-  findSnapshot,
-  mayRewind,
-  type RewindWords,
-  restoreThread,
-  rewindEvents,
-  type SnapshotName,
-} from '../thread/restore.ts';
+import { eventsInForce, findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { finalEnding } from './finish.ts';
 import { prepareThread } from './prepare.ts';
+import {
+  limitsSet,
+  mayReopen,
+  newLimits,
+  newModel,
+  type ResumeOptions,
+  resumeEvents,
+} from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
 import { runHook } from './start.ts';
 import {
@@ -78,6 +86,9 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
   const at = lastSpoken(history);
   const spoken = history[at];
   if (spoken?.type !== 'assistant_message' || spoken.data.injected) return undefined;
+  // That was how it ended; somebody has taken it up since.
+  const isOld = history.slice(at + 1).some(({ type, data }) => type === 'signal' && data.after);
+  if (isOld) return undefined;
   const after = history.slice(at + 1).filter(({ type }) => SAID.has(type));
   const { content } = spoken.data;
   if (after.length > 0) return handedBack(thread, content, after);
@@ -88,7 +99,8 @@ function endingBeforeCrash(thread: Thread, history: readonly Recorded[]): Ending
 
 // A thread that was paused, or that a process left behind, goes on from its journal.
 
-/** As it was when the thread began: its model and its limits, whatever the files say by now. */
+/** As it was when the thread began: its model and its limits, whatever the files say by now. What people set
+ * since is in the journal too. */
 export async function prepareAgain(
   ports: HarnessPorts,
   row: ThreadRow,
@@ -104,7 +116,37 @@ export async function prepareAgain(
   const own = await prepareThread(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepareThread(ports, { ...request, model }) : own;
-  return prepared.ok ? ok({ ...prepared.output, limits: unpackLimits(row.limits) }) : prepared;
+  return prepared.ok ? ok({ ...prepared.output, limits: limitsSet(history, row) }) : prepared;
+}
+
+interface MadeAgain {
+  thread: Thread;
+  history: readonly Recorded[];
+  prepared: Prepared;
+  /** What the journal and the registry are told of its new limits and its new model. */
+  news: Pick<DataOf<'signal'>, 'limits' | 'model'>;
+  change: Pick<Refusable, 'limits' | 'raise'>;
+}
+
+/** With the limits and the model that a person wants from here on. */
+async function withNews(
+  ports: HarnessPorts,
+  held: Held,
+  prepared: Prepared,
+  options: ResumeOptions,
+): Promise<Outcome<Pick<MadeAgain, 'prepared' | 'news' | 'change'>>> {
+  const wanted = options.limits;
+  const set = wanted ? await newLimits(ports, held, prepared, wanted) : undefined;
+  if (set && !set.ok) return set;
+  const limits = set?.output.limits ?? prepared.limits;
+  const { model: name } = options;
+  const model = name === undefined ? undefined : newModel(ports, prepared, limits, name);
+  if (model && !model.ok) return model;
+  return ok({
+    prepared: { ...prepared, limits },
+    news: { ...(set && { limits: set.output.set }), ...(model && { model: model.output }) },
+    change: set ? { limits: packLimits(limits), raise: set.output.raise } : {},
+  });
 }
 
 async function makeAgain(
@@ -112,7 +154,8 @@ async function makeAgain(
   held: Held,
   since: number,
   signal: AbortSignal,
-): Promise<Outcome<{ thread: Thread; history: readonly Recorded[]; prepared: Prepared }>> {
+  options: ResumeOptions,
+): Promise<Outcome<MadeAgain>> {
   const stored = await ports.threads.history(held.thread);
   const decoded = stored.ok ? decodeAll(stored.output) : stored;
   if (!decoded.ok) return decoded;
@@ -121,32 +164,34 @@ async function makeAgain(
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, held.row, history);
   if (!again.ok) return again;
-  const prepared = again.output;
+  if (held.row.status === 'completed' && again.output.directive.process.script) {
+    const message = `thread \`${held.thread}\` ran a script and has completed: nobody is there to be told`;
+    return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
+  }
+  const made = await withNews(ports, held, again.output, options);
+  if (!made.ok) return made;
+  const { prepared } = made.output;
   const parent = ports.threads.live.get(held.row.parent ?? '')?.thread;
   const start = { prepared, held, since, signal, history, parent, runHook };
   const thread = await createThread(ports, start);
-  return thread.ok ? ok({ thread: thread.output, history, prepared }) : thread;
+  return thread.ok ? ok({ ...made.output, thread: thread.output, history }) : thread;
 }
 
-export interface ResumeOptions {
-  /** Goes back to this snapshot first; then also a root that has ended. */
-  from?: SnapshotName;
-  /** What it is told when it goes back. */
-  words?: RewindWords;
-}
-
-/** Where it goes back to; looked up before anything is changed. */
-async function goesBackTo(
+/** Has it ended, and where does it go back to? Looked up before anything is changed. */
+async function lookBefore(
   ports: HarnessPorts,
   id: string,
-  from: SnapshotName,
-): Promise<Outcome<number>> {
+  options: ResumeOptions,
+): Promise<Outcome<{ hasEnded: boolean; back: number | undefined }>> {
   const row = await ports.store.thread(id);
   if (!row.ok) return row;
-  const may = mayRewind(row.output);
+  const may = mayReopen(row.output, options);
   if (!may.ok) return may;
+  const hasEnded = isEnded(row.output.status);
+  if (options.from === undefined) return ok({ hasEnded, back: undefined });
   const history = await readJournal(ports.store, id);
-  return history.ok ? findSnapshot(id, history.output, from) : history;
+  const back = history.ok ? findSnapshot(id, history.output, options.from) : history;
+  return back.ok ? ok({ hasEnded, back: back.output }) : back;
 }
 
 /** Says that it goes on, or back, and sets aside for hooks; answers with the journal as it is then. */
@@ -154,6 +199,7 @@ async function beginAgain(
   thread: Thread,
   history: readonly Recorded[],
   events: readonly JournalEvent[],
+  change: MadeAgain['change'],
 ): Promise<Outcome<readonly Recorded[]>> {
   const { ports, journal, hooks, budget } = thread;
   // The change of status comes before them.
@@ -164,7 +210,7 @@ async function beginAgain(
     hooks.reserve === undefined
       ? hookReserve(id, journal.epoch, hooks.limits, budget.drawFrom)
       : [];
-  const done = await journal.commit(events, { status: 'running', reserve });
+  const done = await journal.commit(events, { ...change, status: 'running', reserve });
   if (!done.ok) return done;
   const [aside] = reserve;
   if (aside && done.output.reserved.includes(aside.key)) {
@@ -194,34 +240,39 @@ async function catchUpWith(
   return history;
 }
 
-/** Goes on with a thread that was interrupted, paused or waiting. */
+/** Goes on with a thread that was interrupted, paused or waiting; at a person's word also with one that ended. */
 export async function resumeThread(
   ports: HarnessPorts,
   id: string,
   signal: AbortSignal = new AbortController().signal,
-  { from, words }: ResumeOptions = {},
+  options: ResumeOptions = {},
 ): Promise<Outcome<ThreadResult>> {
-  const back = from === undefined ? undefined : await goesBackTo(ports, id, from);
-  if (back && !back.ok) return back;
+  const before = await lookBefore(ports, id, options);
+  if (!before.ok) return before;
+  const { back, hasEnded } = before.output;
   const { live, owner } = ports.threads;
   const since = live.leases.now();
   const lease = { owner, ttlMs: LEASE_MS };
-  const held = await ports.store.claim(id, lease, back ? { reopen: true } : {});
+  const mayHaveEnded = hasEnded && (back !== undefined || options.reopen === true);
+  const held = await ports.store.claim(id, lease, mayHaveEnded ? { reopen: true } : {});
   if (!held.ok) return held;
   const refuse = async (failure: Failure): Promise<Failure> => {
     await ports.store.release(held.output);
     ports.watch.done?.(id);
     return failure;
   };
-  const made = await makeAgain(ports, held.output, since, signal);
+  const made = await makeAgain(ports, held.output, since, signal, options);
   if (!made.ok) return await refuse(made);
-  const { thread, history: before, prepared } = made.output;
+  const { thread, history: past, prepared, news, change } = made.output;
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
-  const events: JournalEvent[] = back
-    ? rewindEvents(thread, before, back.output, words)
-    : [{ type: 'signal', data: { kind: 'resume', by: owner } }];
-  const whole = await beginAgain(thread, before, events);
+  thread.control.hadEnded = mayHaveEnded;
+  const { words, by = owner } = options;
+  const events: JournalEvent[] =
+    back === undefined
+      ? resumeEvents(past, held.output.row.status, { kind: 'resume', by, ...news }, words)
+      : rewindEvents(thread, past, { from: back, by, ...news }, words);
+  const whole = await beginAgain(thread, past, events, change);
   if (!whole.ok) return await refuse(whole);
   const history = await catchUpWith(thread, held.output, prepared, whole.output);
   const done = drive(thread, since, history);

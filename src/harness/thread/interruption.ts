@@ -169,8 +169,10 @@ function endingOf({ kind, payload, by }: Signal): Ending | undefined {
 }
 
 /** An end that was asked of the run before this one: whoever resumed the thread wants it to go on. */
-const isPast = ({ payload, number }: Signal, { control }: Thread): boolean =>
-  number <= control.past && getOwn(payload, 'this_run') === true;
+const isPast = (signal: Signal, { control }: Thread): boolean =>
+  signal.number <= control.past &&
+  (getOwn(signal.payload, 'this_run') === true ||
+    (control.hadEnded && endingOf(signal) !== undefined));
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
 export function obeySignals(thread: Thread): Ending | undefined {

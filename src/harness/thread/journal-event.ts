@@ -327,6 +327,12 @@ const DATA = {
       reason: text,
       /** The snapshot that a resume goes back to. */
       from: number,
+      /** How it had ended, when somebody takes up what has ended. */
+      after: status,
+      /** The ceilings that a person set with it, as `packLimits` writes them. */
+      limits: data,
+      /** The model that is asked from here on. */
+      model: text,
     },
   ),
   approval,

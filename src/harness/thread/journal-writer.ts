@@ -21,7 +21,7 @@ export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'se
   readonly back?: Commit['use'];
 };
 export type Refusable = Change &
-  Pick<Commit, 'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release'> & {
+  Pick<Commit, 'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits'> & {
     /** Refused with `signalled` when something was said that is not obeyed yet. */
     readonly quiet?: true;
   };

@@ -5,7 +5,7 @@ import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
-import { markKey } from '../limits/limit.ts';
+import { type EffectiveLimits, LIMIT_NAMES, markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks } from './conversation.ts';
 import type {
@@ -83,18 +83,17 @@ export interface RewindWords {
 
 /** What goes into the journal: where it goes back to, and what the model is told about it. */
 export function rewindEvents(
-  { talk: { conversation }, ports }: Thread,
+  { talk: { conversation } }: Thread,
   history: readonly Recorded[],
-  from: number,
+  asked: Omit<DataOf<'signal'>, 'kind'> & { from: number },
   words?: RewindWords,
 ): JournalEvent[] {
+  const { from } = asked;
   const marks = packMarks(conversation.marks());
   const call = snapshotCall(eventsInForce(history), from);
   const content: Json = { action: 'checkpoint', snapshot: from };
   const text = `[harness] this thread went back to snapshot ${from}. What was done after it is not undone: look before you repeat it.`;
-  const events: JournalEvent[] = [
-    { type: 'signal', data: { kind: 'resume', by: ports.threads.owner, from } },
-  ];
+  const events: JournalEvent[] = [{ type: 'signal', data: { kind: 'resume', ...asked } }];
   if (call !== undefined) {
     events.push({ type: 'tool_result', data: { call_id: call, content, is_error: false, marks } });
   }
@@ -135,9 +134,27 @@ function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
   for (const event of thread.talk.opening) addToConversation(thread, event);
 }
 
+/** A person took it up: with new ceilings, of which `own` is what hooks leave, or with another model. */
+function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimits): void {
+  const { talk, budget } = thread;
+  // It had run into these, and is to try again.
+  if (data.after !== undefined) [talk.reminders, talk.loops] = [0, 0];
+  for (const name of LIMIT_NAMES) {
+    if (!data.limits || !Object.hasOwn(data.limits, name)) continue;
+    budget.limits = { ...budget.limits, [name]: own[name] };
+    for (const key of budget.warned) if (key.startsWith(`${name}:`)) budget.warned.delete(key);
+  }
+  if (data.model === undefined) return;
+  talk.triedModels.clear();
+  switchModel(thread, data.model);
+}
+
 /** What a thread remembers besides the conversation. */
-function restore(thread: Thread, event: JournalEvent): void {
+function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
   switch (event.type) {
+    case 'signal':
+      resumedWith(thread, event.data, own);
+      return;
     case 'hook':
       hookAnswered(thread, event.data);
       return;
@@ -231,12 +248,13 @@ const STAYS: ReadonlySet<EventType> = new Set<EventType>([
 /** Everything a thread knew when its last event was written. */
 export function restoreThread(thread: Thread, history: readonly Recorded[]): void {
   thread.talk.opening.push(...openingOf(history));
+  const { limits } = thread.budget;
   const watch = watchLoops(thread);
   const kept = new Set(eventsInForce(history));
   for (const event of history) {
     if (kept.has(event)) addToConversation(thread, event);
     else if (!STAYS.has(event.type)) continue;
-    restore(thread, event);
+    restore(thread, event, limits);
     if (kept.has(event)) watch(event);
   }
   // What is said to it from now on is no part of the reply.

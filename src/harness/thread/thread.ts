@@ -214,6 +214,8 @@ export interface Control {
   stopped: boolean;
   /** The last signal that was there before this process went on with it. */
   past: number;
+  /** Taken up after its end: no end and no pause that was asked for before it counts any more. */
+  hadEnded: boolean;
   /** Requests and tools at work: told when somebody steers the thread. */
   readonly interruptions: Set<Interruption>;
   /** Calls without a result, by their id. */

@@ -179,13 +179,16 @@ function bear(
 function writeRest(
   registry: Registry,
   thread: string,
-  { commit, tell, result }: CommitText,
+  { commit, tell, result, limits }: CommitText,
   uses: readonly UsePlan[],
   now: number,
 ): Approval[] {
   const { connection } = registry;
   if (result !== undefined) {
     connection.run('UPDATE thread_data SET result = ? WHERE thread = ?', result, thread);
+  }
+  if (limits !== undefined) {
+    connection.run('UPDATE thread_data SET limits = ? WHERE thread = ?', limits, thread);
   }
   // Who has ended, or is gone, is left out.
   for (const signal of tell) sendSignal(registry, signal, now);

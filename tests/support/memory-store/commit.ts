@@ -258,7 +258,7 @@ export function letGo(world: World, record: ThreadRecord, wake: number | undefin
 }
 
 function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRecord {
-  const { commit, events, cost, result } = text;
+  const { commit, events, cost, result, limits } = text;
   const now = world.clock.now();
   const { ended: before, ...rest } = record;
   const status = commit.status ?? record.status;
@@ -272,6 +272,7 @@ function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRe
     ...(ended === undefined ? {} : { ended }),
     ...(cost === undefined ? {} : { cost: JSON.parse(cost) }),
     ...(result === undefined ? {} : { result: JSON.parse(result) }),
+    ...(limits === undefined ? {} : { limits: JSON.parse(limits) }),
   };
   const { release } = commit;
   if (release === undefined) return next;
