@@ -164,7 +164,8 @@ async function makeAgain(
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, held.row, history);
   if (!again.ok) return again;
-  if (held.row.status === 'completed' && again.output.directive.process.script) {
+  const isScript = again.output.directive.process.script !== undefined;
+  if (held.row.status === 'completed' && isScript && options.from === undefined) {
     const message = `thread \`${held.thread}\` ran a script and has completed: nobody is there to be told`;
     return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
   }
