@@ -321,7 +321,8 @@ test('a paused child is ended by its parent, which answers for what it used', as
         () => ({ tool_calls: [call('threads/terminate_thread', { thread_id: child })] }),
         ({ results }) => ({ text: JSON.stringify(results) }),
       ],
-      part: [forever],
+      // Finished and kept before the pause.
+      part: [{ text: 'x'.repeat(400), piece: 10, pace_ms: 50 }],
     },
   );
   const { text, thread_id, cost } = await run(made, 'lead');

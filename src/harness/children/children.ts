@@ -19,7 +19,7 @@ import {
   deadlineFault,
   hearInReplay,
   obeySignals,
-  STOPS_STREAM,
+  STOPS_WAIT,
   stopThread,
   watchForInterruption,
 } from '../thread/interruption.ts';
@@ -155,7 +155,7 @@ async function openChildren(thread: Thread): Promise<ReadonlySet<string>> {
 /** One round: until all have ended, somebody steers the parent, or its time is up. */
 async function waitRound(thread: Thread): Promise<CalledOff | undefined> {
   const { ports } = thread;
-  const interruption = await watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_WAIT);
   const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);

@@ -70,6 +70,13 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   }
 }
 
+/** A pause that came while the model said its last word: that is kept, and counts when the thread goes on. */
+async function pausedAtEnd(thread: Thread): Promise<Ending | undefined> {
+  if (thread.ports.replay) await hearInReplay(thread);
+  const isPaused = thread.journal.signals().some(({ kind }) => kind === 'pause');
+  return isPaused ? obeySignals(thread) : undefined;
+}
+
 function loopPorts(thread: Thread): LoopPorts {
   const { control, journal, talk, ports } = thread;
   const between = async (): Promise<Ending | undefined> => {
@@ -88,7 +95,7 @@ function loopPorts(thread: Thread): LoopPorts {
     turn: () => runTurn(thread),
     pending: () => talk.conversation.pending(),
     perform: (calls) => runSteps(thread, calls, between),
-    final: async (reply) => finalEnding(thread, reply),
+    final: async (reply) => (await pausedAtEnd(thread)) ?? finalEnding(thread, reply),
   };
 }
 

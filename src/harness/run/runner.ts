@@ -14,7 +14,7 @@ import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import { outOfTime } from '../children/children.ts';
 import type { Ending } from '../loop.ts';
-import { STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import { STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { Runner } from '../thread/ports.ts';
 import type { Thread, ThreadsPort } from '../thread/thread.ts';
 
@@ -44,7 +44,7 @@ const outputsOf = (directive: Directive, given: Json): Outcome<JsonObject> =>
 
 export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
   const { id, directive, inputs } = thread.place;
-  const interruption = await watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_WAIT);
   try {
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });

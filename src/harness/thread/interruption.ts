@@ -21,13 +21,11 @@ import { skippedResult } from './prompt.ts';
 import { addToConversation } from './talk.ts';
 import type { CalledOff, Interruption, Thread } from './thread.ts';
 
-/** While the model speaks nothing is lost by stopping it; a tool at work is only killed. */
-export const STOPS_STREAM: ReadonlySet<string> = new Set([
-  'interrupt',
-  'pause',
-  'terminate',
-  'kill',
-]);
+/** What breaks off a reply that is coming. A pause does not: that request is paid for, so it is finished. */
+export const STOPS_STREAM: ReadonlySet<string> = new Set(['interrupt', 'terminate', 'kill']);
+/** What ends a wait, in which nothing is under way that costs anything. */
+export const STOPS_WAIT: ReadonlySet<string> = new Set([...STOPS_STREAM, 'pause']);
+/** A tool at work is only killed. */
 export const STOPS_TOOL: ReadonlySet<string> = new Set(['kill']);
 
 const LONGEST_TIMER = 2 ** 31 - 1;

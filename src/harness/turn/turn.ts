@@ -8,7 +8,12 @@ import { raise } from '../hooks/raise-checkpoint.ts';
 import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
-import { runInTime, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import {
+  runInTime,
+  STOPS_STREAM,
+  STOPS_WAIT,
+  watchForInterruption,
+} from '../thread/interruption.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
@@ -181,7 +186,7 @@ async function after(
 
 /** Waits; false when somebody said something first or the deadline came. */
 async function pause(thread: Thread, ms: number): Promise<boolean> {
-  const interruption = await watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_WAIT);
   await sleep(ms, undefined, { signal: interruption.signal }).catch(() => undefined);
   interruption.release();
   return !interruption.signal.aborted;

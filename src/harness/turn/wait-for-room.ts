@@ -7,7 +7,7 @@ import type { Amounts, ThreadStatus } from '../../store/index.ts';
 import { isEnded, THREAD_STATUSES } from '../../store/index.ts';
 import type { EffectiveLimits, LimitAmounts, RequestPlan } from '../limits/limit.ts';
 import { type Shortage, shortageFault, shortageIn } from '../thread/budget.ts';
-import { deadlineFault, STOPS_STREAM, watchForInterruption } from '../thread/interruption.ts';
+import { deadlineFault, STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
 import type { HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
 
 /** How often, while waiting, it is looked whose process is gone: for those nobody waits. */
@@ -96,7 +96,7 @@ async function waitAndTry<T>(
 ): Promise<Outcome<T>> {
   const { ports } = thread;
   const line = ports.threads.live.queueUp(first.thread);
-  const interruption = await watchForInterruption(thread, STOPS_STREAM);
+  const interruption = await watchForInterruption(thread, STOPS_WAIT);
   const { signal } = interruption;
   const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   try {
