@@ -334,3 +334,42 @@ test('a paused child is ended by its parent, which answers for what it used', as
   const told = readTranscript(join(made.runtime.project, '.ai', 'threads'), child);
   expect(told.ok && told.output.lines.at(-1)?.type).toBe('thread_end');
 });
+
+test('a child that is stopped while its hook runs ends as stopped, and so does the hook', async () => {
+  let asked = (): void => {};
+  const isAsked = new Promise<void>((resolve) => {
+    asked = resolve;
+  });
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: `${ORCHESTRATES}${READS}` }),
+      ...directive('part', {
+        permissions: READS,
+        hooks: '<hook><when>event.name == "before_step"</when><directive>slow</directive></hook>',
+      }),
+      ...directive('slow', { outputs: '<action type="string">continue|fail</action>' }),
+    },
+    {
+      lead: [{ tool_calls: [spawn('part')] }, { text: 'done' }],
+      part: [{ tool_calls: [call('fs/read_file', { path: 'notes/a.txt' })] }],
+      slow: [
+        () => {
+          asked();
+          return forever();
+        },
+      ],
+    },
+  );
+  const done = run(made, 'lead');
+  await isAsked;
+  const [lead] = await rows(made);
+  const signal = { thread: lead?.id ?? '', kind: 'terminate', payload: {}, key: 'stop', by: 'ann' };
+  await made.threads.store.signal(signal);
+  expect(await done).toMatchObject({ status: 'terminated' });
+  const ends = (await rows(made)).map(({ directive: name, status }) => [name, status]);
+  expect(ends).toEqual([
+    ['lead', 'terminated'],
+    ['part', 'terminated'],
+    ['slow', 'terminated'],
+  ]);
+});

@@ -165,10 +165,10 @@ function carryOut(
   event: CheckpointEvent,
   step: string,
 ): CheckpointVerdict | undefined {
-  // The operation fails with the reason, the loop stops at its next boundary.
+  // The operation fails with the reason, the loop stops at its next boundary. Who was stopped while the
+  // hook ran ends as that says.
   if ('fault' in deed) {
     const { code, detail } = deed.fault;
-    // Who was ended from outside meanwhile stays so.
     thread.control.ending ??= { status: ENDS[deed.do], reason: detail.message, code };
     return { action: 'end', outcome: { ok: false, error: deed.fault } };
   }

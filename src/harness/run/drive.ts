@@ -1,5 +1,6 @@
 // Drives a thread through the loop while its lease is renewed.
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { isEnded } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
@@ -133,6 +134,16 @@ async function runToRest(thread: Thread, history: readonly Recorded[]): Promise<
   }
 }
 
+/** How it ends when its caller stops it: a hook like the thread that it serves, which will not come back to it. */
+function endingWhenStopped({ ports, place }: Thread): Ending {
+  const served =
+    place.kind === 'hook' ? ports.threads.live.get(place.parent ?? '')?.thread : undefined;
+  const ending = served?.control.ending;
+  return ending && isEnded(ending.status)
+    ? { status: 'terminated', reason: `the thread it served ended ${ending.status}` }
+    : { status: 'interrupted', reason: 'its caller stopped it' };
+}
+
 /**
  * Never rejects. While it runs, the thread can be found, awaited and stopped in `threads.live`. A script
  * is handed back what it did before, as `history` has it.
@@ -161,7 +172,7 @@ export async function drive(
   });
   const { promise: done, resolve } = Promise.withResolvers<ThreadResult>();
   const whenStopped = (): void => {
-    control.ending ??= { status: 'interrupted', reason: 'its caller stopped it' };
+    control.ending ??= endingWhenStopped(thread);
     control.stopped = true;
   };
   if (signal.aborted) whenStopped();
