@@ -10,7 +10,7 @@ export { prepareThread, type RunRequest } from './run/prepare.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { resumeThread } from './run/resume.ts';
 export { runDirective } from './run/start.ts';
-export { finishEnded } from './run/unfinished-work.ts';
+export { finishEnded, mendTranscript } from './run/unfinished-work.ts';
 export { askModel } from './script/script-actions.ts';
 export { endUnattended } from './spawn/steer.ts';
 export {

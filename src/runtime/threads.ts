@@ -31,6 +31,8 @@ export interface Threads {
   history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
+  /** Its transcript as the registry has it; it may have been lost or cut off. */
+  mend(id: string): Promise<void>;
   /** An ended thread again, from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
 }
@@ -401,6 +403,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
     // Whoever has this is a person or their program: what has ended goes on, too.
     resume: (id, signal, options) =>
       told(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
+    mend: (id) => harness.mendTranscript(ports, id),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
   };

@@ -246,16 +246,22 @@ export class Transcripts {
     });
   }
 
-  /** What the registry has and the file has not: then the file is written anew. */
+  /** Where the file is not what the registry has it is written anew. */
   async #writeAgain(thread: string, firstSeq: number): Promise<void> {
-    const { dir, store, trouble } = this.#ports;
+    const { store, trouble } = this.#ports;
     const all = await readStored(store, thread);
     const isBefore = ({ seq, type }: StoredEvent) => seq < firstSeq && isTranscriptType(type);
     const before = all.ok ? all.output.filter(isBefore) : [];
-    const text = readTranscript(dir, thread);
-    const seen = new Set(text.ok ? text.output.lines.map(({ seq }) => seq) : []);
-    if (before.every(({ seq }) => seen.has(seq))) return;
+    if (!all.ok || this.#isWhole(thread, before)) return;
     const rebuilt = rebuildTranscript(this.#options(thread), this.#lines(thread, before));
     if (!rebuilt.ok) trouble(rebuilt.error.detail.message);
+  }
+
+  /** Has the file each of these once, in order, and nothing else, not even a piece of a line? */
+  #isWhole(thread: string, before: readonly StoredEvent[]): boolean {
+    const text = readTranscript(this.#ports.dir, thread);
+    if (!text.ok || text.output.problems.length > 0 || text.output.isTorn) return false;
+    const { lines } = text.output;
+    return lines.length === before.length && lines.every(({ seq }, at) => seq === before[at]?.seq);
   }
 }

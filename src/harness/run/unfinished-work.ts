@@ -128,6 +128,18 @@ async function endHook({ ports }: Thread, id: string): Promise<void> {
   ports.watch.done?.(id);
 }
 
+/** What people read of a thread is made whole from the registry, unless somebody is writing it now. */
+export async function mendTranscript(
+  { store, watch, threads }: Pick<HarnessPorts, 'store' | 'watch' | 'threads'>,
+  id: string,
+): Promise<void> {
+  const row = await store.thread(id);
+  if (!row.ok || row.output.lease_until !== undefined || threads.live.get(id)) return;
+  watch.transcript(id)([], row.output.seq + 1);
+  await watch.written?.(id);
+  watch.done?.(id);
+}
+
 /** Threads that ended in the last moment of a process: what people read of them is made whole. */
 export async function finishEnded({ store, watch }: HarnessPorts): Promise<void> {
   const swept = await store.sweep();

@@ -17,6 +17,8 @@ interface TranscriptText {
   lines: TranscriptLine[];
   /** Lines that could not be read were skipped. */
   problems: { offset: number; message: string }[];
+  /** It ends in the middle of a line: somebody is writing it, or was cut off. */
+  isTorn: boolean;
 }
 
 const CHUNK = 1 << 16;
@@ -50,7 +52,7 @@ function readLine(text: string): Outcome<TranscriptLine> {
 }
 
 function readLines(bytes: Buffer, offset: number): TranscriptText {
-  const result: TranscriptText = { lines: [], problems: [] };
+  const result: TranscriptText = { lines: [], problems: [], isTorn: false };
   let start = 0;
   // What comes after the last line end is being written just now, or was cut off.
   for (let end = bytes.indexOf(10); end !== -1; end = bytes.indexOf(10, start)) {
@@ -62,6 +64,7 @@ function readLines(bytes: Buffer, offset: number): TranscriptText {
     }
     start = end + 1;
   }
+  result.isTorn = start < bytes.length;
   return result;
 }
 
@@ -81,11 +84,11 @@ export function readTranscript(
     const { bytes, offset } = tail(handle, count);
     // Unless it is the beginning of the file, the first line may not be whole.
     const skip = offset === 0 ? 0 : bytes.indexOf(10) + 1;
-    const { lines, problems } = readLines(bytes.subarray(skip), offset + skip);
-    return ok({ lines: count === 0 ? [] : lines.slice(-count), problems });
+    const { lines, problems, isTorn } = readLines(bytes.subarray(skip), offset + skip);
+    return ok({ lines: count === 0 ? [] : lines.slice(-count), problems, isTorn });
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT') return ok({ lines: [], problems: [] });
+    if (code === 'ENOENT') return ok({ lines: [], problems: [], isTorn: false });
     return fail('store_failed', `the transcript \`${file}\` cannot be read: ${message}`, { file });
   } finally {
     if (handle !== undefined) closeSync(handle);

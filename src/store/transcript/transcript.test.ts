@@ -112,7 +112,11 @@ test('no link and no strange name leads out of the folder', () => {
   expect(codeOf(createTranscript({ ...options(), thread: '../a' }))).toBe('invalid_input');
   expect(codeOf(readTranscript(place.dir, '../a'))).toBe('invalid_input');
   expect(readFileSync(elsewhere, 'utf8')).toBe('mine');
-  expect(must(readTranscript(place.dir, 'never'))).toEqual({ lines: [], problems: [] });
+  expect(must(readTranscript(place.dir, 'never'))).toEqual({
+    lines: [],
+    problems: [],
+    isTorn: false,
+  });
 });
 
 test('no bytes crash the reader', () => {

@@ -70,7 +70,8 @@ export const tailThread: CommandRun = async (call) => {
   const { options, terminal } = call;
   const limit = countOption(options, 'limit');
   if (!limit.ok) return limit;
-  return await withThread(call, async ({ id, status, seq: latest }, { store }) => {
+  return await withThread(call, async ({ id, status, seq: latest }, { store, threads }) => {
+    await threads.mend(id);
     const events = await store.read(id, { last: limit.output ?? 20 });
     if (!events.ok) return events;
     for (const event of events.output) print(event, terminal);

@@ -89,8 +89,9 @@ function showCost(row: ThreadRow, terminal: Terminal): void {
 }
 
 export const run: CommandRun = (call) =>
-  withThread(call, async (thread, { store }) => {
+  withThread(call, async (thread, { store, threads }) => {
     const { options, terminal } = call;
+    await threads.mend(thread.id);
     const events = await readStored(store, thread.id);
     if (!events.ok) return events;
     const max = options.full === true ? Number.POSITIVE_INFINITY : 200;

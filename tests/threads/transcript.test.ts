@@ -1,0 +1,68 @@
+// The registry is the truth: a transcript that was lost or damaged is written again from it.
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { runCommand } from '../support/command-line.ts';
+import { directiveText, READ, read, run, type Stage, stage } from '../support/thread-project.ts';
+
+const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
+
+const fileOf = ({ fixture }: Stage, id: string): string =>
+  join(fixture.root, '.ai', 'threads', id, 'transcript.jsonl');
+
+async function finished(more: { text: string }[] = []) {
+  const made = await stage(LOOK, [read('notes/a.txt'), { text: 'done' }, ...more]);
+  const { thread_id: id } = await run(made, 'look');
+  const file = fileOf(made, id);
+  const km = (...words: string[]) =>
+    runCommand(['threads', ...words], made.fixture.root, made.fixture.env);
+  return { made, id, file, whole: readFileSync(file, 'utf8'), km };
+}
+
+/** What every line says, whenever it was written. */
+const said = (text: string): unknown[] =>
+  text
+    .split('\n')
+    .filter(Boolean)
+    .map((line) => {
+      const { seq, type, data } = JSON.parse(line);
+      return { seq, type, data };
+    });
+
+const DAMAGES: Record<string, (text: string, file: string) => void> = {
+  lost: (_, file) => rmSync(file),
+  'lost with its folder': (_, file) => rmSync(join(file, '..'), { recursive: true }),
+  torn: (text, file) => writeFileSync(file, text.slice(0, -20)),
+  'with half a line more': (text, file) => writeFileSync(file, `${text}{"ts":"20`),
+  'too short': (text, file) => writeFileSync(file, text.split('\n').slice(0, 3).join('\n')),
+  empty: (_, file) => writeFileSync(file, ''),
+  'with a line of garbage': (text, file) => writeFileSync(file, text.replace('\n', '\nno line\n')),
+  'with a line twice': (text, file) => writeFileSync(file, `${text.split('\n')[0]}\n${text}`),
+};
+
+test.each(Object.keys(DAMAGES))('a transcript that is %s is whole after a look', async (name) => {
+  const { id, file, whole, km } = await finished();
+  for (const command of ['show', 'tail']) {
+    DAMAGES[name]?.(whole, file);
+    expect(await km(command, id)).toMatchObject({ code: 0 });
+    expect(existsSync(file)).toBe(true);
+    expect(said(readFileSync(file, 'utf8')), command).toEqual(said(whole));
+  }
+});
+
+test('whoever goes on with a thread writes what was lost first', async () => {
+  const { made, id, file, whole } = await finished([{ text: 'again' }]);
+  writeFileSync(file, whole.replace('\n', '\nno line\n').slice(0, -9));
+  const done = await made.threads.resume(id, undefined, { words: { text: 'more', by: 'me' } });
+  expect(done).toMatchObject({ output: { status: 'completed' } });
+  const lines = said(readFileSync(file, 'utf8'));
+  const before = said(whole);
+  expect(lines.slice(0, before.length)).toEqual(before);
+  expect(lines.length).toBeGreaterThan(before.length);
+});
+
+test('looking at a whole transcript leaves the file alone', async () => {
+  const { id, file, whole, km } = await finished();
+  await km('show', id);
+  expect(readFileSync(file, 'utf8')).toBe(whole);
+});
