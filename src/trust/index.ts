@@ -10,7 +10,15 @@ export {
 } from './grants/capability-catalog.ts';
 export { type Ceiling, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
-export { type Grant, grantName, grantProblem, isSystemGrant, type Scope } from './grants/grant.ts';
+export {
+  type Grant,
+  grantName,
+  grantProblem,
+  grantsAllow,
+  isSystemGrant,
+  type Need,
+  type Scope,
+} from './grants/grant.ts';
 export { type CategoryFilter, FILTER_LISTS } from './grants/item-filter.ts';
 export {
   type GrantedRights,

@@ -51,6 +51,22 @@ test.each([
   expect(everything()).toEqual(before);
 });
 
+test('what a directive will be denied is said by `run` as by `check`, and stops neither', async () => {
+  const lines = `${READ}<execute resource="tool" id="fs/reed_file"/><execute resource="tool" id="http/get"/>`;
+  fixture.write('.ai/directives/lacks.md', directive('lacks', lines));
+  fixture.write('replies.json', JSON.stringify([{ text: 'Done.' }]));
+  const words = ['tool_unknown', 'did you mean `fs/read_file`', 'tool_requires_missing'];
+  for (const command of [
+    ['check', '.ai/directives/lacks.md'],
+    ['run', 'lacks', '--replies', 'replies.json'],
+    ['run', 'lacks', '--replies', 'replies.json'],
+  ]) {
+    const done = await runCommand(command, fixture.root, fixture.env);
+    expect(done, done.output).toMatchObject({ code: 0 });
+    for (const word of words) expect(done.output).toContain(word);
+  }
+});
+
 test('a limit that is no number, and refusals as JSON, leave nothing either', async () => {
   const before = everything();
   expect(

@@ -10,7 +10,7 @@ import {
   systemRandom,
 } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
-import type { Library } from '../../items/index.ts';
+import { checkItemText, type Library } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
@@ -240,6 +240,15 @@ function requestOf({ args, options }: CommandCall, library?: Library): Outcome<R
   );
 }
 
+/** What the directive will be denied, said before it is: the same as `check` says. */
+function tellWarnings(name: string, { library }: Runtime, terminal: Terminal): void {
+  const found = library.find('directive', name);
+  if (!found.ok || found.output.source === 'bundle') return;
+  const { body, file } = found.output;
+  const list = checkItemText(body, file, library) ?? [];
+  terminal.diagnostics(list.filter(({ severity }) => severity === 'warning'));
+}
+
 export const run: CommandRun = async (call) => {
   // Words that make no sense are refused before anything is opened; what they mean is known then.
   let request = requestOf(call);
@@ -247,7 +256,10 @@ export const run: CommandRun = async (call) => {
   return await followRun(call, {
     async mayStart(runtime) {
       request = requestOf(call, runtime.library);
-      return request.ok ? await runtime.mayRun(request.output) : request;
+      if (!request.ok) return request;
+      const may = await runtime.mayRun(request.output);
+      if (may.ok) tellWarnings(request.output.directive, runtime, call.terminal);
+      return may;
     },
     start: async ({ threads }, signal) =>
       request.ok ? await threads.run(request.output, signal) : request,

@@ -2,15 +2,18 @@
 import { type Diagnostic, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import {
   type CapabilityCatalog,
+  describeNeed,
   type Grant,
+  grantsAllow,
   grantsFromPermissions,
   isSystemGrant,
+  type Need,
   normalizeCapability,
   type Permission,
   type Permissions,
 } from '../../trust/index.ts';
-import type { Directive, DirectiveWorld } from './directive.ts';
-import type { Findings, Form } from './findings.ts';
+import type { Directive, DirectiveWorld, NamedTool } from './directive.ts';
+import { type Findings, type Form, quoted, suggestion } from './findings.ts';
 import { grantLine } from './permissions.ts';
 
 const KERNEL = ['kernmantle', 'kiwi-mcp', 'kernel'];
@@ -93,16 +96,24 @@ function checkEntries(
       if (isMissingTool) findings.warning('tool_unknown', place, message, hint);
       else findings.error(code, place, message, hint);
     }
+    if (reason === undefined) checkToolId(permission, world, findings);
     held.push(...grants);
   }
   return held;
 }
 
+/** A full id is granted as it stands, also where no such tool is there yet. */
+function checkToolId(permission: Permission, world: DirectiveWorld, findings: Findings): void {
+  const { id = '' } = permission;
+  const isFullId = isToolEntry(permission) && id.includes('/') && !isPattern(id);
+  if (!isFullId || world.tool(id).ok) return;
+  const message = `there is no tool ${quoted(id)}, so this line grants nothing now`;
+  const hint = suggestion(id, world.toolIds());
+  findings.warning('tool_unknown', placeOf(permission), message, hint);
+}
+
 /** The tools that an entry names, by id or by pattern. */
-function toolsOf(
-  { id = '' }: Permission,
-  world: DirectiveWorld,
-): { id: string; requires: readonly string[] }[] {
+function toolsOf({ id = '' }: Permission, world: DirectiveWorld): NamedTool[] {
   const find = (name: string) => {
     const found = world.tool(name);
     return found.ok ? [found.output] : [];
@@ -115,19 +126,30 @@ function toolsOf(
 }
 
 /** The lines to add, or, for what no line grants, what else to do. */
-function remedy(capabilities: readonly string[], form: Form, catalog: CapabilityCatalog): string {
-  const system = capabilities.filter((capability) => catalog.isSystem(capability));
+function remedy(needs: readonly Need[], form: Form, catalog: CapabilityCatalog): string {
+  const names = [...new Set(needs.map(({ capability }) => capability))];
+  const system = names.filter((capability) => catalog.isSystem(capability));
   if (system.length > 0) return `remove the tool: ${list(system)} cannot be granted here`;
-  const lines = capabilities.flatMap((capability) => grantLine(capability, form) ?? []);
+  const lines = new Set(
+    needs.flatMap(({ capability, scope }) => grantLine(capability, form, scope) ?? []),
+  );
   const where = form === 'xml' ? '`<permissions>`' : '`permissions`';
-  return lines.length === 0 ? 'remove the tool' : [`add to ${where}:`, ...lines].join('\n');
+  return lines.size === 0 ? 'remove the tool' : [`add to ${where}:`, ...lines].join('\n');
 }
 
-const list = (names: readonly string[]): string => {
-  const shown = names.slice(0, 3).map((name) => `\`${name}\``);
+const listed = (names: readonly string[]): string => {
+  const shown = names.slice(0, 3);
   const more = names.length - shown.length;
   return more > 0 ? `${shown.join(', ')} and ${more} more` : shown.join(' and ');
 };
+const list = (names: readonly string[]): string => listed(names.map((name) => `\`${name}\``));
+
+/** What a tool needs as far as that can be known before a call. */
+const needsOf = ({ requires, endpoint }: NamedTool): Need[] =>
+  requires.map(normalizeCapability).map((capability) => {
+    const isFixed = capability === 'net.http' && endpoint !== undefined;
+    return isFixed ? { capability, scope: { ...endpoint } } : { capability };
+  });
 
 function checkTools(
   directive: Directive,
@@ -140,20 +162,22 @@ function checkTools(
     [capability, ...world.catalog.impliedBy(capability)].some((name) => names.has(name)) ||
     (!world.catalog.isSystem(capability) &&
       [...names].some((name) => isPattern(name) && matchGlob(name, capability)));
+  const isMet = (need: Need): boolean =>
+    holds(need.capability) && (!need.scope || grantsAllow(held, need, world.catalog));
   const entries = directive.permissions?.entries ?? [];
   for (const permission of entries.filter(isToolEntry)) {
-    const [tools, lacking] = [new Set<string>(), new Set<string>()];
-    for (const { id, requires } of toolsOf(permission, world)) {
-      for (const capability of requires.map(normalizeCapability).filter((name) => !holds(name))) {
-        tools.add(id);
-        lacking.add(capability);
-      }
-    }
-    if (lacking.size === 0) continue;
-    const needs = `tool ${list([...tools])} needs ${list([...lacking])}`;
-    const message = `${needs}, which this directive does not grant`;
-    const hint = remedy([...lacking], findings.words.form, world.catalog);
-    findings.error('tool_requires_missing', placeOf(permission), message, hint);
+    const tools = toolsOf(permission, world).map((tool) => ({
+      id: tool.id,
+      lacking: needsOf(tool).filter((need) => !isMet(need)),
+    }));
+    const lacking = tools.flatMap((tool) => tool.lacking);
+    if (lacking.length === 0) continue;
+    const ids = tools.filter((tool) => tool.lacking.length > 0).map(({ id }) => id);
+    const names = new Set(lacking.map(describeNeed));
+    const needs = `tool ${list(ids)} needs ${listed([...names])}`;
+    const message = `${needs}, which this directive does not grant: such calls will be denied`;
+    const hint = remedy(lacking, findings.words.form, world.catalog);
+    findings.warning('tool_requires_missing', placeOf(permission), message, hint);
   }
 }
 

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { testWorld } from '../../../tests/support/directives.ts';
+import { ok } from '../../base/index.ts';
 import { checkDirective } from './check.ts';
 import type { Directive, DirectiveWorld } from './directive.ts';
 import { parseDirective } from './parse.ts';
@@ -43,7 +44,8 @@ test('a tool whose needs are not granted is reported with the lines to add', () 
     line: 2,
     column: 1,
     message:
-      'tool `git/push` needs `git.push` and `process.spawn`, which this directive does not grant',
+      'tool `git/push` needs `git.push` and `process.spawn`, which this directive does not grant: such calls will be denied',
+    severity: 'warning',
     hint: 'add to `<permissions>`:\n<execute resource="git" action="push"/>\n<execute resource="shell"/>',
   });
 });
@@ -58,6 +60,24 @@ test('adding the lines that are asked for makes the report go away', () => {
     const isSystem = tool === 'threads/safety_harness';
     expect(after).toEqual(isSystem ? ['tool_requires_missing'] : []);
     if (isSystem) expect(hint).toBe('remove the tool: `registry.write` cannot be granted here');
+  }
+});
+
+test('the line to add opens the one host that a tool asks, and a line for another is not enough', () => {
+  const endpoint = { host: 'api.example.com', method: 'POST' };
+  const tool = () => ok({ id: 'own/post', requires: ['net.http'], endpoint });
+  const named = '<execute resource="tool" id="own/post"/>';
+  const line = '<execute resource="net" action="http" host="api.example.com" method="POST"/>';
+  expect(check(permissions(named), { tool })).toMatchObject([
+    { code: 'tool_requires_missing', hint: `add to \`<permissions>\`:\n${line}` },
+  ]);
+  const other = line.replace('api.', 'other.');
+  expect(check(permissions(named, other), { tool })).toMatchObject([
+    { code: 'tool_requires_missing', message: expect.stringContaining('`api.example.com` (POST)') },
+  ]);
+  const wide = '<execute resource="net" action="http" host="*.example.com"/>';
+  for (const enough of [line, wide, '<execute resource="net" action="http"/>']) {
+    expect(codes(permissions(named, enough), { tool })).toEqual([]);
   }
 });
 
@@ -79,7 +99,7 @@ test('whoever may write may read, and a pattern of tools counts each of them', (
   expect(check(permissions('<execute resource="tool" id="supabase_*"/>'))).toMatchObject([
     {
       message:
-        'tool `db/supabase_query` and `db/supabase_migrate` needs `mcp.supabase.call`, which this directive does not grant',
+        'tool `db/supabase_query` and `db/supabase_migrate` needs `mcp.supabase.call`, which this directive does not grant: such calls will be denied',
     },
   ]);
 });
@@ -99,6 +119,7 @@ test.each([
 
 test.each([
   ['<execute resource="tool" id="nothing"/>', ['tool_unknown']],
+  ['<execute resource="tool" id="fs/reed_file"/>', ['tool_unknown']],
   ['<execute resource="kiwi-mcp" action="search"/>', ['permission_unneeded']],
   ['<execute resource="kiwi-mcp" action="load"/>', []],
   ['<execute resource="registry" action="raed"/>', ['capability_unknown']],
@@ -106,6 +127,12 @@ test.each([
   ['<execute resource="net" action="http" host="api.example.com"/>', []],
 ])('%s: %j', (line, expected) => {
   expect(codes(permissions(line))).toEqual(expected);
+});
+
+test('a misspelt id of a tool is a warning with what was probably meant', () => {
+  expect(check(permissions('<execute resource="tool" id="fs/reed_file"/>'))).toMatchObject([
+    { code: 'tool_unknown', severity: 'warning', hint: 'did you mean `fs/read_file`' },
+  ]);
 });
 
 test('an entry that was reported when it was read is not reported again', () => {

@@ -179,9 +179,18 @@ export interface ParsedDirective {
 }
 
 /** What a directive is checked against: the library answers it, tests write it by hand. */
+/** What a directive needs to know of a tool that it names. */
+export interface NamedTool {
+  readonly id: string;
+  /** Of its whole chain. */
+  readonly requires: readonly string[];
+  /** Where its requests go, when its configuration says so once and for all. */
+  readonly endpoint?: { readonly host: string; readonly method?: string };
+}
+
 export interface DirectiveWorld {
   directive(name: string): Directive | undefined;
-  tool(id: string): Outcome<{ id: string; requires: readonly string[] }>;
+  tool(id: string): Outcome<NamedTool>;
   directiveNames(): Iterable<string>;
   toolIds(): Iterable<string>;
   readonly catalog: CapabilityCatalog;

@@ -9,6 +9,7 @@ import {
   type Permission,
   type Permissions,
   permissionFor,
+  type Scope,
 } from '../../trust/index.ts';
 import {
   attributeOf,
@@ -37,13 +38,17 @@ function permissionText(permission: Permission, form: Form): string {
 }
 
 /** The line to add to `<permissions>` so that a directive holds this capability; none if no line can. */
-export function grantLine(capability: string, form: Form): string | undefined {
+export function grantLine(
+  capability: string,
+  form: Form,
+  endpoint?: Pick<Scope, 'host' | 'method'>,
+): string | undefined {
   if (capability === 'spawn.thread') {
     return form === 'xml'
       ? '<orchestration enabled="true"/>'
       : '- orchestration: { enabled: true }';
   }
-  const permission = permissionFor({ capability, scope: { path: '**' } });
+  const permission = permissionFor({ capability, scope: { path: '**', ...endpoint } });
   return permission && permissionText(permission, form);
 }
 

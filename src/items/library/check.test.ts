@@ -39,6 +39,33 @@ test('a project without mistakes has nothing to say', async () => {
   expect(library.check()).toEqual([]);
 });
 
+test.each([
+  ['url: "https://api.example.com/items/{id}"', ' host="api.example.com" method="GET"'],
+  ['url: "https://API.example.com:8443/", method: post', ' host="api.example.com" method="POST"'],
+  ['url: "https://api.example.com/", method: "{how}"', ' host="api.example.com"'],
+  ['url: "https://{id}.example.com/"', ''],
+  ['url: "{id}"', ''],
+])('a tool with `%s` needs `net.http`%s', async (config, scope) => {
+  const library = await open({
+    'bundle/config/capabilities.yaml': `${CAPABILITIES}  net.http: { meaning: http, tier: elevated, scope: [host, method] }\n`,
+    'project/.ai/tools/above.yaml': toolText('above', 'executor_id: below\n'),
+    'project/.ai/tools/below.yaml': toolText(
+      'below',
+      `executor_id: http_client\nconfig: { ${config} }\nrequires: [net.http]\nparameters: [{ name: id }, { name: how }]\n`,
+    ),
+    'project/.ai/directives/a.md': directive(
+      'a',
+      '<permissions><execute resource="tool" id="above"/></permissions>',
+    ),
+  });
+  expect(library.check()).toMatchObject([
+    {
+      code: 'tool_requires_missing',
+      hint: `add to \`<permissions>\`:\n<execute resource="net" action="http"${scope}/>`,
+    },
+  ]);
+});
+
 test('tools are checked among the others, each mistake at its place', async () => {
   const library = await open({
     'project/.ai/tools/broken.yaml': toolText('broken', 'executor_id: htpt_client\n'),

@@ -7,6 +7,7 @@ import {
   isObject,
   lastSegment,
   type Outcome,
+  ok,
   textAt,
 } from '../../base/index.ts';
 import { lintPolicy, parsePolicy } from '../../flow/index.ts';
@@ -14,7 +15,7 @@ import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
 import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
 import { checkDirective } from '../directive/check.ts';
-import type { Directive, DirectiveWorld } from '../directive/directive.ts';
+import type { Directive, DirectiveWorld, NamedTool } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readInside, realOf } from '../files/item-file.ts';
 import type { Root, RootFiles } from '../files/root.ts';
@@ -22,6 +23,7 @@ import type { DirectiveItem, ItemOf } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
 import { blankSignatureLine } from '../signature-line.ts';
+import type { Tool } from '../tool/tool.ts';
 import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
 
@@ -58,6 +60,16 @@ function readable(item: DirectiveItem): Directive | undefined {
   return item.directive ?? parseDirective(item.body, item.file).draft;
 }
 
+/** The host and method that no caller can change; nothing where a placeholder stands in them. */
+function endpointOf(tools: readonly Tool[]): Pick<NamedTool, 'endpoint'> {
+  const said = (name: string): string =>
+    tools.map(({ config }) => textAt(config, name)).find((text) => text !== '') ?? '';
+  const [url, method] = [URL.parse(said('url')), said('method') || 'GET'];
+  if (!url || url.hostname === '' || /[{}$%]/.test(url.hostname)) return {};
+  const host = url.hostname.replace(/^\[|\]$/g, '');
+  return { endpoint: { host, ...(/^\w+$/.test(method) && { method: method.toUpperCase() }) } };
+}
+
 function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld {
   const pricing = library.config('pricing').value;
   const tiers = keysOf(getOwn(library.config('models').value, 'tiers'));
@@ -69,8 +81,11 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
     tool(id) {
       const found = library.find('tool', id);
       if (!found.ok) return found;
-      const { id: full, tool } = found.output;
-      return { ok: true, output: { id: full, requires: tool?.requires ?? [] } };
+      const chain = library.chainOf(found.output);
+      const links = chain.ok ? chain.output.links : [found.output];
+      const tools = links.flatMap(({ tool }) => tool ?? []);
+      const requires = [...new Set(tools.flatMap((tool) => tool.requires))];
+      return ok({ id: found.output.id, requires, ...endpointOf(tools) });
     },
     directiveNames: () => library.all('directive').map(({ id }) => lastSegment(id)),
     toolIds: () => library.all('tool').map(({ id }) => id),
