@@ -45,9 +45,11 @@ export { RULE_NAMES } from './policies/named-rules.ts';
 export { TOOL_EFFECTS, type ToolEffect } from './policies/policy.ts';
 export {
   createPolicyFiles,
+  type ExaminedPolicy,
   type PolicyFiles,
   type PolicyPlace,
   type PolicyState,
+  readPolicyFile,
 } from './policies/policy-files.ts';
 export { parsePolicy } from './policies/read-policy.ts';
 export { fileLabels, folderLabel } from './values/file-labels.ts';

@@ -4,6 +4,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { dirname, resolve } from 'node:path';
 import {
   canonicalJson,
+  type Diagnostic,
   getOwn,
   isObject,
   type Outcome,
@@ -12,7 +13,7 @@ import {
 } from '../base/index.ts';
 import { type ItemStatement, verifyStatement } from '../trust/index.ts';
 import type { Directive } from './directive/directive.ts';
-import { jsonIn, readInside } from './files/item-file.ts';
+import { aboutFile, jsonIn, readInside } from './files/item-file.ts';
 import type { SignatureState } from './item.ts';
 import type { ItemKind } from './item-kinds.ts';
 import type { SignatureLine, SignedText } from './signature-line.ts';
@@ -130,6 +131,18 @@ function checkLine(text: SignedText, line: SignatureLine, key: string): string |
   const sha256 = sha256Hex(text.body);
   checked.set(text, { sha256, key });
   return sha256;
+}
+
+/** What there is to say about a signature that does not hold; nothing of one that does or is absent. */
+export function signatureProblems(signature: SignatureState, file: string): Diagnostic[] {
+  const { state, reason = '' } = signature;
+  if (state === 'changed') {
+    const hint = 'review it and sign it again';
+    return [aboutFile(file, 'signature_changed', `not what was signed: ${reason}`, { hint })];
+  }
+  if (state !== 'untrusted') return [];
+  const more = { severity: 'warning', hint: 'trust the key, or sign it yourself' } as const;
+  return [aboutFile(file, 'signature_untrusted', `signed, but not trusted: ${reason}`, more)];
 }
 
 /** Compares a signed text with what its line states. Never throws; in doubt it is not `signed`. */

@@ -150,6 +150,7 @@ async function wireRuntime(
     projectRoot: open.project,
     primitives: () => [...open.primitives.keys()],
     trustStore: open.trustStore,
+    policies: open.policyPlaces,
     clock: open.clock,
     extra: items,
   });

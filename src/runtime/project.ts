@@ -113,6 +113,8 @@ export interface OpenProject {
   env: Env;
   clock: Clock;
   policies: PolicyFiles;
+  /** The files they are read from. */
+  policyPlaces: readonly PolicyPlace[];
   trustStore: TrustStore;
   keys: KeyFolder;
   catalogs: Catalogs;
@@ -181,14 +183,16 @@ export function openProject(
   const project = realpathSync(wanted);
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
+  const places = [...policyOf(host), ...policyPlaces(project, home, env)];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {
     project,
     home,
     env,
     clock,
+    policyPlaces: places,
     policies: createPolicyFiles(
-      [...policyOf(host), ...policyPlaces(project, home, env)],
+      places,
       (text, file) => examinePolicy(text, file, trustStore),
       clock,
       project,

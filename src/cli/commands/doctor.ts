@@ -93,9 +93,17 @@ function aboutPolicies(runtime: Runtime): Finding[] {
   return [
     ...diagnostics
       .filter(({ severity }) => severity === 'error')
-      .map(({ file, line, message }) =>
-        bad('policy', `${file}:${line}: ${message}; until it is mended nothing is allowed`),
+      .map(({ file, line, code, message }) =>
+        code === 'signature_changed'
+          ? {
+              ...bad('policy', `${file}: ${message}; what it opened is closed`),
+              fix: 'review it, then `km sign` it again',
+            }
+          : bad('policy', `${file}:${line}: ${message}; until it is mended nothing is allowed`),
       ),
+    ...diagnostics
+      .filter(({ code }) => code === 'signature_untrusted')
+      .map(({ file, message, hint = '' }) => note('policy', `${file}: ${message}`, hint)),
     good('policy', `levels: ${levels}; unsigned items: ${unsigned}`),
     ...SURFACES.map((surface) => {
       const effects = policy.effects(surface).join(', ') || 'none';

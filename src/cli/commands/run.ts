@@ -169,6 +169,12 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<Endi
   );
 }
 
+/** A signature that does not hold: the run goes on, without what that policy opened. */
+function tellPolicies(runtime: Runtime, terminal: Terminal): void {
+  const found = runtime.policies().diagnostics.filter(({ code }) => /^signature_/.test(code));
+  terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
+}
+
 async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
@@ -190,6 +196,7 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
       },
       view.live,
       async (runtime) => {
+        tellPolicies(runtime, terminal);
         const may = (await follow.mayStart?.(runtime)) ?? ok(null);
         return may.ok ? undefined : refuse(may, terminal, codes);
       },

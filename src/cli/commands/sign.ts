@@ -1,4 +1,5 @@
-import { relative, resolve } from 'node:path';
+import { existsSync } from 'node:fs';
+import { join, relative, resolve } from 'node:path';
 import { ok } from '../../base/index.ts';
 import { type SignatureState, verifyItem } from '../../items/index.ts';
 import { asList } from '../command.ts';
@@ -47,7 +48,9 @@ const COLOURS: Readonly<Record<string, Colour>> = {
 export const verifyItems = inProject(async (runtime, { args, terminal }) => {
   const given = asList(args[0]).map((file) => resolve(terminal.cwd, file));
   const own = runtime.library.all().filter(({ source }) => source === 'project');
-  const files = given.length > 0 ? given : own.map(({ file }) => file);
+  const policy = join(runtime.project, '.ai', 'policy.yaml');
+  const there = existsSync(policy) ? [policy] : [];
+  const files = given.length > 0 ? given : [...own.map(({ file }) => file), ...there];
   const rows: (SignatureState & { file: string })[] = [];
   for (const file of files) {
     const verified = verifyItem(file, runtime.trustStore, runtime.library.roots());

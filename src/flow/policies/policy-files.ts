@@ -29,12 +29,22 @@ export interface PolicyState {
 
 export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 
-/** Of a file's text: what a signature would cover, which is all that is read, and whether one holds. */
-type ExaminePolicy = (text: string, file: string) => { covered: string; signed: boolean };
+export interface ExaminedPolicy {
+  /** What a signature would cover, which is all that is read. */
+  covered: string;
+  /** One is there and holds. */
+  signed: boolean;
+  /** One is there and does not hold: the file is read, and what it opens stays closed. */
+  diagnostics?: readonly Diagnostic[];
+}
 
-interface Read {
+type ExaminePolicy = (text: string, file: string) => ExaminedPolicy;
+
+interface ReadPolicy {
   policy: Policy;
   diagnostics: readonly Diagnostic[];
+  /** Where a setting stands, for findings about it; absent where nothing could be read. */
+  locate?: ReturnType<typeof parsePolicy>['locate'];
 }
 
 const MAX_BYTES = 1024 * 1024;
@@ -52,14 +62,15 @@ function stampOf(file: string): string {
   }
 }
 
-const broken = ({ level, file }: PolicyPlace, message: string): Read => ({
+const broken = ({ level, file }: PolicyPlace, message: string): ReadPolicy => ({
   policy: closedPolicy(level, file),
   diagnostics: [
     { file, line: 1, column: 1, code: 'policy_unreadable', severity: 'error', message },
   ],
 });
 
-function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined {
+/** The policy of one place as it would be in force; undefined when there is none. */
+export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): ReadPolicy | undefined {
   const { level, file } = place;
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
@@ -67,10 +78,11 @@ function readPlace(place: PolicyPlace, examine: ExaminePolicy): Read | undefined
     return errno !== undefined && MISSING.has(errno) ? undefined : broken(place, message);
   }
   const text = read.bytes.toString('utf8');
-  const { covered, signed } = examine(text, file);
-  const { policy, diagnostics } = parsePolicy(covered, file, level);
-  if (!policy || hasErrors(diagnostics)) return { policy: closedPolicy(level, file), diagnostics };
-  return { policy: { ...policy, signed }, diagnostics };
+  const { covered, signed, diagnostics: found = [] } = examine(text, file);
+  const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level);
+  const diagnostics = [...found, ...own];
+  if (!policy || hasErrors(own)) return { policy: closedPolicy(level, file), diagnostics };
+  return { policy: { ...policy, signed }, diagnostics, locate };
 }
 
 // A policy names folders as people do: from the project or absolutely, through links, with a `/` at
@@ -133,7 +145,7 @@ export function createPolicyFiles(
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
       if (known?.stamp === stamp) return known.state;
-      const read = places.flatMap((place) => readPlace(place, examine) ?? []);
+      const read = places.flatMap((place) => readPolicyFile(place, examine) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => withFolders(policy, root))),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),

@@ -10,22 +10,24 @@ import {
   ok,
   textAt,
 } from '../../base/index.ts';
-import { lintPolicy, parsePolicy } from '../../flow/index.ts';
+import { lintPolicy, type PolicyPlace, parsePolicy, readPolicyFile } from '../../flow/index.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
 import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
 import { checkDirective } from '../directive/check.ts';
 import type { Directive, DirectiveWorld, NamedTool } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
-import { aboutFile, readInside, realOf } from '../files/item-file.ts';
+import { aboutFile } from '../files/item-file.ts';
 import type { Root, RootFiles } from '../files/root.ts';
 import type { DirectiveItem, ItemOf } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
+import { signatureProblems, type TrustPort } from '../signature.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Tool } from '../tool/tool.ts';
 import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
+import { examinePolicy } from './sign.ts';
 
 export interface CheckOptions {
   /** Only items and files of these; absent: of all. */
@@ -47,10 +49,13 @@ interface CheckContext {
   records: Iterable<FileRecord>;
   behind: (record: FileRecord) => readonly FileRecord[];
   opened: readonly Pick<RootFiles, 'root' | 'diagnostics'>[];
+  trust: TrustPort;
+  /** Where policies lie; absent: beside the items. */
+  policies?: readonly PolicyPlace[] | undefined;
 }
 
 const TIERS = ['fast', 'balanced', 'general', 'reasoning', 'expert', 'orchestrator'];
-/** `operator` is no folder of items; the other levels are called like their source. */
+/** The operator's is no folder of items; the other levels are called like their source. */
 const POLICY_LEVELS = ['project', 'user', 'bundle'] as const;
 
 const keysOf = (value: unknown): string[] => (isObject(value) ? Object.keys(value) : []);
@@ -97,17 +102,6 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
   };
 }
 
-function signatureProblem({ item, file }: FileRecord): Diagnostic[] {
-  const { state, reason = '' } = item.signature;
-  if (state === 'changed') {
-    const hint = 'review it and sign it again';
-    return [aboutFile(file, 'signature_changed', `not what was signed: ${reason}`, { hint })];
-  }
-  if (state !== 'untrusted') return [];
-  const more = { severity: 'warning', hint: 'trust the key, or sign it yourself' } as const;
-  return [aboutFile(file, 'signature_untrusted', `signed, but not trusted: ${reason}`, more)];
-}
-
 /** Two files of one root with the same id: which one is used should not be a matter of luck. */
 function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnostic[] {
   return behind
@@ -133,18 +127,25 @@ function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
   return { tools, labels: [...labels, ...words] };
 }
 
-function checkPolicies(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
-  return library.roots().flatMap((root) => {
-    const level = POLICY_LEVELS.find((name) => name === root.source);
-    if (!level || !sources.includes(root.source)) return [];
-    const file = `${root.dir}/policy.yaml`;
-    const read = readInside(realOf(root.dir), 'policy.yaml');
-    if (read === undefined) return [];
-    if (!('text' in read)) return [aboutFile(file, read.problem.code, read.problem.message)];
-    const { policy, diagnostics, locate } = parsePolicy(blankSignatureLine(read.text), file, level);
-    return policy
-      ? [...diagnostics, ...lintPolicy(policy, knownNames(library), locate)]
-      : diagnostics;
+/** Policies of the roots, where nobody says which files there are. */
+const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
+  roots.flatMap(({ dir, source }) => {
+    const level = POLICY_LEVELS.find((name) => name === source);
+    return level ? [{ level, file: `${dir}/policy.yaml` }] : [];
+  });
+
+/** Read as they would be in force, and compared with what there is. */
+function checkPolicies(context: CheckContext, sources: readonly Source[]): Diagnostic[] {
+  const { library, trust, policies = policiesIn(library.roots()) } = context;
+  // What an operator says is to be seen by whoever has to live with it.
+  const isChosen = ({ level }: PolicyPlace): boolean =>
+    sources.includes(level === 'operator' ? 'user' : level);
+  return policies.filter(isChosen).flatMap((place) => {
+    const read = readPolicyFile(place, (text, file) => examinePolicy(text, file, trust));
+    if (!read) return [];
+    const { policy, diagnostics, locate } = read;
+    const among = locate ? lintPolicy(policy, knownNames(library), locate) : [];
+    return [...diagnostics, ...among];
   });
 }
 
@@ -172,7 +173,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
 
   function checkRecord(record: FileRecord): Diagnostic[] {
     const { item } = record;
-    const own = [...item.diagnostics, ...signatureProblem(record)];
+    const own = [...item.diagnostics, ...signatureProblems(item.signature, record.file)];
     if (item.kind === 'tool') own.push(...checkTool(item, record.text(), library));
     if (item.kind === 'directive') {
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
@@ -190,7 +191,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
       .flatMap(({ diagnostics }) => diagnostics()),
     ...chosen.flatMap(checkRecord),
     ...checkData(library, sources),
-    ...checkPolicies(library, sources),
+    ...checkPolicies(context, sources),
     ...library
       .roots()
       .filter(({ source }) => sources.includes(source) && source !== 'installed')

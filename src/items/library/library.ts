@@ -1,6 +1,7 @@
 // The library: every item of every root, found by name, searched by words, checked and written.
 // Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
 import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
+import type { PolicyPlace } from '../../flow/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
 import { createDataReader, type DataFile } from '../data/data-files.ts';
 import type { DataName } from '../data/data-shapes.ts';
@@ -30,6 +31,8 @@ interface LibraryOptions {
   primitives: () => readonly string[];
   trustStore: TrustPort;
   clock: Clock;
+  /** Where policies lie that are checked with the items; absent: beside them. */
+  policies?: readonly PolicyPlace[];
   /** Items that no file stands for: found by a search before files of the same name. */
   extra?: readonly Item[];
   /** Roots with more files than this are watched instead of looked through. */
@@ -182,7 +185,9 @@ export function createLibrary(options: LibraryOptions): Library {
     check(checked = {}) {
       const { behind } = shelves;
       const records = shelves.everything();
-      return checkLibrary({ library, records, behind, opened: files.opened() }, checked);
+      const { trustStore: trust, policies } = options;
+      const around = { library, records, behind, opened: files.opened(), trust, policies };
+      return checkLibrary(around, checked);
     },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
       looks.forget();

@@ -283,6 +283,14 @@ test('a policy is read without its signature line, and is signed as the text tha
   expect(signed).toBe(true);
   expect(covered).toMatch(/^ +\nunsigned: allow\n$/);
   const added = text.replace('\n', ' \rsandbox: none\n');
-  expect(examinePolicy(added, file, trust)).toMatchObject({ signed: false });
+  expect(examinePolicy(added, file, trust)).toMatchObject({
+    signed: false,
+    diagnostics: [{ code: 'signature_changed', severity: 'error' }],
+  });
+  trusted.clear();
+  expect(examinePolicy(text, file, trust)).toMatchObject({
+    signed: false,
+    diagnostics: [{ code: 'signature_untrusted', severity: 'warning' }],
+  });
   expect(examinePolicy(added, file, trust).covered).not.toContain('sandbox');
 });

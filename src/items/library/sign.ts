@@ -10,7 +10,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { parsePolicy } from '../../flow/index.ts';
+import { type ExaminedPolicy, parsePolicy } from '../../flow/index.ts';
 import { type ItemStatement, type KeyPair, signStatement } from '../../trust/index.ts';
 import { putFile, readItemFile, realOf } from '../files/item-file.ts';
 import { itemPlace } from '../files/item-place.ts';
@@ -22,6 +22,7 @@ import {
   NO_RIGHTS,
   type Subject,
   sha256Hex,
+  signatureProblems,
   type TrustPort,
 } from '../signature.ts';
 import {
@@ -145,13 +146,12 @@ function judgeText(place: FilePlace, text: string, path: string, trust: TrustPor
 }
 
 /** Both answers are about this very text: the file may be another one by now. */
-export function examinePolicy(
-  text: string,
-  file: string,
-  trust: TrustPort,
-): { covered: string; signed: boolean } {
+export function examinePolicy(text: string, file: string, trust: TrustPort): ExaminedPolicy {
   const path = resolve(file);
   const place = placeOfFile(path);
-  const signed = place?.kind === 'policy' && judgeText(place, text, path, trust).state === 'signed';
-  return { covered: blankSignatureLine(text), signed };
+  const covered = blankSignatureLine(text);
+  if (place?.kind !== 'policy') return { covered, signed: false };
+  const signature = judgeText(place, text, path, trust);
+  const signed = signature.state === 'signed';
+  return { covered, signed, diagnostics: signatureProblems(signature, file) };
 }
