@@ -65,9 +65,15 @@ export function findProject(start: string, home: string, signs: readonly string[
   }
 }
 
-/** Weakest last: a lower level can only narrow what those above leave. */
-const policyPlaces = (project: string, home: string, env: Env): PolicyPlace[] => [
-  { level: 'operator', file: env.KERNMANTLE_POLICY ?? '/etc/kernmantle/policy.yaml' },
+/**
+ * Weakest last: a lower level can only narrow what those above leave. The variable is in the hands of
+ * whoever starts the process, so it adds a policy and never takes the machine's away.
+ */
+const policyPlaces = (project: string, home: string, cwd: string, env: Env): PolicyPlace[] => [
+  { level: 'operator', file: '/etc/kernmantle/policy.yaml' },
+  ...(env.KERNMANTLE_POLICY
+    ? [{ level: 'operator', file: resolve(cwd, env.KERNMANTLE_POLICY), isRequired: true } as const]
+    : []),
   { level: 'user', file: join(home, 'policy.yaml') },
   { level: 'project', file: join(project, '.ai', 'policy.yaml') },
   { level: 'bundle', file: join(BUNDLE, 'policy.yaml') },
@@ -183,7 +189,7 @@ export function openProject(
   const project = realpathSync(wanted);
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
-  const places = [...policyOf(host), ...policyPlaces(project, home, env)];
+  const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {
     project,

@@ -57,3 +57,18 @@ test('a signed policy that was changed is told everywhere, and opens nothing any
   }
   expect((await km('doctor')).output).toContain('unsigned items: restricted');
 });
+
+test.each([
+  ['missing', ''],
+  ['broken', 'capabilities: {dney: [net.http]}\n'],
+])(
+  'a policy that the environment names and that is %s closes everything, and says so',
+  async (_, text) => {
+    fixture.env.KERNMANTLE_POLICY = text === '' ? '/nonexistent/policy.yaml' : 'company.yaml';
+    if (text !== '') fixture.write('company.yaml', text);
+    const named = text === '' ? '/nonexistent/policy.yaml' : 'company.yaml';
+    expect(await km('check')).toMatchObject({ code: 3, output: expect.stringContaining(named) });
+    expect(await km('doctor')).toMatchObject({ code: 1, output: expect.stringContaining(named) });
+    expect((await km('exec', 'tool', 'fs/read_file', 'path=notes/a.txt')).code).toBe(4);
+  },
+);

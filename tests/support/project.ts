@@ -30,7 +30,6 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
     PATH: process.env.PATH,
     HOME: base,
     KERNMANTLE_HOME: home,
-    KERNMANTLE_POLICY: join(base, 'no-operator-policy.yaml'),
   };
   const fixture: Fixture = {
     root,

@@ -63,6 +63,30 @@ test('a file with a mistake, or one that cannot be read, closes everything', asy
   expect(files.current().policy.ceilings()).toContainEqual({ allow: [] });
 });
 
+test('a file that was named and is missing closes everything; several of one level all hold', () => {
+  const files = createPolicyFiles(
+    [
+      { level: 'operator', file: join(dir, 'machine.yaml') },
+      { level: 'operator', file: join(dir, 'named.yaml'), isRequired: true },
+    ],
+    (text) => ({ covered: text, signed: false }),
+    clock,
+    dir,
+  );
+  expect(files.current().diagnostics).toMatchObject([
+    { file: join(dir, 'named.yaml'), severity: 'error', message: expect.stringContaining('exist') },
+  ]);
+  expect(files.current().policy.ceilings()).toContainEqual(expect.objectContaining({ allow: [] }));
+  writeFileSync(join(dir, 'machine.yaml'), 'capabilities: {deny: [git.push]}\n');
+  writeFileSync(join(dir, 'named.yaml'), 'capabilities: {deny: [net.http]}\n');
+  time += 20;
+  expect(files.current().diagnostics).toEqual([]);
+  expect(files.current().policy.ceilings()).toEqual([
+    { deny: [{ capability: 'git.push' }] },
+    { deny: [{ capability: 'net.http' }] },
+  ]);
+});
+
 test('opening a door takes the user, or a signature', () => {
   writeFileSync(join(dir, 'project.yaml'), 'unsigned: allow\n');
   expect(open().current().policy.allowsUnsigned).toBe(false);

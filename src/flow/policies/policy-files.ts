@@ -20,6 +20,8 @@ import { parsePolicy } from './read-policy.ts';
 export interface PolicyPlace {
   level: PolicyLevel;
   file: string;
+  /** Somebody named it: where it is missing nothing is allowed, as with one that cannot be read. */
+  isRequired?: boolean;
 }
 
 export interface PolicyState {
@@ -75,7 +77,9 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
     const { errno, message } = read.problem;
-    return errno !== undefined && MISSING.has(errno) ? undefined : broken(place, message);
+    const isMissing = errno !== undefined && MISSING.has(errno);
+    if (isMissing && place.isRequired) return broken(place, 'this policy file does not exist');
+    return isMissing ? undefined : broken(place, message);
   }
   const text = read.bytes.toString('utf8');
   const { covered, signed, diagnostics: found = [] } = examine(text, file);
