@@ -23,6 +23,7 @@ let fixture: Fixture;
 beforeEach(() => {
   fixture = makeFixture({
     'notes/a.txt': 'hello\n',
+    'hello.mld': '/show "hello"\n',
     'replies.json': JSON.stringify([{ text: 'Done.' }]),
     '.ai/directives/reads.md': READS,
   });
@@ -69,6 +70,22 @@ test.each([
     const named = text === '' ? '/nonexistent/policy.yaml' : 'company.yaml';
     expect(await km('check')).toMatchObject({ code: 3, output: expect.stringContaining(named) });
     expect(await km('doctor')).toMatchObject({ code: 1, output: expect.stringContaining(named) });
-    expect((await km('exec', 'tool', 'fs/read_file', 'path=notes/a.txt')).code).toBe(4);
+    for (const words of [
+      ['exec', 'tool', 'fs/read_file', 'path=notes/a.txt'],
+      ['exec', 'tool', 'http/get', 'url=https://example.com'],
+      ['exec', 'tool', 'shell/bash', 'command=ls'],
+      ['exec', 'directive', 'reads'],
+      ['script', 'hello.mld'],
+      ['search', 'reads'],
+      RUN,
+    ]) {
+      const done = await km(...words);
+      expect([words, done.output]).toEqual([
+        words,
+        expect.stringContaining(`${named}:1 is broken`),
+      ]);
+      expect(done.output).not.toContain('capabilities.allow');
+      expect(done.code).not.toBe(0);
+    }
   },
 );

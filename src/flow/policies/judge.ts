@@ -59,16 +59,19 @@ interface FlowRule {
 interface LabelTable {
   readonly source: string;
   readonly rules: ReadonlyMap<string, FlowRule>;
+  /** Said instead of the rule, by a policy that is broken. */
+  readonly closed?: string;
 }
 
-function createLabelTable({ level, labels = {} }: Policy): LabelTable {
+function createLabelTable({ level, labels = {}, capabilities }: Policy): LabelTable {
   const rules = Object.entries(labels).map(([label, rule]): [string, FlowRule] => {
     const patterns = patternsOf(rule);
     const decide: FlowRule['decide'] = (keys) =>
       patterns.find(({ pattern }) => keys.some((key) => coversKey(pattern, key)));
     return [label, { label, decide }];
   });
-  return { source: `policy:${level}`, rules: new Map(rules) };
+  const { closed } = capabilities ?? {};
+  return { source: `policy:${level}`, rules: new Map(rules), ...(closed && { closed }) };
 }
 
 /** The rules for the marks of a descriptor. */
@@ -110,7 +113,7 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
       const what = label === '*' ? 'this operation' : `data labelled \`${label}\``;
       const text =
         kind === 'deny'
-          ? `${what} may not reach \`${pattern}\``
+          ? (table.closed ?? `${what} may not reach \`${pattern}\``)
           : `may ${what} reach \`${pattern}\`?`;
       const sources = input?.marks.sources ?? [];
       findings.push({

@@ -64,12 +64,11 @@ function stampOf(file: string): string {
   }
 }
 
-const broken = ({ level, file }: PolicyPlace, message: string): ReadPolicy => ({
-  policy: closedPolicy(level, file),
-  diagnostics: [
-    { file, line: 1, column: 1, code: 'policy_unreadable', severity: 'error', message },
-  ],
-});
+function broken({ level, file }: PolicyPlace, message: string): ReadPolicy {
+  const found = { file, line: 1, column: 1, code: 'policy_unreadable', message } as const;
+  const diagnostics: Diagnostic[] = [{ ...found, severity: 'error' }];
+  return { policy: closedPolicy(level, file, diagnostics), diagnostics };
+}
 
 /** The policy of one place as it would be in force; undefined when there is none. */
 export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): ReadPolicy | undefined {
@@ -85,7 +84,7 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
   const { covered, signed, diagnostics: found = [] } = examine(text, file);
   const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level);
   const diagnostics = [...found, ...own];
-  if (!policy || hasErrors(own)) return { policy: closedPolicy(level, file), diagnostics };
+  if (!policy || hasErrors(own)) return { policy: closedPolicy(level, file, own), diagnostics };
   return { policy: { ...policy, signed }, diagnostics, locate };
 }
 

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../base/index.ts';
+import type { Diagnostic, JsonObject } from '../../base/index.ts';
 import type { Ceiling, RiskTier } from '../../trust/index.ts';
 import type { PolicyRules } from '../frame.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
@@ -75,10 +75,20 @@ export interface Policy extends PolicyRules {
   transcript?: 'preview' | 'full';
 }
 
-/** For a file that cannot be read: nothing is allowed until somebody repairs it. */
-export const closedPolicy = (level: PolicyLevel, file: string): Policy => ({
-  level,
-  file,
-  labels: { '*': { deny: ['op:*'] } },
-  capabilities: { allow: [] },
-});
+/** For a file that cannot be read: nothing is allowed until somebody repairs it, and all are told why. */
+export function closedPolicy(
+  level: PolicyLevel,
+  file: string,
+  diagnostics: readonly Diagnostic[] = [],
+): Policy {
+  const found = diagnostics.find(({ severity }) => severity === 'error');
+  const place = found ? `${file}:${found.line}` : file;
+  const why = found ? ` (${found.message})` : '';
+  const closed = `the policy file ${place} is broken${why}, so nothing is allowed until it is mended`;
+  return {
+    level,
+    file,
+    labels: { '*': { deny: ['op:*'] } },
+    capabilities: { allow: [], closed },
+  };
+}

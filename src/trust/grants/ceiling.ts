@@ -22,6 +22,8 @@ export interface Ceiling {
   allow?: Grant[];
   /** Wins over every `allow`. */
   deny?: Grant[];
+  /** Why nothing at all is left, where that is a mistake and no decision: said in every refusal. */
+  closed?: string;
 }
 
 /** Why a ceiling refuses a need that has no problem of its own; undefined when none does. */
@@ -30,6 +32,8 @@ export function capRefusal(
   need: Need,
   catalog: CapabilityCatalog,
 ): string | undefined {
+  const { closed } = ceilings.find((ceiling) => ceiling.closed !== undefined) ?? {};
+  if (closed !== undefined) return closed;
   for (const { allow, deny = [] } of ceilings) {
     if (deny.some((entry) => grantDenies(entry, need, catalog))) {
       return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
@@ -47,7 +51,8 @@ export function ceilingHolds(
   capability: string,
   catalog: CapabilityCatalog,
 ): boolean {
-  const { allow, deny = [] } = ceiling;
+  const { allow, deny = [], closed } = ceiling;
+  if (closed !== undefined) return false;
   const deniedWhole = deny.some(
     (entry) =>
       Object.keys(entry.scope ?? {}).length === 0 && grantHolds(entry, capability, catalog, 'deny'),
@@ -99,7 +104,9 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
     const held =
       !catalog.isSystem(capability) &&
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
-    return held ? ok(null) : refuse(need, `the policy leaves nothing of \`${capability}\``);
+    const closed = ceilings.find((ceiling) => ceiling.closed !== undefined)?.closed;
+    const message = closed ?? `the policy leaves nothing of \`${capability}\``;
+    return held ? ok(null) : refuse(need, message);
   };
   return Object.assign(check, { holds, granted, globs: () => ceilingGlobs(ceilings) });
 }
