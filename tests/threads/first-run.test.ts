@@ -185,6 +185,39 @@ test('the same call again and again is stopped', async () => {
   expect(result).toMatchObject({ status: 'failed', code: 'loop_detected' });
 });
 
+test('reading on, and the same again in every new attempt, is no loop', async () => {
+  const page = (offset: number) => ({
+    tool_calls: [
+      {
+        name: 'execute',
+        arguments: {
+          item_type: 'tool',
+          item_id: 'fs/read_file',
+          parameters: { path: 'notes/long.txt', offset, limit: 1 },
+        },
+      },
+    ],
+  });
+  const lines = Array.from({ length: 9 }, (_, at) => `line ${at}`);
+  const pages = lines.map((_, at) => page(at + 1));
+  const twice = [read('notes/a.txt'), read('notes/a.txt')];
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', { permissions: READ }),
+      '.ai/directives/short.md': directiveText('short', {
+        permissions: READ,
+        limits: '<turns>2</turns>',
+        hooks: hook('event.name == "limit"', 'again'),
+      }),
+      '.ai/directives/again.md': answer('again', { action: 'retry' }),
+      'notes/long.txt': lines.join('\n'),
+    },
+    [...pages, { text: 'read' }, ...twice, ...twice, ...twice, { text: 'done' }],
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'read' });
+  expect(await run(made, 'short')).toMatchObject({ status: 'completed', text: 'done' });
+});
+
 test('a spend limit holds before the request that would pass it', async () => {
   const made = await stage(
     {

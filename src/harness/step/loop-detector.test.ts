@@ -155,27 +155,98 @@ test('results that differ each time are progress; equal, missing and unknown one
       last = detector.observe(call('shell/bash', { command: 'npm test' }, { id: `c${at}` }));
       if (result !== undefined) detector.learned(`c${at}`, result, isError);
     }
-    return last?.progress;
+    return last?.pattern;
   };
-  expect(found(['3 failed', '2 failed'])).toBe(true);
-  expect(found(['3 failed', '2 failed'], true)).toBe(true);
-  expect(found(['3 failed', '3 failed'])).toBe(false);
-  expect(found(['3 failed', undefined])).toBe(false);
+  expect(found(['3 failed', '2 failed'])).toBe(undefined);
+  expect(found(['3 failed', '2 failed'], true)).toBe(undefined);
+  expect(found(['3 failed', '3 failed'])).toBe('repeated');
+  expect(found(['3 failed', undefined])).toBe('repeated');
+  // What came after the last news counts.
+  expect(found(['3 failed', '3 failed', '2 failed'])).toBe(undefined);
+  expect(found(['3 failed', '2 failed', '2 failed'])).toBe('repeated');
+});
+
+/** Calls one after the other, each with its result. */
+function live(calls: readonly (ObservedCall & { result: Json; isError?: boolean })[]) {
+  const detector = createLoopDetector();
+  return calls.map(({ result, isError = false, ...each }, at) => {
+    const found = detector.observe({ ...each, id: `${at}`, turn: at });
+    detector.learned(`${at}`, result, isError);
+    return found?.pattern ?? '-';
+  });
+}
+
+test('reading on is progress as long as it brings something else', () => {
+  const page = (offset: number, result: string) => ({
+    ...call('fs/read_file', { path: 'a', offset }, { volatile: ['offset'] }),
+    result,
+  });
+  const pages = [1, 2, 3, 4, 5, 6, 7].map((n) => page(n, `page ${n}`));
+  expect(live(pages)).toEqual(Array(7).fill('-'));
+  expect(live([1, 2, 3].map((n) => page(n, 'nothing more'))).at(-1)).toBe('repeated');
+});
+
+test('a write that succeeded with a new value is progress', () => {
+  const write = (content: string, isError = false) => ({
+    ...call('fs/write_file', { path: 'a', content }, { effect: 'idempotent' as const }),
+    result: 'written',
+    isError,
+  });
+  const values = ['1', '2', '3', '4', '5', '6', '7'];
+  expect(live(values.map((value) => write(value)))).toEqual(Array(7).fill('-'));
+  expect(live(values.map((value) => write(value, true)))[3]).toBe('similar');
+  expect(live(['1', '1', '1'].map((value) => write(value))).at(-1)).toBe('repeated');
+  expect(live(['1', '2', '1', '2'].map((value) => write(value))).at(-1)).toBe('alternating');
+  // After a change the same question is another question.
+  const ask = { ...call('shell/bash', { command: 'npm test' }), result: '1 failed' };
+  expect(live([ask, write('1'), ask, write('2'), ask])).toEqual(Array(5).fill('-'));
+  expect(live([ask, write('1'), ask, write('1'), ask]).at(-1)).toBe('alternating');
+});
+
+test('equal calls of one turn are one attempt, in every pattern', () => {
+  const spawn = (turn: number) =>
+    call('threads/thread_directive', { directive_name: 'x' }, { turn });
+  const nine = (turn: number) => Array.from({ length: 9 }, () => spawn(turn));
+  expect(patterns(nine(1))).toEqual(Array(9).fill('-'));
+  // The same fan-out three times is a loop, told once.
+  const thrice = patterns([...nine(1), ...nine(2), ...nine(3)]);
+  expect([thrice.filter((found) => found !== '-'), thrice[18]]).toEqual([['repeated'], 'repeated']);
+  const both = (turn: number) => ['a', 'b'].map((path) => call('r', { path }, { turn }));
+  expect(patterns([...both(1), ...both(1), ...both(2)])).toEqual(Array(6).fill('-'));
+});
+
+test('the calls that a parent made at once are one attempt for its child', () => {
+  const parent = createLoopDetector();
+  const spawn = (turn: number) =>
+    call('threads/thread_directive', { directive_name: 'x' }, { turn });
+  patterns([spawn(1), spawn(1), spawn(1)], parent);
+  const child = createLoopDetector({ parentTail: parent.tail() });
+  expect(patterns([spawn(1)], child)).toEqual(['-']);
+  expect(patterns([spawn(1)], createLoopDetector({ parentTail: child.tail() }))).toEqual([
+    'repeated',
+  ]);
+});
+
+test('a new attempt starts a new window', () => {
+  const detector = createLoopDetector();
+  patterns([read('a'), read('a')], detector);
+  detector.startOver();
+  expect(patterns([read('a'), read('a'), read('a')], detector)).toEqual(['-', '-', 'repeated']);
 });
 
 test('errors that only repeat the changed argument are no progress', () => {
-  const progress = (isError: boolean) => {
+  const found = (isError: boolean) => {
     const detector = createLoopDetector();
     const seen = [1, 2, 3, 4].map((n) => {
-      const found = detector.observe(
+      const loop = detector.observe(
         call('fs/grep', { pattern: `x${n}`, path: 'p' }, { id: `${n}` }),
       );
       detector.learned(`${n}`, `no match for x${n}`, isError);
-      return found;
+      return loop;
     });
-    return seen.at(-1)?.progress;
+    return seen.at(-1)?.pattern;
   };
-  expect([progress(true), progress(false)]).toEqual([false, true]);
+  expect([found(true), found(false)]).toEqual(['similar', undefined]);
 });
 
 test('what was found reads as an error with its details', () => {

@@ -107,9 +107,10 @@ function isSimilar(a: CallPrint, b: CallPrint): boolean {
   return names.filter((name) => a.fields[name] !== b.fields[name]).length <= 1;
 }
 
-// Notices a model that goes round in circles, from its last five calls. What each call brought back
-// does not change what is found, but whether it is held against the thread: running the same tests
-// after every change looks like a loop and is none.
+// Notices a model that goes round in circles, from its last five calls. Calls made at once, before any
+// answer was seen, are one attempt. What brought something new breaks the circle: a result unlike those
+// before it, or a change that was made and was not made before. Running the same tests after every
+// change looks like a loop and is none.
 
 const WINDOW = 5;
 const REPEATS = 3;
@@ -119,26 +120,64 @@ const TAIL = 3;
 const LARGE = 4000;
 
 interface Entry extends CallPrint {
-  readonly id?: string | undefined;
+  /** Equal calls of one turn are one entry. */
+  readonly ids: Set<string>;
+  readonly isWrite: boolean;
   news?: { result: Json; isError: boolean };
 }
 
-/** Did each of these bring back something else? Of an error only another call's own words are new. */
-function hasProgress(entries: readonly Entry[], countErrors: boolean): boolean {
-  const news = entries.map((entry) => entry.news);
-  if (news.some((each) => each === undefined || (each.isError && !countErrors))) return false;
-  return new Set(news.map((each) => canonical(each?.result ?? null))).size === news.length;
+const atOnce = (a: CallPrint, b: CallPrint): boolean => a.turn !== undefined && a.turn === b.turn;
+
+/** Calls of one turn are one attempt: the last of each counts. */
+const attemptsOf = (entries: readonly Entry[]): Entry[] =>
+  entries.filter((entry, at) => !entries.slice(at + 1).some((later) => atOnce(entry, later)));
+
+/** A change that was made, and not before as far as the window goes. */
+const isNewChange = (entry: Entry, recent: readonly Entry[]): boolean =>
+  entry.isWrite &&
+  entry.news?.isError === false &&
+  recent.findIndex(({ key }) => key === entry.key) === recent.indexOf(entry);
+
+/** Did it bring back what none of these had? Of an error only another call's own words are new. */
+function isNewResult({ news }: Entry, before: readonly Entry[], countErrors: boolean): boolean {
+  if (!news || before.length === 0 || (news.isError && !countErrors)) return false;
+  const result = canonical(news.result);
+  return before.every(({ news: other }) => other && canonical(other.result) !== result);
+}
+
+/** Of calls that are alike, those since something new came: the newest of them at least. */
+function sinceNews(
+  alike: readonly Entry[],
+  recent: readonly Entry[],
+  countErrors: boolean,
+): readonly Entry[] {
+  let since = alike;
+  for (const entry of recent) {
+    const at = alike.indexOf(entry);
+    const isNew =
+      at < 0
+        ? isNewChange(entry, recent)
+        : at > 0 &&
+          (isNewChange(entry, recent) || isNewResult(entry, alike.slice(0, at), countErrors));
+    if (!isNew) continue;
+    // What was done after another call's change was done in another world.
+    const place = recent.indexOf(entry);
+    since = alike.filter((each) => recent.indexOf(each) >= place);
+  }
+  return since;
 }
 
 function findRepeated(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
   const same = recent.filter(({ key }) => key === newest.key);
   if (same.length < REPEATS) return undefined;
+  const { length: count } = attemptsOf(sinceNews(same, recent, true));
+  if (count < REPEATS) return undefined;
   return {
     pattern: 'repeated',
     tool: newest.tool,
-    count: same.length,
-    progress: hasProgress(same.slice(0, -1), true),
-    message: `\`${newest.tool}\` was called ${same.length} times with the same arguments within ${WINDOW} calls`,
+    count,
+    progress: false,
+    message: `\`${newest.tool}\` was called ${count} times with the same arguments within ${WINDOW} calls`,
   };
 }
 
@@ -146,11 +185,12 @@ function findAlternating(recent: readonly Entry[], newest: Entry): LoopFound | u
   const [a, b, c, d] = recent.slice(-4);
   if (!a || !b || !c || !d || a.key !== c.key || b.key !== d.key || a.key === b.key)
     return undefined;
+  if (attemptsOf([a, b, c, d]).length < 4 || isNewResult(c, [a], true)) return undefined;
   return {
     pattern: 'alternating',
     tool: newest.tool,
     count: 2,
-    progress: hasProgress([a, c], true),
+    progress: false,
     message: `the same two calls, \`${a.tool}\` and \`${b.tool}\`, take turns`,
   };
 }
@@ -158,16 +198,13 @@ function findAlternating(recent: readonly Entry[], newest: Entry): LoopFound | u
 function findSimilar(recent: readonly Entry[], newest: Entry): LoopFound | undefined {
   const alike = recent.filter((entry) => isSimilar(entry, newest));
   if (alike.length < SIMILAR) return undefined;
-  // Calls made at once, before any answer was seen, are one attempt and not several.
-  const count = alike.filter(
-    ({ turn }, at) => turn === undefined || alike.findIndex((each) => each.turn === turn) === at,
-  ).length;
+  const { length: count } = attemptsOf(sinceNews(alike, recent, false));
   if (count < SIMILAR) return undefined;
   return {
     pattern: 'similar',
     tool: newest.tool,
     count,
-    progress: hasProgress(alike.slice(0, -1), false),
+    progress: false,
     message: `\`${newest.tool}\` was called ${count} times with nearly the same arguments within ${WINDOW} calls`,
   };
 }
@@ -180,6 +217,14 @@ function mayLoop(recent: readonly Entry[], newest: Entry): boolean {
   return false;
 }
 
+/** As attempts of somebody else: none of them was made at once with a call of our own. */
+function inheritedAs(print: CallPrint, tail: readonly CallPrint[]): Entry[] {
+  const { turn: _, ...bare } = print;
+  return tail
+    .filter((one, at) => !tail.slice(at + 1).some((later) => atOnce(one, later)))
+    .map(() => ({ ...bare, ids: new Set(), isWrite: false }));
+}
+
 /** `parentTail`: what the parent did last. A child that begins by doing the same counts on. */
 export function createLoopDetector(
   options: { parentTail?: readonly CallPrint[]; history?: readonly CallPrint[] } = {},
@@ -187,21 +232,29 @@ export function createLoopDetector(
   const { history, parentTail = [] } = options;
   // Beside prints that were handed over only prints of the same make can be compared.
   const handedOn = (entry: Entry): CallPrint => {
-    const { id: _, news: __, ...print } = entry;
+    const { ids: _, isWrite: __, news: ___, ...print } = entry;
     return history ? print : digested(entry);
   };
-  let recent: Entry[] = [...(history ?? [])];
+  const asEntry = (print: CallPrint): Entry => ({ ...print, ids: new Set(), isWrite: false });
+  let recent: Entry[] = (history ?? []).map(asEntry);
   let inherited = history ? [] : parentTail.slice(-TAIL);
 
   return {
     observe(call) {
       const print = history ? digested(printOf(call)) : printOf(call);
-      const newest: Entry = { ...print, id: call.id };
+      const isWrite = call.effect !== undefined && call.effect !== 'read';
+      const ids = new Set(call.id === undefined ? [] : [call.id]);
       if (recent.length === 0 && inherited.length > 0) {
         const { key } = digested(print);
-        if (inherited.every((one) => one.key === key)) recent = inherited.map(() => print);
+        if (inherited.every((one) => one.key === key)) recent = inheritedAs(print, inherited);
       }
       inherited = [];
+      const twin = recent.find((each) => each.key === print.key && atOnce(each, print));
+      if (twin) {
+        for (const id of ids) twin.ids.add(id);
+        return undefined;
+      }
+      const newest: Entry = { ...print, ids, isWrite };
       recent = [...recent, newest].slice(-WINDOW);
       if (!mayLoop(recent, newest)) return undefined;
       return (
@@ -211,11 +264,14 @@ export function createLoopDetector(
       );
     },
     learned(id, result, isError) {
-      let entry: Entry | undefined;
-      for (const each of recent) if (each.id === id) entry = each;
+      const entry = recent.findLast(({ ids }) => ids.has(id));
       if (!entry) return;
       const isLarge = sizeUpTo(result, LARGE) > LARGE;
       entry.news = { result: isLarge ? hash('sha256', canonical(result)) : result, isError };
+    },
+    startOver() {
+      recent = [];
+      inherited = [];
     },
     tail: () => recent.slice(-TAIL).map(handedOn),
     history: () => recent.map(handedOn),

@@ -277,16 +277,17 @@ export async function beginStep(
     await conclude(thread, call, done);
     return { ending: stop(thread) };
   }
-  const { tool, verb, parameters, volatile } = known.output;
+  const { tool, verb, effect, parameters, volatile } = known.output;
   const loop = thread.talk.detector.observe({
     id: call.id,
     turn: thread.journal.turn,
     tool,
+    effect,
     arguments: verb === 'execute' ? parameters : call.arguments,
     volatile,
   });
   if (loop) {
-    if (!loop.progress) thread.talk.loops += 1;
+    thread.talk.loops += 1;
     await raiseError(thread, { ok: false, error: loopFault(loop) }, tool);
   }
   return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };

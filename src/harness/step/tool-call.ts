@@ -61,9 +61,11 @@ export function identifyCall(
     return ok({ verb, request, parameters, effect, volatile: [], tool });
   }
   const { tool, id: name } = found.output;
-  const volatile: string[] = [];
-  for (const one of tool?.parameters ?? []) if (one.volatile) volatile.push(one.name);
   const chosen = tool?.actions.find((one) => one.name === getOwn(parameters, 'action'));
+  const volatile: string[] = [];
+  for (const list of [tool?.parameters, chosen?.parameters]) {
+    for (const one of list ?? []) if (one.volatile) volatile.push(one.name);
+  }
   const effect = isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write');
   return ok({ verb, request, parameters, effect, volatile, tool: name });
 }

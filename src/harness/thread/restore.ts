@@ -17,7 +17,7 @@ import type {
   Recorded,
   RecordedOf,
 } from './journal-event.ts';
-import { addToConversation, withoutTime } from './talk.ts';
+import { addToConversation, forgetLoops, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
@@ -131,6 +131,7 @@ function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
   if (retry.annealed) thread.talk.opening.splice(0, thread.talk.opening.length, ...retry.opening);
   thread.talk.conversation.clear();
   thread.talk.unjudged = undefined;
+  forgetLoops(thread);
   for (const event of thread.talk.opening) addToConversation(thread, event);
 }
 
@@ -169,6 +170,7 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       thread.budget.warned.add(markKey(event.data));
       return;
     case 'loop_detected':
+      // An older version also noted those that got somewhere.
       if (event.data.detail.progress !== true) thread.talk.loops += 1;
       return;
     case 'injected_message':
@@ -209,11 +211,12 @@ function watchLoops(thread: Thread): (event: Recorded) => void {
     const call = begun.get(id);
     if (!call) return;
     begun.delete(id);
-    const { tool, verb, arguments: given, volatile = [] } = call.data;
+    const { tool, verb, effect, arguments: given, volatile = [] } = call.data;
     thread.talk.detector.observe({
       id,
       turn: call.turn,
       tool,
+      effect,
       // What the tool itself was given; for the other verbs, the request.
       arguments: verb === 'execute' ? (getOwn(given, 'parameters') ?? {}) : given,
       volatile: [...volatile],

@@ -65,6 +65,12 @@ export function tell(thread: Thread, text: string, about?: { reminder: true }): 
   addToConversation(thread, event);
 }
 
+/** A new attempt may do again what the one before did. */
+export function forgetLoops({ talk }: Pick<Thread, 'talk'>): void {
+  talk.detector.startOver();
+  talk.loops = 0;
+}
+
 /** A fresh conversation with the same task; `changed`: with another version of the directive. */
 export function newAttempt(
   thread: Thread,
@@ -75,6 +81,7 @@ export function newAttempt(
   budget.meter.newAttempt();
   talk.conversation.clear();
   talk.unjudged = undefined;
+  forgetLoops(thread);
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
   const data = changed ? { attempt, annealed: true as const, ...changed } : { attempt };

@@ -4,7 +4,7 @@
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
 import type { Frame, FrameOptions, GuardSet, GuardSource, PolicyState } from '../../flow/index.ts';
-import type { Directive, DirectiveItem, Hook, Library } from '../../items/index.ts';
+import type { Directive, DirectiveItem, Hook, Library, ToolEffect } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
 import type {
@@ -171,7 +171,7 @@ export interface Talk {
   /** How often the model was asked for outputs it owes. */
   reminders: number;
   readonly detector: LoopDetector;
-  /** How often a loop without progress was found. */
+  /** How often a loop was found in this attempt. */
   loops: number;
 }
 
@@ -252,6 +252,8 @@ export interface LoopDetector {
   observe(call: ObservedCall): LoopFound | undefined;
   /** What the call with this id brought back. Without it every call counts as fruitless. */
   learned(id: string, result: Json, isError: boolean): void;
+  /** A new attempt: nothing of the calls before counts. */
+  startOver(): void;
   /** For a child: the last three calls. */
   tail(): readonly CallPrint[];
   /** For a restart. */
@@ -262,8 +264,8 @@ export interface LoopFound {
   readonly pattern: 'repeated' | 'alternating' | 'similar';
   readonly tool: string;
   readonly count: number;
-  /** Every earlier call of the pattern is known to have brought back something else. */
-  readonly progress: boolean;
+  /** Where there is progress nothing is found. */
+  readonly progress: false;
   readonly message: string;
 }
 
@@ -271,6 +273,8 @@ export interface ObservedCall {
   /** So that `learned` finds it again. */
   readonly id?: string;
   readonly tool: string;
+  /** What is not known to change anything only reads. */
+  readonly effect?: ToolEffect;
   readonly arguments: Json;
   /** Parameters that the tool declares `volatile`. */
   readonly volatile?: readonly string[];
