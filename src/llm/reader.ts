@@ -74,6 +74,8 @@ export function createReader(protocol: Protocol, options: ReaderOptions = {}) {
       }
       return reply.fault ?? TAKEN;
     },
+    /** Did the provider say what the request took so far? */
+    isReported: () => reply.reported.input_tokens !== undefined,
     /** Did the end marker arrive? What comes after it is ignored. */
     isDone: () => reply.isDone,
     /**
@@ -140,7 +142,10 @@ function brokenTurn(protocol: Protocol, { error }: Failure, options: TurnOptions
   const { usage, model } = reply.output;
   return {
     ok: false as const,
-    error: { code: error.code, detail: { ...detail, usage: { ...usage }, model } },
+    error: {
+      code: error.code,
+      detail: { ...detail, usage: { ...usage }, reported: reader.isReported(), model },
+    },
   };
 }
 

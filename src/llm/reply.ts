@@ -98,7 +98,7 @@ function sortBlocks({ blocks, stop }: ReplyDraft, isWhole: boolean): Sorted {
 const calls = (count: number): string => `${count} call${count === 1 ? '' : 's'}`;
 
 function brokenReply(
-  { model }: ReplyDraft,
+  { model, reported, blocks }: ReplyDraft,
   { content, cut, completed, discarded, bad }: Sorted,
   usage: Usage,
   fault: Failure,
@@ -106,7 +106,11 @@ function brokenReply(
   const { code, detail } = fault.error;
   const lost = { completed_tools: completed, discarded_partial: discarded };
   if (completed.length === 0) {
-    return withDetail(fault, { ...lost, usage: { ...usage }, model, sent: true });
+    const isReported = reported.input_tokens !== undefined;
+    // An error in the place of an answer is what a status would have been: nothing was produced.
+    const isFree = !isReported && blocks.length === 0 && detail.transient !== undefined;
+    const told = { usage: { ...usage }, reported: isReported, ...(isFree && { charged: false }) };
+    return withDetail(fault, { ...lost, ...told, model, sent: true });
   }
   const { reason } = detail;
   const isCut = code === 'stream_incomplete' && typeof reason === 'string';

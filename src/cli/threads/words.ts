@@ -161,7 +161,14 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   warning: ({ percent, limit, current, max }) =>
     line('!', 'yellow', `${percent} % of ${limit} used: ${current} of ${max}`),
   loop_detected: ({ detail }) => line('!', 'yellow', detail.message),
-  retry: ({ attempt }) => line('↻', 'yellow', `attempt ${attempt}`),
+  retry: (data) =>
+    line(
+      '↻',
+      'yellow',
+      data.try === undefined
+        ? `attempt ${data.attempt}`
+        : `try ${data.try} of this turn${data.wait_ms > 0 ? ` in ${seconds(data.wait_ms / 1000)}` : ''} (${data.because})`,
+    ),
   model_fallback: ({ to, because }) => line('↻', 'yellow', `goes on with ${to} (${because})`),
   spawn: ({ thread_id }) => line('⑂', 'blue', `started ${thread_id}`),
   child_end: ({ thread_id, status }) => line('⑂', 'blue', `${thread_id} ended ${status}`),

@@ -312,8 +312,16 @@ const DATA = {
   }),
   loop_detected: fault,
   retry: either(
-    fields({ attempt: number, annealed: yes, version: text, opening: list(opening) }),
-    fields({ attempt: number }, { annealed: none }),
+    fields(
+      { attempt: number, annealed: yes, version: text, opening: list(opening) },
+      { try: none },
+    ),
+    fields({ attempt: number }, { annealed: none, try: none }),
+    /** Not of the whole run: one more request for the same turn. */
+    fields(
+      { try: number, because: text, wait_ms: number, model: text },
+      { attempt: none, annealed: none },
+    ),
   ),
   model_fallback: fields({ to: text, because: text }),
   spawn: fields({ thread_id: text, directive: text, runner: text, detached: flag }),

@@ -85,7 +85,10 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
 function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelReply> {
   for (const [index, event] of events.slice(asked + 1).entries()) {
     if (event.type === 'turn_end' && 'usage' in event.data && event.data.usage) {
-      return fail('cancelled', 'the reply was called off', { usage: { ...event.data.usage } });
+      return fail('cancelled', 'the reply was called off', {
+        usage: { ...event.data.usage },
+        reported: true,
+      });
     }
     if (event.type === 'turn_end' || event.type === 'turn_start') break;
     if (event.type === 'assistant_message') {

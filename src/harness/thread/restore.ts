@@ -186,7 +186,7 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     }
     case 'retry':
-      newAttempt(thread, event.data);
+      if (event.data.try === undefined) newAttempt(thread, event.data);
       return;
     case 'tool_result': {
       // A step that gave a result of its own: what was skipped before is not in a row any more.

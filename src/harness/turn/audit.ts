@@ -4,7 +4,7 @@ import type { Outcome } from '../../base/index.ts';
 import type { AuditRow } from '../../kernel/index.ts';
 import { formatMoney, type ModelReply } from '../../llm/index.ts';
 import type { Amounts } from '../../store/index.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { Talk, Thread } from '../thread/thread.ts';
 
 interface RequestFacts {
   outcome: Outcome<unknown>;
@@ -13,8 +13,11 @@ interface RequestFacts {
   charged: Amounts;
 }
 
+export type Asked = Pick<Talk, 'model' | 'price'>;
+
 export function requestRow(
-  { place: { id, item }, talk: { model, price } }: Thread,
+  { place: { id, item } }: Thread,
+  { model, price }: Asked,
   { outcome, reply, charged }: RequestFacts,
 ): Omit<AuditRow, 'time'> {
   const { tokens = 0n, input_tokens = 0n, output_tokens = 0n, spend = 0n } = charged;

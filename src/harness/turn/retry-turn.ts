@@ -1,8 +1,8 @@
 // After a model request that failed: the same again, another model, or nobody knows better than the
-// hooks do. A stream that broke off with nothing whole in it is asked for again as often as the tool
-// chain says; a rate limit is waited for as long as the time limit allows.
-import type { Failure } from '../../base/index.ts';
-import type { Retry } from '../../items/index.ts';
+// hooks do. Each try is a request of its own, reserved, charged and recorded by itself: the chain never
+// repeats one. How patient that is, is data (`retries` of limits.yaml): a provider that is busy and charges
+// nothing is asked again for minutes, what may be on the invoice only a few times.
+import { type Failure, getOwn, type Json } from '../../base/index.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { timeLeft } from '../thread/interruption.ts';
 import type { CalledOff, Thread } from '../thread/thread.ts';
@@ -14,6 +14,26 @@ export type NextMove =
   /** The thread has switched already. */
   | { do: 'fallback' };
 
+/** What was tried for this turn so far. */
+export interface Tries {
+  /** Requests that failed. */
+  readonly count: number;
+  /** Of them, those of the model that is asked now. */
+  readonly ofModel: number;
+  /** Those that may have been charged. */
+  readonly costly: number;
+  readonly waitedMs: number;
+}
+
+export const NO_TRIES: Tries = { count: 0, ofModel: 0, costly: 0, waitedMs: 0 };
+
+export const nextTries = (tries: Tries, move: NextMove, isCostly: boolean): Tries => ({
+  count: tries.count + 1,
+  ofModel: move.do === 'fallback' ? 0 : tries.ofModel + 1,
+  costly: tries.costly + (isCostly ? 1 : 0),
+  waitedMs: tries.waitedMs + (move.do === 'wait' ? move.ms : 0),
+});
+
 /** Codes after which another model may still answer. */
 const TRY_OTHER: ReadonlySet<string> = new Set([
   'model_unavailable',
@@ -21,26 +41,51 @@ const TRY_OTHER: ReadonlySet<string> = new Set([
   'quota_exceeded',
   'rate_limit',
 ]);
-/** The stream is gone and nothing of it was whole. */
+/** The connection or the stream is gone. */
 const BROKEN: ReadonlySet<string> = new Set(['stream_incomplete', 'timeout', 'network_error']);
-const RATE_WAIT_MS = 5000;
 
-function chainRetry({ ports, talk: { model } }: Thread): Retry | undefined {
-  const found = ports.library.find('tool', model.plain_tool);
-  return found.ok ? found.output.tool?.retry : undefined;
+interface Patience {
+  readonly pausesMs: readonly number[];
+  readonly patienceMs: number;
+  /** So often what may be charged, or reaches nobody, is tried. */
+  readonly most: number;
+  readonly fallbackAfter: number;
+  readonly longestWaitMs: number;
 }
 
-function waitFor(thread: Thread, { error }: Failure, tries: number): number | undefined {
-  const { code, detail } = error;
-  if (code === 'rate_limit') {
-    const asked = detail.retry_after_ms;
-    return typeof asked === 'number' ? asked : RATE_WAIT_MS;
-  }
-  // What the chain itself tried again is not tried again here.
-  if (!BROKEN.has(code) || !Array.isArray(detail.completed_tools)) return undefined;
-  const retry = chainRetry(thread);
-  if (!retry || tries + 1 >= retry.max_attempts) return undefined;
-  return retry.backoff_ms[tries] ?? retry.backoff_ms.at(-1) ?? 0;
+/** In seconds, as people write it. */
+function patienceOf({ library }: Thread['ports']): Patience {
+  const data = getOwn(library.config('limits').value, 'retries');
+  const figure = (name: string, otherwise: number): number => {
+    const value = getOwn(data, name);
+    return typeof value === 'number' ? value : otherwise;
+  };
+  const listed: Json = getOwn(data, 'pauses') ?? null;
+  const pauses = Array.isArray(listed) ? listed.map(Number).filter(Number.isFinite) : [];
+  return {
+    pausesMs: (pauses.length > 0 ? pauses : [2]).map((pause) => pause * 1000),
+    patienceMs: figure('patience', 600) * 1000,
+    most: figure('tries', 3),
+    fallbackAfter: figure('fallback_after', 3),
+    longestWaitMs: figure('longest_wait', 60) * 1000,
+  };
+}
+
+/** How long until the same is worth trying again; undefined: it is not, or not any more. */
+function waitFor(
+  { error: { code, detail } }: Failure,
+  tries: Tries,
+  isCostly: boolean,
+  { pausesMs, patienceMs, most }: Patience,
+): number | undefined {
+  const isBroken = BROKEN.has(code) && detail.transient !== true;
+  if (!isBroken && detail.transient !== true && code !== 'rate_limit') return undefined;
+  const asked = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
+  const pause = pausesMs[Math.min(tries.ofModel, pausesMs.length - 1)] ?? 0;
+  const ms = Math.max(asked, pause);
+  const isPatient = !isCostly && !isBroken;
+  const goesOn = isPatient ? tries.waitedMs + ms <= patienceMs : tries.count + 1 < most;
+  return goesOn ? ms : undefined;
 }
 
 const fallbackOf = ({
@@ -55,14 +100,20 @@ export function nextMove(
   thread: Thread,
   failure: Failure,
   calledOff: CalledOff | undefined,
-  tries: number,
+  tries: Tries,
+  isCostly: boolean,
 ): NextMove | undefined {
   if (calledOff === 'signal') return { do: 'again' };
   if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
-  const ms = waitFor(thread, failure, tries);
-  if (ms !== undefined && ms < timeLeft(thread)) return { do: 'wait', ms };
+  const patience = patienceOf(thread.ports);
+  const ms = waitFor(failure, tries, isCostly, patience);
+  const mayWait = ms !== undefined && ms < timeLeft(thread);
   const wanted = TRY_OTHER.has(failure.error.code) ? fallbackOf(thread) : undefined;
+  const isPatientYet =
+    tries.ofModel + 1 < patience.fallbackAfter && (ms ?? 0) <= patience.longestWaitMs;
+  if (mayWait && (wanted === undefined || isPatientYet)) return { do: 'wait', ms };
   if (wanted === undefined) return undefined;
   thread.talk.triedModels.add(wanted);
-  return switchModel(thread, wanted).ok ? { do: 'fallback' } : undefined;
+  if (switchModel(thread, wanted).ok) return { do: 'fallback' };
+  return mayWait ? { do: 'wait', ms } : undefined;
 }

@@ -34,8 +34,8 @@ import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS_BYTES } from './ask-model.ts';
-import { requestRow } from './audit.ts';
-import { type NextMove, nextMove } from './retry-turn.ts';
+import { type Asked, requestRow } from './audit.ts';
+import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-room.ts';
 
 // The books of one turn: the worst case is reserved along the whole chain before the request goes
@@ -56,6 +56,8 @@ export interface TurnAccount {
   maxTokens: number;
   /** Is its worst case set aside, and the turn noted? */
   isBegun: boolean;
+  /** With this one, when it failed. */
+  tries: Tries;
   reply: ModelReply | undefined;
   calledOff: CalledOff | undefined;
   /** What follows a request that failed; undefined: that is for the checkpoint to say. */
@@ -89,9 +91,9 @@ export const usageOf = (amounts: Amounts): Usage => {
   };
 };
 
-/** The usage a failed request reported, if it did. */
-const usageIn = (failure: Failure): Usage | undefined =>
-  failure.error.detail.usage as unknown as Usage | undefined;
+/** What the provider said that a failed request took; what is only estimated does not lower a charge. */
+const usageIn = ({ error: { detail } }: Failure): Usage | undefined =>
+  detail.reported === true ? (detail.usage as unknown as Usage | undefined) : undefined;
 
 /** Refused on this side of the wire. */
 const NEVER_SENT: ReadonlySet<string> = new Set([
@@ -161,14 +163,26 @@ function failureEvents(
   const { code, detail } = outcome.error;
   const type = code === 'stream_incomplete' ? 'stream_error' : 'error';
   const data: FailedRequest = { code, detail, ...(next && { next: next.do }) };
-  const events: JournalEvent[] = [{ type, data }];
-  if (next?.do === 'fallback') {
-    events.push({ type: 'model_fallback', data: { to: thread.talk.model.model, because: code } });
-  }
-  return events;
+  return [{ type, data }];
 }
 
-export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
+/** The next try of the same turn, and with whom. */
+function retryEvents(
+  thread: Thread,
+  outcome: Outcome<unknown>,
+  { next, tries }: TurnAccount,
+): JournalEvent[] {
+  if (outcome.ok || !next || next.do === 'again') return [];
+  const { model } = thread.talk.model;
+  const because = outcome.error.code;
+  const wait_ms = next.do === 'wait' ? next.ms : 0;
+  const retry = { type: 'retry', data: { try: tries.count + 1, because, wait_ms, model } } as const;
+  return next.do === 'wait'
+    ? [retry]
+    : [{ type: 'model_fallback', data: { to: model, because } }, retry];
+}
+
+export function createTurnAccount(thread: Thread, tries: Tries): TurnAccount {
   const { ports, journal } = thread;
   const { meter } = thread.budget;
   const { conversation } = thread.talk;
@@ -179,6 +193,8 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
   let charged: Amounts = {};
   /** A reply that is in the journal, while hooks have their say. */
   let kept: readonly JournalEvent[] | undefined;
+  /** The model of the request; the thread may have been switched to another since. */
+  let asked: Asked = thread.talk;
 
   function charge(usage: Usage, spend: bigint): Amounts {
     meter.countRequest(usage, spend);
@@ -207,7 +223,11 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
     // Whatever became of it later, the reply is paid for and nothing is asked again because of that.
     if (kept) return;
     chargeRequest(outcome);
-    account.next = outcome.ok ? undefined : nextMove(thread, outcome, account.calledOff, tries);
+    account.next = undefined;
+    if (outcome.ok) return;
+    const isCostly = !wasFree(outcome) && !usageIn(outcome);
+    account.next = nextMove(thread, outcome, account.calledOff, tries, isCostly);
+    if (account.next) account.tries = nextTries(tries, account.next, isCostly);
     // The same turn is tried again: it counts once, whatever its requests cost.
     if (account.next) meter.giveBackTurn();
   }
@@ -216,7 +236,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
   function closing(end: TurnEnd): JournalEvent[] {
     const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
     const sums = {
-      model: thread.talk.model.model,
+      model: asked.model.model,
       tokens: Number(tokens),
       input_tokens: Number(input_tokens),
       output_tokens: Number(output_tokens),
@@ -250,6 +270,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
     if ('event' in fit) return limitFault(fit.event, fit.needed);
     key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
     const { model, provider } = thread.talk.model;
+    asked = { model: thread.talk.model, price: thread.talk.price };
     // Counted before the answer: whoever reserves meanwhile sees it.
     // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
     const n = meter.countTurn();
@@ -279,6 +300,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
   const account: TurnAccount = {
     bytes: 0,
     isBegun: false,
+    tries,
     maxTokens: 0,
     reply: undefined,
     calledOff: undefined,
@@ -308,7 +330,7 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
       change = {};
       for (const event of kept) addToConversation(thread, event);
       if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
-      ports.watch.audit?.write(requestRow(thread, { outcome, reply, charged }));
+      ports.watch.audit?.write(requestRow(thread, asked, { outcome, reply, charged }));
     },
     record({ outcome, retried }) {
       const { reply } = account;
@@ -329,9 +351,12 @@ export function createTurnAccount(thread: Thread, tries: number): TurnAccount {
             ? { called_off: true, ...(told && { usage: told }) }
             : { failed: true };
       if (!kept)
-        ports.watch.audit?.write(requestRow(thread, { outcome, reply: undefined, charged }));
+        ports.watch.audit?.write(requestRow(thread, asked, { outcome, reply: undefined, charged }));
       // What was refused before it began is no turn.
-      const events = account.isBegun || outcome.ok ? [...failed, ...closing(end)] : failed;
+      const events =
+        account.isBegun || outcome.ok
+          ? [...failed, ...closing(end), ...retryEvents(thread, outcome, account)]
+          : failed;
       // An answer that is lost with this process is asked for again, and was charged its worst case.
       journal.note(events, { cost: packCost(meter.read()), ...change });
       [change, kept] = [{}, undefined];

@@ -9,6 +9,7 @@ import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
 import {
+  hearInReplay,
   runInTime,
   STOPS_STREAM,
   STOPS_WAIT,
@@ -19,6 +20,7 @@ import type { ModelLine, ModelRequest } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
+import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { createTurnAccount, type TurnAccount } from './turn-account.ts';
 
 /** What is asked, as the thread stands. */
@@ -47,6 +49,7 @@ function refusal(reply: ModelReply): Failure | undefined {
   return fail('provider_error', 'the model refused to answer', {
     reason: 'refusal',
     usage: { ...reply.usage },
+    reported: true,
   });
 }
 
@@ -77,14 +80,14 @@ const operation = ({ talk: { model }, journal }: Thread): Operation => ({
   metadata: { turn: journal.turn },
 });
 
-export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
+export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<Turn> {
   const {
     ports,
     journal,
     talk: { conversation },
   } = thread;
   if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
-  if (tries === 0) journal.turn += 1;
+  if (tries === NO_TRIES) journal.turn += 1;
   const account = createTurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
   const frame = frameOf(
@@ -129,7 +132,7 @@ export async function runTurn(thread: Thread, tries = 0): Promise<Turn> {
   );
   const { reply } = account;
   const isOver = thread.control.ending !== undefined || journal.lost() !== undefined;
-  return done.ok && reply && !isOver ? { reply } : await after(thread, account, done, tries);
+  return done.ok && reply && !isOver ? { reply } : await after(thread, account, done);
 }
 
 /** A process was lost while hooks looked at a reply: it is paid for, and they look at it again. */
@@ -157,12 +160,7 @@ async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promis
 }
 
 /** Nothing was said, or it does not matter any more. */
-async function after(
-  thread: Thread,
-  account: TurnAccount,
-  done: Outcome<Value>,
-  tries: number,
-): Promise<Turn> {
+async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>): Promise<Turn> {
   const { journal } = thread;
   const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
@@ -179,13 +177,18 @@ async function after(
   }
   // Whoever steers is heard before a second try.
   if (next?.do === 'wait' && !(await pause(thread, next.ms))) return { again: true };
-  if (next) return await runTurn(thread, tries + 1);
+  if (next) return await runTurn(thread, account.tries);
   const { code, detail } = done.error;
   return { ending: { status: 'failed', reason: detail.message, code } };
 }
 
 /** Waits; false when somebody said something first or the deadline came. */
 async function pause(thread: Thread, ms: number): Promise<boolean> {
+  // It was waited for then.
+  if (thread.ports.replay) {
+    await hearInReplay(thread);
+    return !thread.journal.signals().some(({ kind }) => STOPS_WAIT.has(kind));
+  }
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   await sleep(ms, undefined, { signal: interruption.signal }).catch(() => undefined);
   interruption.release();

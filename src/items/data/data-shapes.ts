@@ -90,6 +90,13 @@ const limits = open({
   raise_factor: amount,
   min_output_tokens: count,
   max_result: count,
+  retries: open({
+    pauses: listOf(amount) as Rule<Json>,
+    patience: amount,
+    tries: count,
+    fallback_after: count,
+    longest_wait: amount,
+  }),
 });
 
 /** Entries are judged by the catalogue of capabilities; here only the shape around them is. */

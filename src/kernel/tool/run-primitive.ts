@@ -219,7 +219,7 @@ async function attempt(
 }
 
 /** Inside one retry loop for each link that declares one. */
-export function withRetries<T>(
+function withRetries<T>(
   ports: BodyPorts,
   { retries, effect }: Plan,
   signal: AbortSignal,

@@ -1,6 +1,7 @@
 // A tool that is called again and again with nothing but another body, as a model's provider is. Plan,
 // checks, config, address, headers and redactor are worked out once and hold until something changes;
-// rights and addresses are judged at every sending.
+// rights and addresses are judged at every sending. INVARIANT: what is sent is sent once, whatever the
+// chain says about retries: whoever sends pays for each, and decides about the next.
 import {
   getOwn,
   isObject,
@@ -18,13 +19,7 @@ import { verifierOf } from '../rights/authority.ts';
 import type { Sink, StreamEvent } from '../sink.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
-import {
-  type AllowedCall,
-  completeConfig,
-  declaredIn,
-  runBody,
-  withRetries,
-} from './run-primitive.ts';
+import { type AllowedCall, completeConfig, declaredIn, runBody } from './run-primitive.ts';
 import { inChain, type ToolPorts } from './run-tool.ts';
 import {
   gateTool,
@@ -35,10 +30,10 @@ import {
   unsignedLink,
 } from './tool-rights.ts';
 
-/** Reads what comes back; made anew for every attempt. */
+/** Reads what comes back; made anew for every sending. */
 interface LineReader {
   events(events: readonly StreamEvent[]): void;
-  /** The attempt is over, however it went. */
+  /** It is over, however it went. */
   end?(): void;
 }
 
@@ -96,31 +91,20 @@ function resultOf(received: Received): Outcome<JsonObject> {
 }
 
 /** Straight from the connection to the reader. */
-const direct = (ports: ToolPorts, plan: Plan, prepared: PreparedRequest): FormedBody => ({
+const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
   text: prepared.request.body ?? '',
   async send(body, { authority, signal, reader }) {
-    const verify = verifierOf(authority);
-    let delivered = 0;
-    const sent = await withRetries(
-      ports,
-      plan,
+    const { events, end } = reader();
+    const received = await prepared.send(body, {
       signal,
-      () => delivered,
-      async () => {
-        const { events, end } = reader();
-        const received = await prepared.send(body, {
-          signal,
-          verify,
-          onEvents(some) {
-            delivered += some.length;
-            events(some);
-            return undefined;
-          },
-        });
-        end?.();
-        return received.ok ? resultOf(received.output) : received;
+      verify: verifierOf(authority),
+      onEvents(some) {
+        events(some);
+        return undefined;
       },
-    );
+    });
+    end?.();
+    const sent = received.ok ? resultOf(received.output) : received;
     return sent.ok ? sent : inChain(sent, plan);
   },
 });
@@ -150,7 +134,8 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks };
-    const sent = await runBody(ports, { plan, parameters, authority }, values, by);
+    const once = { ...plan, retries: [] };
+    const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
   },
 });
@@ -177,7 +162,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
       timeoutMs: plan.timeoutMs,
       secrets: [...filled.output.secrets, ...declaredIn(ports.env, plan)],
     });
-    return prepared.ok ? ok(direct(ports, plan, prepared.output)) : prepared;
+    return prepared.ok ? ok(direct(plan, prepared.output)) : prepared;
   }
   return {
     op: plan.op,
