@@ -33,8 +33,6 @@ type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
 
 export interface Plan {
   leaf: PlannedTool;
-  /** The capabilities there were when it was made. */
-  catalog: CapabilityCatalog;
   tool: Tool;
   /** Leaf first, down to the tool above the primitive. */
   links: readonly PlannedTool[];
@@ -186,7 +184,6 @@ function planOf(
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
   return Object.freeze<Plan>({
     leaf,
-    catalog,
     tool,
     links,
     primitive,
@@ -242,8 +239,11 @@ const hasBraces = (config: Json): boolean =>
     ? config.includes('{')
     : typeof config === 'object' && config !== null && Object.values(config).some(hasBraces);
 
-/** Plans of a chain, one for each action. A chain never changes: with a changed link it is another. */
-const known = new WeakMap<Chain, Plan[]>();
+/**
+ * Plans of a chain, one for each action, and the capabilities there were when they were made. A chain never
+ * changes: with a changed link it is another.
+ */
+const known = new WeakMap<Chain, { catalog: CapabilityCatalog; plans: Plan[] }>();
 const NO_PLANS: readonly Plan[] = [];
 
 /** Resolves a tool and, when it has actions, the one its parameters choose. */
@@ -257,15 +257,16 @@ export function resolvePlan(
   if (!resolved.ok) return resolved;
   const chain = resolved.output;
   const { catalog } = library.capabilities();
-  const plans = known.get(chain) ?? NO_PLANS;
+  const before = known.get(chain);
+  const plans = before?.catalog === catalog ? before.plans : NO_PLANS;
   for (const plan of plans) {
-    if (plan.leaf !== item || plan.catalog !== catalog) continue;
+    if (plan.leaf !== item) continue;
     if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
   }
   const chosen =
     unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
   const plan = planOf(item, chain, chosen.output, catalog);
-  known.set(chain, [...plans.filter((one) => one.catalog === catalog), plan]);
+  known.set(chain, { catalog, plans: [...plans, plan] });
   return ok(plan);
 }
