@@ -97,11 +97,14 @@ export function createKeepOut(
     const { globs, filtered = [] } = authority;
     const check: Verifier = (need) => {
       const path = need.scope?.path;
+      // For reading the place comes first: what is closed is closed whatever was granted.
+      const held = need.capability === 'fs.read' ? undefined : authority.check(need);
+      if (held?.ok === false) return held;
       const reason =
         path !== undefined && need.capability.startsWith('fs.')
           ? refusal(need.capability, path, filtered)
           : undefined;
-      if (reason === undefined) return authority.check(need);
+      if (reason === undefined) return held ?? authority.check(need);
       return fail('permission_denied', `\`${path}\` ${reason}`, {
         missing: need.capability,
         attempted: path ?? '',
