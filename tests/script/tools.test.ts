@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { getOwn, type JsonObject } from '../../src/base/index.ts';
 import { defineTool } from '../../src/index.ts';
+import { runScriptIn } from '../../src/runtime/index.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
 import { eventsOf } from '../support/script-project.ts';
 import { directiveText, execute, run, type Stage, stage } from '../support/thread-project.ts';
@@ -245,4 +246,22 @@ describe('called by a model', () => {
     expect(done).toMatchObject({ status: 'completed', cost: { turns: 3, tokens: 330 } });
     expect(await resultOf(made, done.thread_id)).toMatchObject({ content: { said: 'well' } });
   });
+});
+
+test('guidance is asked about a topic', async () => {
+  const fixture = makeFixture();
+  const runtime = await fixture.open();
+  try {
+    const said = async (text: string) => {
+      const done = await runScriptIn(runtime, { text });
+      return done.ok ? done.output.text : done.error.detail.message;
+    };
+    const limits = await said('show @help("guidance", "limits")');
+    expect(limits).not.toBe(await said('show @help("guidance")'));
+    expect(limits).not.toBe(await said('show @help("guidance", "hooks")'));
+    expect(limits).toMatch(/limit/i);
+  } finally {
+    await runtime.close();
+    fixture.remove();
+  }
 });

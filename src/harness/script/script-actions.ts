@@ -199,8 +199,10 @@ export function createScriptActions(
       return work.ok ? await step(work.output) : work;
     },
     async help(action, message, frame) {
-      const given = { action, reason: message.text };
-      const work = kernelWork(thread, 'help', given, new Map([['reason', message]]), frame);
+      // What guidance is asked about is a topic; everything else is told why.
+      const name = action === 'guidance' ? 'topic' : 'reason';
+      const given = { action, [name]: message.text };
+      const work = kernelWork(thread, 'help', given, new Map([[name, message]]), frame);
       return work.ok ? await step(work.output) : work;
     },
     model({ prompt, tier }, frame) {

@@ -101,7 +101,14 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
   type Unit = { run: (...args: unknown[]) => unknown; free: string[] };
   const { apply } = Reflect;
   const { parse } = JSON;
+  const { freeze, values } = Object;
   const { encode, decode } = codec;
+  /** Only `mx` and `ctx` come by name, and they are for reading. */
+  const frozen = (value: unknown): unknown => {
+    if (typeof value !== 'object' || value === null) return value;
+    for (const part of values(value)) frozen(part);
+    return freeze(value);
+  };
   const bare = (): Bag => ({ __proto__: null });
   const units = bare() as Record<number, Unit>;
   let named = bare();
@@ -133,7 +140,7 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
       named = bare();
     },
     name(name, text) {
-      named[name] = decode(text);
+      named[name] = frozen(decode(text));
     },
     define(job, name, id, arity) {
       const [unit, all] = [units[id], named];

@@ -194,6 +194,16 @@ describe('what a block is given', () => {
     expect(await now('[x.text, x.data[0], x.mx.labels]', { x })).toEqual(['[1]', 1, ['pii']]);
   });
 
+  test('the frame is for reading', async () => {
+    const engine = await ready();
+    const mx = () => ({ op: { type: 'show', labels: ['a'] } });
+    const text =
+      'ctx.op.type = "x"; ctx.more = 1; try { ctx.op.labels.push("b") } catch {}; return [mx.op, mx.more ?? null]';
+    expect(engine.run(callOf(text, {}, { mx }))).toMatchObject({
+      output: { value: [{ type: 'show', labels: ['a'] }, null] },
+    });
+  });
+
   test('the frame is asked for only when the block reads it', async () => {
     let asked = 0;
     const mx = () => ({ try: ++asked });

@@ -34,7 +34,8 @@ const from = process.cwd();
 const require_ = require('node:module').createRequire(path.join(from, 'block.js'));
 const { Readable } = require('node:stream');
 Object.defineProperty(process, 'stdin', { value: Readable.from(job.stdin === null ? [] : [job.stdin]), configurable: true });
-const mx = decode(job.mx), named = { require: require_, mx, ctx: mx };
+const frozen = (value) => { if (typeof value !== 'object' || value === null) return value; for (const part of Object.values(value)) frozen(part); return Object.freeze(value) };
+const mx = frozen(decode(job.mx)), named = { require: require_, mx, ctx: mx };
 for (const { name, names, code, free } of job.helpers) {
   const run = code === null ? () => { throw new Error('\`' + name + '\` cannot be called from a node block; only js and node functions can') } : new Function(...names, ...free, code);
   named[name] = (...args) => run(...names.map((_, at) => args[at]), ...free.map((word) => named[word]));

@@ -63,7 +63,11 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
       return kernel.execute(request, ports.caller(frame));
     },
     help: (action, message, frame) =>
-      kernel.help({ action, reason: message.text }, ports.caller(frame)),
+      // What guidance is asked about is a topic; everything else is told why.
+      kernel.help(
+        action === 'guidance' ? { action, topic: message.text } : { action, reason: message.text },
+        ports.caller(frame),
+      ),
     model: (request, frame) => ports.model(request, frame),
   };
 }
