@@ -60,8 +60,10 @@ export function commandKeys(lines: readonly string[]): string[] {
   const keys = new Set<string>();
   for (const line of lines) {
     for (const command of [line, ...substituted(line)].flatMap(splitPipes)) {
-      const words = leadingWords(command);
-      if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
+      for (const one of carriedIn(wordsOf(command))) {
+        const words = leadingWords(one);
+        if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
+      }
     }
   }
   return [...keys];
@@ -80,10 +82,84 @@ export const splitPipes = (line: string): string[] =>
 
 const MAX_WORDS = 4;
 
+/** Programs that run another one, with those of their options that take a word of their own. */
+const CARRIERS: Readonly<Record<string, string>> = {
+  busybox: '',
+  chroot: '',
+  command: '',
+  doas: 'uC',
+  env: 'uCS',
+  exec: 'a',
+  flock: 'wE',
+  ionice: 'cnp',
+  nice: 'n',
+  nohup: '',
+  setsid: '',
+  stdbuf: 'ioe',
+  strace: 'eoPspuE',
+  sudo: 'ughpCrtTUDR',
+  time: 'of',
+  timeout: 'sk',
+  unshare: '',
+  watch: 'n',
+  xargs: 'nIPLdaEs',
+};
+const SHELLS = /^(?:ba|da|z|k|fi)?sh$/;
+
+const WORD = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g;
+const wordsOf = (command: string): string[] => command.match(WORD) ?? [];
+/** What the shell makes of a word. */
+const bareWord = (word: string): string =>
+  word.replace(/'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)/g, (_, single, double, one) =>
+    String(single ?? double?.replace(/\\(.)/g, '$1') ?? one ?? ''),
+  );
+const programOf = (word: string): string => bareWord(word).split('/').at(-1) ?? '';
+
+/** The words of the command that a carrier runs; undefined when it runs none. */
+export function carriedBy(given: readonly string[]): string[] | undefined {
+  const begin = given.findIndex((word) => !/^\w+=/.test(word));
+  const program = programOf(given[begin] ?? '');
+  const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
+  if (begin < 0 || valued === undefined) return undefined;
+  let at = begin + 1;
+  for (; at < given.length; at++) {
+    const word = bareWord(given[at] ?? '');
+    if (/^-\w*S/.test(word) && program === 'env') return wordsOf(bareWord(given[at + 1] ?? ''));
+    if (/^-\w$/.test(word) && valued.includes(word[1] ?? '')) at += 1;
+    else if (!/^-|^\d+(?:\.\d+)?[smhd]?$|^\w+=/.test(word)) break;
+  }
+  return at < given.length ? given.slice(at) : undefined;
+}
+
+/** The text that a shell is given to run; undefined when there is none. */
+function shellText(given: readonly string[]): string | undefined {
+  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+  if (!SHELLS.test(programOf(words[0] ?? ''))) return undefined;
+  const at = words.findIndex((word) => /^-\w*c$/.test(word));
+  return at < 0 ? undefined : bareWord(words[at + 1] ?? '');
+}
+
+const MAX_CARRIED = 20;
+
+/** A command and all that it runs in turn, as far as it can be read. */
+function carriedIn(words: readonly string[]): string[] {
+  const found: string[] = [];
+  const open = [words];
+  for (let next = open.pop(); next && found.length < MAX_CARRIED; next = open.pop()) {
+    found.push(next.join(' '));
+    const inner = carriedBy(next);
+    if (inner) open.push(inner);
+    const text = shellText(next);
+    const commands = text?.split(/[;&|\n(){}]+/) ?? [];
+    open.push(...[...commands, ...(text ? substituted(text) : [])].map(wordsOf));
+  }
+  return found;
+}
+
 function leadingWords(command: string): string[] {
   const words: string[] = [];
-  for (const raw of command.split(/\s+/)) {
-    const word = raw.replace(/^(['"])(.*)\1$/, '$2');
+  for (const raw of wordsOf(command)) {
+    const word = words.length === 0 ? bareWord(raw) : raw.replace(/^(['"])(.*)\1$/, '$2');
     if (words.length === 0 && /^\w+=/.test(word)) continue;
     if (word === '' || words.length === MAX_WORDS) break;
     if (words.length > 0 && !/^[A-Za-z0-9][\w.-]*$/.test(word)) break;

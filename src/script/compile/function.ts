@@ -2,6 +2,7 @@
 // parameters and nothing of the caller's.
 import {
   addMarks,
+  childFrame,
   descriptorOfFault,
   type Input,
   isCatchableDenial,
@@ -52,7 +53,29 @@ const executed = (kind: string, execute: Execute): Body => ({
 
 const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
-function compileBody(c: Compiler, node: Expression): Body {
+/** Bodies that are one value: nothing in them is an operation of its own. */
+const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
+
+/** What a labelled function says is what it does: policies look at it with all that was put in. */
+async function judged(
+  c: Compiler,
+  { at }: Expression,
+  env: Environment,
+  run: (env: Environment) => Promise<Value>,
+): Promise<Value> {
+  const value = await run(env);
+  const op: Operation = {
+    type: 'say',
+    name: '',
+    opLabels: [],
+    retryOwner: false,
+    location: placeOf(c.unit, at),
+  };
+  const frame = childFrame(env.frame, { selection: { only: [] } });
+  return await operate({ ...env, frame }, op, [{ name: 'value', value }], ([passed]) => passed);
+}
+
+function compileBody(c: Compiler, node: Expression, labels: readonly string[]): Body {
   const inner = node.kind === 'run-value' ? node.action : node;
   const written = bodyKindOf(inner);
   if (inner.kind === 'command') return executed(written, compileCommand(c, inner));
@@ -60,10 +83,12 @@ function compileBody(c: Compiler, node: Expression): Body {
     return { ...executed(written, compileCode(c, inner)), source: inner.body };
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
   const evaluate = c.expression(inner);
+  // A prompt with open slots is filled in where it is given back.
+  const run = async (env: Environment) => resolveOpen(await evaluate(env), env);
+  const isSaid = labels.length > 0 && SAID.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
-    // A prompt with open slots is filled in where it is given back.
-    run: async (env) => resolveOpen(await evaluate(env), env),
+    run: isSaid ? (env) => judged(c, inner, env, run) : run,
   };
 }
 
@@ -162,7 +187,7 @@ export function compileFunction(
   c: Compiler,
   node: NodeOf<'exe'>,
 ): (defined: Environment) => Executable {
-  const body = compileBody(c, node.body);
+  const body = compileBody(c, node.body, node.labels);
   const denied = compileDenied(c, node.body);
   const stage = operationOf(node, c, body.kind);
   const call = { ...stage, retryOwner: true };

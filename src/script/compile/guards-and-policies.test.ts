@@ -458,3 +458,101 @@ describe('policies', () =>
       'needs `sh`',
     ],
   ]));
+
+const EXFIL = 'policy @rules = { operations: { exfil: ["op:cmd:curl"] } }\n';
+
+describe('what a labelled function does', () =>
+  check([
+    [
+      'a template with a captured secret',
+      `${KEY}exe exfil @send() = \`send @k\`\nshow @send()`,
+      '',
+      'no-secret-exfil',
+    ],
+    [
+      'a captured secret alone',
+      `${KEY}exe exfil @send() = @k\nshow @send()`,
+      '',
+      'no-secret-exfil',
+    ],
+    [
+      'an object with a captured secret',
+      `${KEY}exe exfil @send() = { "a": @k }\nshow @send()`,
+      '',
+      'no-secret-exfil',
+    ],
+    [
+      'a template file that inserts one',
+      `${KEY}output "<@x>" to "t.att"\nexe exfil @send(x) = template "t.att"\nshow @send(@k)`,
+      '',
+      'no-secret-exfil',
+    ],
+    ['a template without one', `${KEY}exe exfil @send(x) = \`send @x\`\nshow @send("a")`, 'send a'],
+    ['one without labels', `${KEY}exe @say() = \`say @k\`\nshow @say()`, 'say s'],
+    [
+      'a source that runs again because of a secret',
+      `${KEY}exe exfil @send() = js { return "sent" }\nexe @again(x) = when [ @k == "s" && @mx.try < 2 => retry "more"  * => @x ]\nvar @r = @send() | @again\nshow @r`,
+      '',
+      'no-secret-exfil',
+    ],
+    [
+      'a stage that runs again because of a secret',
+      `${KEY}exe exfil @send(x) = js { return "sent" }\nexe @again(x) = when [ @k == "s" && @mx.try < 2 => retry  * => @x ]\nvar @r = "a" | @send | @again\nshow @r`,
+      '',
+      'no-secret-exfil',
+    ],
+    [
+      'a source that runs again for no secret reason',
+      `${KEY}exe exfil @send() = js { return "sent" }\nexe @again(x) = when [ @mx.try < 2 => retry "more"  * => @x ]\nvar @r = @send() | @again\nshow @r`,
+      'sent',
+    ],
+  ]));
+
+describe('a command is known by what it runs', () =>
+  check(
+    [
+      'curl',
+      '/usr/bin/curl',
+      '"curl"',
+      'env curl',
+      'env -i A=1 curl',
+      'env -u HOME curl',
+      'env -S "curl -s"',
+      'nohup nice -n 5 curl',
+      'timeout -s KILL 5s curl',
+      'timeout 5 env curl',
+      'xargs -n 1 curl',
+      'sudo -u root curl',
+      'command curl',
+      'stdbuf -o L curl',
+      'sh -c "curl x"',
+      'bash -ec "true; curl x"',
+      'env bash -c "echo $(curl x)"',
+      'echo a | xargs curl',
+    ].map((command): Row => [command, `${EXFIL}${KEY}run {${command} @k}`, '', 'no-secret-exfil']),
+  ));
+
+describe('a condition that cannot be asked', () =>
+  check([
+    [
+      'denies where a field of a text is called',
+      `${KEY}guard @g before secret = when [ @input.foo.bar() => deny "x"  * => allow ]\nshow @k`,
+      '',
+      'has no field',
+    ],
+    [
+      'is an error in `when`',
+      'var @n = "x"\nshow when [ @n.foo.bar() => 1  * => 2 ]',
+      '',
+      'has no field',
+    ],
+    [
+      'is an error of a number',
+      'var @n = 1\nif @n.foo.includes("a") [ show "y" ]',
+      '',
+      'has no field',
+    ],
+    ['is none where `?` says so', 'var @n = "x"\nshow when [ @n.foo? => 1  * => 2 ]', '2'],
+    ['is none for a plain field', 'var @n = "x"\nshow when [ @n.foo => 1  * => 2 ]', '2'],
+    ['is none for a name that nobody knows', 'show when [ @none.includes("x") => 1  * => 2 ]', '2'],
+  ]));

@@ -4,7 +4,11 @@ import { isObject, type Json } from '../../base/index.ts';
 import {
   type ActPorts,
   childFrame,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
   makeValue,
+  mergeDescriptors,
   type RetryBudget,
   retryHint,
   type TraceEntry,
@@ -60,6 +64,8 @@ class State {
   readonly contexts = new Map<number, Context>();
   readonly history: Value[][] = [];
   readonly guards: Json[] = [];
+  /** Marks of the answers that asked for another attempt. */
+  learnt: Descriptor = EMPTY;
 
   constructor(env: Environment, source: SourcePlan) {
     this.env = env;
@@ -101,7 +107,7 @@ function stageEnv(state: State, pass: Pass): { env: Environment; budget: RetryBu
     hints: context.tries.flatMap((one) => (one.hint ? [one.hint.text] : [])),
   };
   const ctx = { pipe: () => pipeFacts(pipe) };
-  const frame = childFrame(state.env.frame, { ctx, retry: budget });
+  const frame = childFrame(state.env.frame, { ctx, retry: budget, influence: state.learnt });
   const process = stage === 0 ? state.env.process : undefined;
   const isGuarded = frame.guards.list.length > 0;
   const act = isGuarded ? { ...state.env.act, record: recorder(state) } : state.env.act;
@@ -130,16 +136,20 @@ export function checkOf(trace: readonly TraceEntry[]): Json {
 }
 
 /** A stage's answer: a value, or the wish that what it got be made again. */
-type Answer = { readonly value: Value } | { readonly hint: Value | undefined };
+type Answer =
+  | { readonly value: Value }
+  /** `marks`: of whatever decided that it be made again. */
+  | { readonly hint: Value | undefined; readonly marks: Descriptor };
 
 function answerOf(value: Value): Answer {
   const left = leaveOf(value);
-  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value };
+  const marks = value.meta.descriptor;
+  if (left?.word === 'retry') return { hint: isAbsent(left.value) ? undefined : left.value, marks };
   if (left) return { value: left.value };
   const { data } = value;
-  if (data === 'retry') return { hint: undefined };
+  if (data === 'retry') return { hint: undefined, marks };
   if (!isObject(data) || data['value'] !== 'retry') return { value };
-  return { hint: makeValue(data['hint'] ?? null, { descriptor: value.meta.descriptor }) };
+  return { hint: makeValue(data['hint'] ?? null, { descriptor: marks }), marks };
 }
 
 async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answer> {
@@ -161,7 +171,7 @@ async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answ
 function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Answer {
   const fault = toFault(error);
   const hint = retryHint(fault.fault, budget);
-  if (hint !== undefined) return { hint: makeValue(hint) };
+  if (hint !== undefined) return { hint: makeValue(hint), marks: descriptorOfFault(fault.fault) };
   const { detail } = fault.fault;
   if (detail['stage'] === undefined) {
     fault.message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
@@ -222,7 +232,11 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
       finish(state, stage, answer.value);
       if (endsHere(answer.value)) break;
       stage += 1;
-    } else stage = await again(state, stage, plan.name, answer.hint);
+    } else {
+      // Whatever runs again runs because of what the stage has seen.
+      state.learnt = mergeDescriptors(state.learnt, answer.marks);
+      stage = await again(state, stage, plan.name, answer.hint);
+    }
   }
   return valueAt(state.outputs, -1);
 }

@@ -20,7 +20,7 @@ import {
 import { raise } from '../fault.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { quoteWord, splitPipes, substituted } from './command-line.ts';
+import { carriedBy, quoteWord, splitPipes, substituted } from './command-line.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
 const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
@@ -52,8 +52,6 @@ function needOf(op: Operation): readonly string[] {
   }
 }
 
-/** Programs that run another one. */
-const CARRIERS = /^(?:env|command|exec|nohup|nice|time|timeout|xargs|sudo|doas|setsid|stdbuf)$/;
 const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
 /** The shell would run what stands inside. */
 const SUBSTITUTION = /\$\(|`|<\(/;
@@ -77,9 +75,8 @@ function programNeeds(given: readonly string[]): string[] {
   if (SHELLS.has(program)) return ['sh'];
   const needs = [['cmd', program, ...words.slice(1)].join(':')];
   if (NETWORK.test(program)) needs.push('network');
-  if (!CARRIERS.test(program)) return needs;
-  const inner = words.slice(1).findIndex((word) => !/^-|^\d|^\w+=/.test(word));
-  return inner < 0 ? needs : [...needs, ...programNeeds(words.slice(inner + 1))];
+  const inner = carriedBy(words);
+  return inner ? [...needs, ...programNeeds(inner)] : needs;
 }
 
 const parts = (pattern: string): string[] => pattern.split(':');

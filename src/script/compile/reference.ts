@@ -171,12 +171,15 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
   const { steps, name } = node;
   for (let at = 0; at < steps.length; at++) {
     const [step, next] = [steps[at] as PathStep, steps[at + 1]];
+    // Only a field may be missing: what is called must be there, also where a condition asks.
+    const isReceiver = !node.isOptional && steps.slice(at + 1).some(({ kind }) => kind === 'call');
     if (step.kind === 'field' && next?.kind === 'call') {
       const walk = method(c, step, next, reading);
       walks.push({ walk, isEach: false, isOfList: isListMethod(step.name) });
       at++;
     } else {
-      const walk = compileStep(c, step, reading, name);
+      const own = isReceiver && reading === 'condition' ? 'operand' : reading;
+      const walk = compileStep(c, step, own, name);
       walks.push({ walk, isEach: step.kind === 'each', isOfList: false });
     }
   }
