@@ -1,6 +1,7 @@
 // Every tool of the bundle that needs no thread, run through the kernel as a user's tool would be:
 // real files, real HTTP on loopback.
-import { existsSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -14,7 +15,7 @@ import {
   type JsonObject,
   type Outcome,
 } from '../../src/base/index.ts';
-import { makeValue } from '../../src/flow/index.ts';
+import { createLabelRecords, makeValue } from '../../src/flow/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../src/runtime/index.ts';
 
 interface Seen {
@@ -274,9 +275,14 @@ test('what a stranger wrote stays untrusted in a file, also after an edit', asyn
   expect(await taintOf('fs/read_file', { path })).toContain('untrusted');
 });
 
-test('a stream written to a file is still from the network when it is read', async () => {
-  const taint = await taintOf('fs/read_file', { path: '.ai/threads/turn_anthropic/stream.jsonl' });
-  expect(taint).toContain('untrusted');
+test('a stream written to a file is still from the network for whoever reads it', async () => {
+  const path = '.ai/threads/turn_anthropic/stream.jsonl';
+  const file = join(project, path);
+  const records = createLabelRecords(join(project, '.ai/labels.jsonl'), project);
+  const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+  expect(records.recall(file, sha256)?.taint).toContain('untrusted');
+  // The folder of a thread is no place for file tools.
+  await expect(taintOf('fs/read_file', { path })).rejects.toThrow('permission_denied');
 });
 
 test.each('overview directives permissions limits hooks spawning mcps stuck scripts'.split(' '))(
