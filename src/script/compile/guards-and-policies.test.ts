@@ -552,6 +552,18 @@ describe('a condition that cannot be asked', () =>
       '',
       'has no field',
     ],
+    [
+      'is none for marks of any input',
+      `${KEY}guard @g before op:show = when [ @input.any.labels.includes("secret") => deny "marked"  * => allow ]\nshow "a"\nshow @k`,
+      'a',
+      'marked',
+    ],
+    [
+      'asks for marks of every input',
+      `guard @g before op:show = when [ @input.none.taint.includes("src:js") => allow  * => deny "js" ]\nexe @f() = js { return 1 }\nshow "a"\nshow @f()`,
+      'a',
+      'js',
+    ],
     ['is none where `?` says so', 'var @n = "x"\nshow when [ @n.foo? => 1  * => 2 ]', '2'],
     ['is none for a plain field', 'var @n = "x"\nshow when [ @n.foo => 1  * => 2 ]', '2'],
     ['is none for a name that nobody knows', 'show when [ @none.includes("x") => 1  * => 2 ]', '2'],

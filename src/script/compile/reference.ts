@@ -24,6 +24,7 @@ import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { absent, isAbsent, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
+import { mxOf } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
@@ -163,6 +164,8 @@ interface Walked {
   readonly isEach: boolean;
   /** … up to a method of lists, which is asked of them all. */
   readonly isOfList: boolean;
+  /** Of a field. */
+  readonly name?: string;
 }
 
 /** A field and the call after it are one step: a method, or a function in a field. */
@@ -180,7 +183,8 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
     } else {
       const own = isReceiver && reading === 'condition' ? 'operand' : reading;
       const walk = compileStep(c, step, own, name);
-      walks.push({ walk, isEach: step.kind === 'each', isOfList: false });
+      const field = step.kind === 'field' ? { name: step.name } : {};
+      walks.push({ walk, isEach: step.kind === 'each', isOfList: false, ...field });
     }
   }
   return walks;
@@ -197,6 +201,8 @@ async function walkSteps(walks: readonly Walked[], start: Value, env: Environmen
   return value;
 }
 
+const MARKS = new Set(['labels', 'taint', 'sources', 'tokens']);
+
 /** `@input.any.mx…`: the rest of the steps for each input, then one answer. */
 async function overInputs(
   walks: readonly Walked[],
@@ -204,7 +210,10 @@ async function overInputs(
   env: Environment,
 ): Promise<Value> {
   const answers: Value[] = [];
-  for (const item of many.content.values) answers.push(await walkSteps(walks, item, env));
+  // `@input.any.taint` is short for `@input.any.mx.taint`.
+  const isOfMarks = MARKS.has(walks[0]?.name ?? '');
+  for (const item of many.content.values)
+    answers.push(await walkSteps(walks, isOfMarks ? mxOf(item) : item, env));
   return answers.every(({ data }) => typeof data === 'boolean')
     ? many.decide(answers)
     : quantified(many.content.quantifier, answers);
