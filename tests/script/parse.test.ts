@@ -190,3 +190,33 @@ describe('template files', () => {
     ]);
   });
 });
+
+test.each([
+  ['/var @a = {"k": 1\n/show "next"\n', '{', '`{` is not closed before the next statement'],
+  ['var @a = [\n  1,\n  2\nshow "next"\n', '[', '`[` is not closed before the next statement'],
+  ['exe @f(a,\nshow "next"\n', '(', '`(` is not closed before the next statement'],
+  ['var @a = { "b": [1,\n  exe @f() = 1', '[', '`[` is not closed before the next statement'],
+  [
+    'when [\n  @x == 1 => show "a"\nshow "next"\n',
+    '[',
+    'the list of `when` is not closed before the next statement',
+  ],
+  ['for @x in @l => [\n  show @x\nshow "next"\n', '[', 'the block is never closed'],
+])('what is not closed is pointed at: %j', (text, opener, message) => {
+  const mode = text.startsWith('/') ? 'markdown' : 'strict';
+  const [problem] = parseScript(text, { mode, file: 'x' }).problems;
+  expect(problem).toMatchObject({
+    at: text.lastIndexOf(opener, problem?.at),
+    message,
+    code: 'unclosed',
+  });
+  expect(text[problem?.at ?? 0]).toBe(opener);
+});
+
+test('keys that are words of statements, and divisions over lines, are read as before', () => {
+  expect(
+    parseScript('var @a = {\n  show: 1,\n  var: 2,\n  log : 3\n}', { mode: 'strict', file: 'x' })
+      .problems,
+  ).toEqual([]);
+  expect(parseScript('var @a = (8\n  / 2)', { mode: 'strict', file: 'x' }).problems).toEqual([]);
+});

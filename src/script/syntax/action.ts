@@ -166,19 +166,26 @@ export function parseReturn(r: Reader, at: number): Statement {
 export function parseBlock(r: Reader, what: string): NodeOf<'block'> {
   const at = r.pos;
   r.expect('[', `before the block of ${what}`);
-  const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [])));
+  const body = r.deeper(() => r.within({ inBody: true }, () => parseBlockRest(r, [], at)));
   return { kind: 'block', body, at, end: r.pos };
 }
 
 /** Lines up to and with `]`. */
-export function parseBlockRest(r: Reader, first: readonly ActionExpression[]): ActionExpression[] {
+export function parseBlockRest(
+  r: Reader,
+  first: readonly ActionExpression[],
+  opened: number,
+): ActionExpression[] {
   const lines = [...first];
   return r.within({ isOpen: false, inBody: true }, () => {
     for (;;) {
       r.gap();
       while (r.take(';')) r.gap();
       if (r.take(']')) return lines;
-      if (r.isAtEnd) r.fail('the block is never closed', { code: 'unclosed' });
+      if (r.isAtEnd) {
+        r.far = r.end;
+        r.failUnclosed(opened, 'the block is never closed');
+      }
       lines.push(parseLine(r));
       r.overrun = undefined;
     }

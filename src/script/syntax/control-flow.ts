@@ -82,6 +82,10 @@ function parseArms(r: Reader, opened: number, isMatch: boolean, mayVar: boolean)
         });
       }
     }
+    // A list of statements instead of arms begins with one; behind arms the list was to end.
+    if (items.length > 0 && r.text[r.pos - 1] === '\n' && r.startsStatement()) {
+      r.failUnclosed(opened, 'the list of `when` is not closed before the next statement');
+    }
     items.push(parseItem(r, isMatch, mayVar));
   }
 }

@@ -21,8 +21,8 @@ export interface Rules {
   flow(reader: Reader): Expression;
   /** `show log output append`, standing at the word. */
   effect(reader: Reader, isInline: boolean): Statement;
-  /** The lines of a block up to and with its `]`, after those already read. */
-  blockRest(reader: Reader, first: readonly ActionExpression[]): ActionExpression[];
+  /** The lines of a block up to and with its `]`, after those already read; `opened`: where its `[` stands. */
+  blockRest(reader: Reader, first: readonly ActionExpression[], opened: number): ActionExpression[];
 }
 
 /** What the place allows. */
@@ -41,6 +41,9 @@ export const OUTERMOST: Scope = { inGuard: false, inLoop: false, inBody: false, 
 
 const BARE_WORD = /[A-Za-z_][\w-]*/y;
 
+/** Words that are no value and, with what follows them, no key. */
+const STATEMENT =
+  /\/[a-z]+[ \t]|(?:var|show|exe|output|append|log|import|export|guard|hook|policy|bail)[ \t]+[^\s:,=)\]}]/y;
 const DASH = 45;
 const isDigit = (code: number): boolean => code >= 48 && code <= 57;
 // Beyond ASCII the tables decide; asking them first would cost every name.
@@ -181,6 +184,10 @@ export class Reader {
           this.far = this.end;
           this.failUnclosed(opened, `\`${this.slice(opened, opened + 1)}\` is never closed`);
         }
+        if (this.startsStatement()) {
+          const opener = this.slice(opened, opened + 1);
+          this.failUnclosed(opened, `\`${opener}\` is not closed before the next statement`);
+        }
         if (!needsComma) items.push(item());
         else if (!this.take(',')) {
           this.fail(`expected \`,\` or \`${close}\` between ${what}, found ${this.shown()}`);
@@ -188,6 +195,13 @@ export class Reader {
         needsComma = !needsComma;
       }
     });
+  }
+
+  /** Does a statement begin with this line? Whatever is open was meant to be closed before it. */
+  startsStatement(): boolean {
+    if (!this.sees(STATEMENT)) return false;
+    const line = this.text.lastIndexOf('\n', this.pos - 1) + 1;
+    return line > 0 && this.slice(line).trim() === '';
   }
 
   /** `at`: what opened it, `length` characters long. */

@@ -48,7 +48,7 @@ function parseList(r: Reader): Expression {
 }
 
 function finishBlock(r: Reader, at: number, first: readonly ActionExpression[]): NodeOf<'block'> {
-  const body = r.rules.blockRest(r, first);
+  const body = r.rules.blockRest(r, first, at);
   return { kind: 'block', body, at, end: r.pos };
 }
 

@@ -65,7 +65,10 @@ function parseBinary(r: Reader, floor: number): Expression {
   for (let count = 0; ; count += 1) {
     const here = r.pos;
     r.space();
-    const operator = r.match(OPERATOR) as BinaryOperator | undefined;
+    // `/show` on a new line is no division.
+    const operator = r.startsStatement()
+      ? undefined
+      : (r.match(OPERATOR) as BinaryOperator | undefined);
     if (operator === undefined || OPERATOR_LEVEL[operator] < floor) {
       r.pos = here;
       return left;
