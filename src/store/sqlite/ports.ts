@@ -167,12 +167,18 @@ async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> 
   }
 }
 
+/** Whoever only looks does not wait for a writer: the next sweep does it. */
+const SWEEP_MS = 200;
+
 async function sweep(parts: Parts): ReturnType<Leases['sweep']> {
   // Most sweeps find nothing: then nobody has to write.
   const found = await parts.look(() => ok(findAbandoned(parts).length > 0));
   if (!found.ok) return found;
   const swept = found.output
-    ? await parts.group.write(() => interruptAbandoned(parts), { rank: 'lease' })
+    ? await parts.group.write(() => interruptAbandoned(parts), {
+        rank: 'lease',
+        patienceMs: SWEEP_MS,
+      })
     : ok([]);
   if (!swept.ok) return swept;
   const interrupted = swept.output;

@@ -18,6 +18,8 @@ interface Writing {
   rank?: 'lease' | 'audit';
   thread?: string;
   bytes?: number;
+  /** For what may be left undone: it waits no longer than this for others. */
+  patienceMs?: number;
   /** Asked after a COMMIT that failed: is it in the file? Without it, writing it again does no harm. */
   wasWritten?: () => boolean;
 }
@@ -125,7 +127,8 @@ function createTransactions(connection: Connection, ports: GroupPorts) {
   }
 
   async function runAll(jobs: readonly Job[], isAgain = false): Promise<void> {
-    const deadline = clock.monotonic() + patienceMs;
+    const patience = Math.max(...jobs.map(({ how }) => how.patienceMs ?? patienceMs));
+    const deadline = clock.monotonic() + patience;
     let state = tryBegin(deadline);
     // Other processes write too: their turn is waited for without stopping the loop.
     for (let tries = 0; state === 'busy'; tries++) {

@@ -4,9 +4,18 @@
 // people approved), so it carries a proof that it was made with this user's key. A file of a newer
 // version is left alone, one of an older version is brought up to this one.
 import { createHmac, timingSafeEqual } from 'node:crypto';
-import { closeSync, constants, fstatSync, lstatSync, mkdirSync, openSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fstatSync,
+  lstatSync,
+  mkdirSync,
+  openSync,
+} from 'node:fs';
 import { dirname } from 'node:path';
 import type { DatabaseSync } from 'node:sqlite';
+import { pathToFileURL } from 'node:url';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
 import { type Connection, createConnection, pause, unreadable } from './connection.ts';
 import { faultOf, isBusy } from './fault.ts';
@@ -26,25 +35,33 @@ export interface FileOptions {
   patienceMs: number;
   /** A key of the user: a registry that was made without it is refused (`store_foreign`). */
   identity?: Uint8Array;
+  /** Only looked at; also when the file cannot be written. What is to be written is refused then. */
+  readOnly?: boolean;
   /** The connection itself, for who wants to see what happens when it fails. */
   connect?: (file: string) => DatabaseSync;
 }
 
-function makeFile(file: string): Outcome<null> {
+/** What the system says where somebody may not write. */
+const MAY_NOT: ReadonlySet<string | undefined> = new Set(['EACCES', 'EPERM', 'EROFS']);
+
+/** Is it there, and may it be written? */
+function makeFile(file: string, readOnly: boolean): Outcome<{ readOnly: boolean }> {
   try {
-    mkdirSync(dirname(file), { recursive: true });
+    if (!readOnly) mkdirSync(dirname(file), { recursive: true });
     for (const beside of [`${file}-wal`, `${file}-shm`]) {
       const there = lstatSync(beside, { throwIfNoEntry: false });
       if (there && !there.isFile()) return unreadable(beside, 'is not a regular file');
     }
-    const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDWR } = constants;
-    const flags = O_RDWR | O_CREAT | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0);
+    const { O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_RDONLY, O_RDWR } = constants;
+    const access = readOnly ? O_RDONLY : O_RDWR | O_CREAT;
+    const flags = access | (O_NOFOLLOW ?? 0) | (O_NONBLOCK ?? 0);
     const handle = openSync(file, flags, 0o600);
     const isFile = fstatSync(handle).isFile();
     closeSync(handle);
-    return isFile ? ok(null) : unreadable(file, 'is not a regular file');
+    return isFile ? ok({ readOnly }) : unreadable(file, 'is not a regular file');
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
+    if (MAY_NOT.has(code) && !readOnly && existsSync(file)) return makeFile(file, true);
     if (code === 'ENOSPC') return fail('disk_full', `\`${file}\`: the disk is full`, { file });
     const why = code === 'ELOOP' ? 'it is a link' : (code ?? message);
     return unreadable(file, `cannot be opened: ${why}`);
@@ -87,6 +104,11 @@ function about(connection: Connection, name: 'id' | 'proof'): string {
   const value = first(connection, `SELECT value FROM about WHERE name = '${name}'`);
   return typeof value === 'string' ? value : '';
 }
+
+/** Nothing is to be done before it is used: of this version, and with the user's proof. Only reads. */
+const isReady = (connection: Connection, version: number, identity?: Uint8Array): boolean =>
+  version === SCHEMA_VERSION &&
+  (!identity || about(connection, 'proof') === proofOf(identity, about(connection, 'id')));
 
 /** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
 function checkOwner(connection: Connection, options: FileOptions, version: number): Outcome<null> {
@@ -135,14 +157,22 @@ function prepare(connection: Connection, options: FileOptions): Outcome<null> {
   // Before anything is written: a file that is not ours stays as it is.
   const origin = checkOrigin(connection, options.file);
   if (!origin.ok) return origin;
+  const ready = isReady(connection, origin.output, options.identity);
+  if (options.readOnly) {
+    return ready
+      ? ok(null)
+      : unreadable(options.file, 'cannot be written, and is no registry of this version and user');
+  }
   connection.exec('PRAGMA journal_mode = WAL');
   connection.exec(`PRAGMA synchronous = ${options.durability === 'flush' ? 'FULL' : 'NORMAL'}`);
   connection.exec('PRAGMA journal_size_limit = 67108864');
+  // Somebody may be writing for long: whoever only looks does not wait for it.
+  if (ready) return ok(null);
   connection.exec('BEGIN IMMEDIATE');
-  const ready = bringUp(connection, options);
-  if (ready.ok) connection.commit();
+  const done = bringUp(connection, options);
+  if (done.ok) connection.commit();
   else connection.rollback();
-  return ready;
+  return done;
 }
 
 async function patiently(connection: Connection, options: FileOptions): Promise<Outcome<null>> {
@@ -158,18 +188,43 @@ async function patiently(connection: Connection, options: FileOptions): Promise<
   }
 }
 
-export async function openFile(options: FileOptions): Promise<Outcome<Connection>> {
-  const made = options.file === ':memory:' ? ok(null) : makeFile(options.file);
+/**
+ * Where nothing can be written beside the file either, a log cannot be shared: one that has none is read as
+ * it stands.
+ */
+function lookAt(file: string): DatabaseSync {
+  const { DatabaseSync: Database } = process.getBuiltinModule('node:sqlite');
+  const plain = new Database(file, { readOnly: true, timeout: 0 });
+  try {
+    plain.prepare('SELECT count(*) FROM sqlite_schema').get();
+    return plain;
+  } catch (error) {
+    plain.close();
+    if ((lstatSync(`${file}-wal`, { throwIfNoEntry: false })?.size ?? 0) > 0) throw error;
+  }
+  const still = pathToFileURL(file);
+  still.searchParams.set('immutable', '1');
+  return new Database(still, { readOnly: true, timeout: 0 });
+}
+
+export async function openFile(given: FileOptions): Promise<Outcome<Connection>> {
+  const { file } = given;
+  const made =
+    file === ':memory:' ? ok({ readOnly: false }) : makeFile(file, given.readOnly === true);
   if (!made.ok) return made;
+  const { readOnly } = made.output;
+  const options = { ...given, readOnly };
   // Loaded here, not at import: most commands never open a registry.
   const connect =
     options.connect ??
-    ((file) => new (process.getBuiltinModule('node:sqlite').DatabaseSync)(file, { timeout: 0 }));
+    (readOnly
+      ? lookAt
+      : () => new (process.getBuiltinModule('node:sqlite').DatabaseSync)(file, { timeout: 0 }));
   let connection: Connection;
   try {
-    connection = createConnection(connect(options.file), options.file);
+    connection = createConnection(connect(file), file);
   } catch (error) {
-    return faultOf(error, options.file);
+    return faultOf(error, file);
   }
   const ready = await patiently(connection, options);
   if (ready.ok) return ok(connection);
