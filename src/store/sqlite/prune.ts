@@ -38,6 +38,27 @@ function removeTree(connection: Connection, root: string): string[] {
   return ids;
 }
 
+/** Less than this is soon used again. */
+const WORTHWHILE = 1024 * 1024;
+
+const pragma = (connection: Connection, name: string): number =>
+  Number(Object.values(connection.get(`PRAGMA ${name}`) ?? {})[0] ?? 0);
+
+/**
+ * The file becomes as small as what is in it, when a quarter of it is free. Nobody waits for that: while
+ * others write the room stays, and the next one gives it back.
+ */
+function giveBack(connection: Connection): void {
+  try {
+    const [free, all] = [pragma(connection, 'freelist_count'), pragma(connection, 'page_count')];
+    if (free * 4 < all || free * pragma(connection, 'page_size') < WORTHWHILE) return;
+    connection.exec('VACUUM');
+    connection.exec('PRAGMA wal_checkpoint(TRUNCATE)');
+  } catch {
+    // What was removed is removed.
+  }
+}
+
 export async function prune(
   { connection, accounts }: Registry,
   group: Group,
@@ -62,5 +83,7 @@ export async function prune(
     if (!gone.ok) return gone;
     removed.push(...gone.output);
   }
+  // A few before a run leave room for that run.
+  if (trees < 0) giveBack(connection);
   return ok({ removed });
 }

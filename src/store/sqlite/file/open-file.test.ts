@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -88,4 +88,38 @@ test.skipIf(process.getuid?.() === 0)('rights on the file decide by themselves',
   expect(must(await only.thread('t1'))).toMatchObject({ id: 't1' });
   expect(await only.createThread(thread('t2'))).toMatchObject({ error: { code: 'store_failed' } });
   await only.close();
+});
+
+test('pruning gives the room back, also beside another process that has the registry open', async () => {
+  const [store, other] = [await open(), await open()];
+  const long = { type: 'logged', data: { text: 'x'.repeat(20_000) } };
+  for (let number = 0; number < 300; number++) {
+    const { row, epoch } = must(await store.createThread(thread(`t${number}`)));
+    must(
+      await store.commit(row.id, {
+        expect: { seq: row.seq, epoch },
+        events: [long],
+        status: 'completed',
+        release: true,
+      }),
+    );
+  }
+  must(await store.createThread(thread('last')));
+  expect(must(await other.query({ limit: 500 })).rows).toHaveLength(301);
+  const sizeOf = (): number =>
+    [file, `${file}-wal`].reduce(
+      (sum, name) => sum + (statSync(name, { throwIfNoEntry: false })?.size ?? 0),
+      0,
+    );
+  const before = sizeOf();
+  const { removed } = must(await store.prune({ before: Date.now() + 1000 }));
+  expect(removed).toHaveLength(300);
+  expect(sizeOf()).toBeLessThan(before / 10);
+  expect(must(await other.query({})).rows).toMatchObject([{ id: 'last' }]);
+  must(await other.createThread(thread('next')));
+  expect(must(await store.thread('next'))).toMatchObject({ id: 'next' });
+  // Nothing is left to be removed: nothing is written.
+  expect(must(await store.prune({ before: Date.now() + 1000 })).removed).toEqual([]);
+  await other.close();
+  await store.close();
 });
