@@ -1,9 +1,18 @@
 // The registry is the truth: a transcript that was lost or damaged is written again from it.
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
 import { runCommand } from '../support/command-line.ts';
-import { directiveText, READ, read, run, type Stage, stage } from '../support/thread-project.ts';
+import {
+  directiveText,
+  execute,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+} from '../support/thread-project.ts';
 
 const LOOK = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
 
@@ -65,4 +74,64 @@ test('looking at a whole transcript leaves the file alone', async () => {
   const { id, file, whole, km } = await finished();
   await km('show', id);
   expect(readFileSync(file, 'utf8')).toBe(whole);
+});
+
+/** A thread left in the middle of its second write, whose registry then forgot its last events. */
+async function forgetful(kept: (types: string[]) => number) {
+  const done: string[] = [];
+  const leaving = new AbortController();
+  const write = (name: string) => ({
+    id: `probe/${name}`,
+    description: name,
+    effect: 'write' as const,
+    run() {
+      done.push(name);
+      if (name === 'two') leaving.abort();
+      return name;
+    },
+  });
+  const files = {
+    '.ai/directives/look.md': directiveText('look', {
+      permissions:
+        '<execute resource="tool" id="probe/one"/><execute resource="tool" id="probe/two"/>',
+    }),
+  };
+  const calls = ['one', 'two'].map((name) => ({ tool_calls: [execute(`probe/${name}`, {})] }));
+  const made = await stage(files, [...calls, { text: 'looked' }], {
+    tools: [write('one'), write('two')],
+  });
+  const left = await made.threads.run({ directive: 'look' }, leaving.signal);
+  if (!left.ok) throw new Error(left.error.detail.message);
+  const id = left.output.thread_id;
+  const events = await made.threads.store.read(id);
+  const types = (events.ok ? events.output : []).map(({ type }) => type);
+  const seq = kept(types);
+  const database = new DatabaseSync(join(made.fixture.root, '.ai/threads/registry.db'));
+  const number = `(SELECT number FROM threads WHERE id = '${id}')`;
+  database.exec(`DELETE FROM thread_events WHERE place > ${number} * ${2 ** 24} + ${seq};
+    UPDATE threads SET seq = ${seq}, cost = json_set(cost, '$.tool_calls', 1) WHERE id = '${id}'`);
+  database.close();
+  const resumed = await made.threads.resume(id);
+  return { made, id, done, resumed, shown: JSON.stringify(made.provider.requests.at(-1)?.body) };
+}
+
+test('a write that only the transcript remembers is not made again: its outcome is unknown', async () => {
+  // Up to the second reply: its call is there, that it had begun is not.
+  const { made, id, done, resumed, shown } = await forgetful(
+    (types) => types.lastIndexOf('assistant_message') + 1,
+  );
+  expect(resumed).toMatchObject({ output: { status: 'completed', text: 'looked' } });
+  expect(done).toEqual(['one', 'two']);
+  expect(shown).toContain('outcome_unknown');
+  const lines = said(readFileSync(fileOf(made, id), 'utf8')) as { seq: number }[];
+  expect(lines.map(({ seq }) => seq)).toEqual(lines.map((_, at) => at + 1));
+  const report = await made.threads.replay(id);
+  expect(report.ok && report.output.difference).toBeUndefined();
+});
+
+test('when the reply that asked for it is lost too, the model is told what may have been done', async () => {
+  const { resumed, shown } = await forgetful((types) => types.indexOf('tool_result', 6) + 1);
+  expect(resumed).toMatchObject({ output: { status: 'completed' } });
+  expect(shown).toContain('outcome_unknown');
+  expect(shown).toContain('probe/two');
 });

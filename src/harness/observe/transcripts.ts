@@ -22,6 +22,7 @@ import {
 } from '../../store/index.ts';
 import type { KnownSecrets } from '../secrets/known-secrets.ts';
 import { type Noted, readStored } from '../thread/journal-event.ts';
+import type { LostCommits } from '../thread/ports.ts';
 
 /** A result is shown further than an argument: it is what people look for. */
 const RESULT = 2000;
@@ -165,6 +166,21 @@ export class Transcripts {
   async written(thread: string): Promise<void> {
     await this.#threads.get(thread)?.restoring;
     this.#flush(thread);
+  }
+
+  /** What a file that nobody writes here has after this number: then the registry lost it. */
+  ahead(thread: string, seq: number): LostCommits {
+    const text = this.#threads.has(thread) ? undefined : readTranscript(this.#ports.dir, thread);
+    const lines = text?.ok ? text.output.lines.filter((line) => line.seq > seq) : [];
+    const calls = lines.flatMap(({ type, data }) => {
+      const { call_id, tool, effect, child } = data;
+      // A spawn names its child: whoever makes it again finds that one, or makes it.
+      const isWrite = type === 'tool_call' && effect === 'write' && child === undefined;
+      return isWrite && typeof call_id === 'string' && typeof tool === 'string'
+        ? [{ call_id, tool }]
+        : [];
+    });
+    return { events: lines.length, calls };
   }
 
   /** Until everything is written that was lost before and is written again. */

@@ -149,6 +149,7 @@ export function watchThreads(ports: WatchPorts) {
   const port: WatchPort = {
     rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
+    ahead: (id, seq) => transcripts.ahead(id, seq),
     done(id) {
       transcripts.done(id);
       sealed.letGo(id);

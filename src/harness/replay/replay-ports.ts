@@ -384,7 +384,10 @@ export function createReplayStage(
       elsewhere: async () => fail('not_found', 'other projects are not replayed'),
       history: async (thread) => await store.read(thread),
     },
-    watch: { transcript: () => () => {} },
+    watch: {
+      transcript: () => () => {},
+      ahead: (thread) => recordOf(thread).lostAt(count(thread)),
+    },
     replay: {
       // What a script only looked at is noted when it is done: its event is the next one.
       async recorded(thread, call) {

@@ -26,13 +26,14 @@ import {
   startOf,
 } from '../thread/journal-event.ts';
 import { LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
-import type { ThreadResult } from '../thread/ports.ts';
+import type { LostCommits, ThreadResult } from '../thread/ports.ts';
 import { replyAt } from '../thread/recorded-events.ts';
 import { eventsInForce, findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { finalEnding } from './finish.ts';
+import { tellLostCommits } from './lost-commits.ts';
 import { prepareThread } from './prepare.ts';
 import {
   limitsSet,
@@ -226,6 +227,7 @@ async function catchUpWith(
   held: Held,
   prepared: Prepared,
   whole: readonly Recorded[],
+  lost?: LostCommits,
 ): Promise<readonly Recorded[]> {
   restoreThread(thread, whole);
   const history = eventsInForce(whole);
@@ -236,8 +238,10 @@ async function catchUpWith(
   chargeUnreadRequests(thread, whole, held.open);
   await catchUp(thread, whole, held.open);
   await resumeAfterProposal(thread, prepared, history);
+  if (lost) tellLostCommits(thread, lost);
   await settleUnfinishedCalls(thread, history);
-  thread.control.ending ??= endingBeforeCrash(thread, history);
+  // What it said last may be lost.
+  if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
   return history;
 }
 
@@ -262,6 +266,8 @@ export async function resumeThread(
     ports.watch.done?.(id);
     return failure;
   };
+  // Before anybody writes to the transcript.
+  const lost = ports.watch.ahead?.(id, held.output.row.seq);
   const made = await makeAgain(ports, held.output, since, signal, options);
   if (!made.ok) return await refuse(made);
   const { thread, history: past, prepared, news, change } = made.output;
@@ -275,7 +281,7 @@ export async function resumeThread(
       : rewindEvents(thread, past, { from: back, by, ...news }, words);
   const whole = await beginAgain(thread, past, events, change);
   if (!whole.ok) return await refuse(whole);
-  const history = await catchUpWith(thread, held.output, prepared, whole.output);
+  const history = await catchUpWith(thread, held.output, prepared, whole.output, lost);
   const done = drive(thread, since, history);
   await adoptChildren(thread);
   return ok(await done);

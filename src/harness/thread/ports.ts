@@ -99,6 +99,13 @@ export interface ThreadFacts {
 }
 
 /** Whoever looks on while threads run. */
+/** What a transcript has and the registry has not. */
+export interface LostCommits {
+  readonly events: number;
+  /** Writes that had begun. */
+  readonly calls: readonly { readonly call_id: string; readonly tool: string }[];
+}
+
 export interface WatchPort {
   /** `about`: what people are told of a thread that is run here. */
   transcript(
@@ -110,6 +117,8 @@ export interface WatchPort {
   onText?(thread: string, piece: string): void;
   /** Where a thread that was asked to keeps what a provider sends. */
   rawStream?(thread: string, turn: number): RawStream;
+  /** What its transcript has after this number. */
+  ahead?(thread: string, seq: number): LostCommits;
   /** Until its transcript holds everything that was told of it, and what was lost before. */
   written?(thread: string): Promise<void>;
   /** This process is done with the thread. */

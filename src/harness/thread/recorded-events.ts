@@ -16,6 +16,7 @@ import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
 import { unpackMarks } from './conversation.ts';
 import type { JournalEvent, Recorded, RecordedOf, ToolResult } from './journal-event.ts';
+import type { LostCommits } from './ports.ts';
 
 /** A process took the thread up here; what is said to a running thread has a number. */
 export const isResume = ({ type, data }: JournalEvent): boolean =>
@@ -122,6 +123,22 @@ function resultAfter(events: readonly Recorded[], begun: number, id: string) {
     .find((event) => event.type === 'tool_result' && event.data.call_id === id);
 }
 
+const isLoss = (event: Recorded): boolean =>
+  event.type === 'logged' &&
+  event.data.by === 'harness' &&
+  event.data.event_type === 'commits_lost';
+
+function lossIn(data: JsonObject): LostCommits {
+  const calls = Array.isArray(data.calls) ? data.calls : [];
+  return {
+    events: Number(data.events ?? 0),
+    calls: calls.map((call) => ({
+      call_id: plainText(getOwn(call, 'call_id')),
+      tool: plainText(getOwn(call, 'tool')),
+    })),
+  };
+}
+
 /** A signal with what it carried: its words are the next event. */
 function signalOf(event: RecordedOf<'signal'>, number: number, next: Recorded | undefined): Signal {
   const { kind, by, reason } = event.data;
@@ -157,6 +174,14 @@ export function createReplayRecord(events: readonly Recorded[]) {
       return result?.type === 'tool_result'
         ? resultIn(result.data)
         : notRecorded('what this call came to');
+    },
+    /** What the registry had lost when somebody went on with the thread next. */
+    lostAt(seq: number): LostCommits {
+      const resumed = events.findIndex((event, at) => at >= seq && isResume(event));
+      const rest = resumed < 0 ? [] : events.slice(resumed + 1);
+      const over = rest.findIndex(({ type }) => type === 'turn_start' || type === 'tool_call');
+      const told = rest.slice(0, over < 0 ? undefined : over).find(isLoss);
+      return told?.type === 'logged' ? lossIn(told.data.data) : { events: 0, calls: [] };
     },
     /** What was said to the thread when its journal had `seq` events. */
     signalsAt(thread: string, seq: number): Signal[] {
