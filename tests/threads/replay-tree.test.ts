@@ -19,14 +19,17 @@ const PROBES = ['look', 'write', 'leave']
   .join('');
 const ran: string[] = [];
 let leaving: AbortController;
+/** What happens while the next tool is at work. */
+let heard: (() => Promise<void>) | undefined;
 const probe = (name: string, effect: 'read' | 'write') =>
   defineTool({
     id: `probe/${name}`,
     description: 'A test',
     effect,
     parameters: { n: 'integer' },
-    run({ n }) {
+    async run({ n }) {
       ran.push(name);
+      await heard?.();
       if (name === 'leave') leaving.abort();
       return { n };
     },
@@ -158,4 +161,56 @@ test('a thread that was ended while nobody was at work on it', async () => {
   const { endUnattended } = await import('../../src/harness/index.ts');
   expect(await endUnattended(made.threads.store, id, 'killed', 'me')).toMatchObject({ ok: true });
   await same(made, id, 'killed');
+});
+
+/** Asked, and never answered. */
+const forever = () => new Promise<never>(() => {});
+
+test('a thread that was stopped, and the children that it stopped with it', async () => {
+  const made = await open({
+    lead: [
+      { tool_calls: [spawn('part')], usage },
+      { text: 'done', usage },
+    ],
+    part: [{ ...tool('look', 1), usage }, forever],
+  });
+  const running = run(made, 'lead');
+  await expect.poll(() => made.provider.count(), { timeout: 20_000 }).toBe(4);
+  const [lead, part] = await rows(made);
+  const signal = { thread: lead?.id ?? '', kind: 'terminate', payload: {}, key: 'k', by: 'me' };
+  await made.threads.store.signal(signal);
+  expect(await running).toMatchObject({ status: 'terminated' });
+  await same(made, lead?.id ?? '', 'terminated');
+  await same(made, part?.id ?? '', 'terminated');
+});
+
+test('a thread that an end was written for, and that went on all the same', async () => {
+  const made = await open({ lead: [tool('leave', 1), { text: 'done' }] });
+  const left = await made.threads.run({ directive: 'lead' }, leaving.signal);
+  const id = left.ok ? left.output.thread_id : '';
+  const { endUnattended } = await import('../../src/harness/index.ts');
+  await endUnattended(made.threads.store, id, 'terminated', 'me');
+  const done = await made.threads.resume(id);
+  expect(done).toMatchObject({ output: { status: 'completed', text: 'done' } });
+  await same(made, id);
+});
+
+test('an interrupt with words while calls wait, and calls of tools that nobody knows', async () => {
+  const made: Stage = await open({
+    lead: [
+      { tool_calls: [call('probe/look', { n: 1 }), call('probe/write', { n: 1 })], usage },
+      { tool_calls: [call('no/such'), call('probe/look', { n: 2 })], usage },
+      { text: 'as you like', usage },
+    ],
+  });
+  const { store } = made.threads;
+  heard = async () => {
+    heard = undefined;
+    const [row] = await rows(made);
+    const payload = { message: 'rather not' };
+    await store.signal({ thread: row?.id ?? '', kind: 'interrupt', payload, key: 'i', by: 'me' });
+  };
+  const { thread_id } = await run(made, 'lead');
+  expect(ran).toEqual(['look', 'look']);
+  await same(made, thread_id);
 });

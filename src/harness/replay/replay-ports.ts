@@ -28,6 +28,7 @@ import { countChild, namedIn } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { readLimit } from '../limits/limit.ts';
 import { BUDGETED } from '../thread/budget.ts';
+import { stopThread } from '../thread/interruption.ts';
 import {
   decodeAll,
   type EventType,
@@ -153,6 +154,12 @@ async function playOthers(
   await journal.flush();
   while (count() < end && !journal.lost()) {
     const next = events[count()];
+    if (next?.type === 'signal' && next.data.stops) {
+      const { stops, reason = '', code } = next.data;
+      stopThread(thread, { status: stops, reason, ...(code && { code }) });
+      await journal.flush();
+      return;
+    }
     if (!next || !FROM_OTHERS.has(next.type)) return;
     if (next.type === 'child_end') countChild(thread, next.data);
     else {

@@ -35,6 +35,8 @@ import type { ThreadResult } from '../thread/ports.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import { withLease } from '../thread/with-lease.ts';
+import { finalAccount } from '../turn/turn-account.ts';
 import { createReplayStage, type ReplayStage, readRepeated } from './replay-ports.ts';
 
 export interface ReplayReport {
@@ -236,25 +238,50 @@ const wantedIn = (limits: JsonObject): JsonObject =>
 
 /** From one process to the next: each ends where its journal ended. */
 async function runAgain(
-  { ports, until }: ReplayStage,
+  stage: ReplayStage,
   prepared: Prepared,
   place: BirthPlace,
   events: readonly Recorded[],
   end: number,
   goesOn: boolean,
 ): Promise<Outcome<ThreadResult>> {
+  const { ports, until } = stage;
   const none = new AbortController().signal;
   const resumes = events.flatMap((event, at) => (at < end && isResume(event) ? [at] : []));
-  const ends = [...resumes, goesOn ? Number.POSITIVE_INFINITY : end];
+  const ends = [...resumes.map((at) => endOf(events.slice(0, at))), end];
+  if (goesOn) ends[resumes.length] = Number.POSITIVE_INFINITY;
   until(ends[0] as number);
   const message = startOf(events)?.message ?? '';
   let done = await runPrepared(ports, prepared, place, none, message);
   for (const [index, at] of resumes.entries()) {
-    until(ends[index + 1] as number);
     if (!done.ok) return done;
-    done = await resumeThread(ports, place.id ?? '', none, askedAt(events, at));
+    until(at);
+    if (at - (ends[index] as number) > 0) await endAgain(stage, place.id ?? '', events, at);
+    until(ends[index + 1] as number);
+    const resumed = await resumeThread(ports, place.id ?? '', none, askedAt(events, at));
+    // It went another way before: what there is shows where.
+    if (!resumed.ok) return done;
+    done = resumed;
   }
   return done;
+}
+
+/** The end that was written for it, before somebody took it up again. */
+async function endAgain(
+  { ports: { store, threads } }: ReplayStage,
+  id: string,
+  events: readonly Recorded[],
+  at: number,
+): Promise<void> {
+  const [said, last] = [events[at - 2], events[at - 1]];
+  if (said?.type !== 'signal' || last?.type !== 'thread_end') return;
+  const { status, cost = {} } = last.data;
+  await withLease(store, id, { owner: threads.owner, force: true }, (held) => ({
+    events: [notedOf(said), notedOf(last)],
+    status,
+    cost,
+    settle: finalAccount(held).settle,
+  }));
 }
 
 /** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
@@ -264,6 +291,7 @@ function endOf(events: readonly Recorded[]): number {
     last?.type === 'thread_end' &&
     said?.type === 'signal' &&
     said.data.id === undefined &&
+    said.data.stops === undefined &&
     ['kill', 'terminate'].includes(said.data.kind);
   return isOthers ? events.length - 2 : events.length;
 }

@@ -111,13 +111,19 @@ async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<End
     : await runLoop(loop);
 }
 
+/** Ends at which nobody was stopped, or after which more is noted. */
+const OF_ITSELF: ReadonlySet<Ending['status']> = new Set(['completed', 'aborted']);
+
 /** What a bug leaves behind is a failed thread, not a lost one. */
 async function runToEnding(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   try {
     const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
-    return await endFamily(thread, stopped ? ending : own);
+    const final = await endFamily(thread, stopped ? ending : own);
+    // The ends of children that it stopped are in the journal.
+    if (isEnded(final.status) && !OF_ITSELF.has(final.status)) await hearInReplay(thread);
+    return final;
   } catch (error) {
     const reason = messageOf(error);
     const failed: Ending = { status: 'failed', reason, code: 'internal_error' };

@@ -124,7 +124,14 @@ export function deadlineFault(thread: Thread, { error }: Failure): Failure {
 }
 
 /** Ends it from outside; what is under way is broken off. The first reason counts. */
-export function stopThread({ control }: Thread, ending: Ending): void {
+export function stopThread({ control, journal, place }: Thread, ending: Ending): void {
+  const { status: stops, reason, code } = ending;
+  // Who is only interrupted goes on later; who ends says where it was stopped.
+  if (!control.ending && (stops === 'aborted' || stops === 'terminated' || stops === 'killed')) {
+    const kind = stops === 'killed' ? 'kill' : 'terminate';
+    const by = place.parent ?? 'a thread below';
+    journal.note({ type: 'signal', data: { kind, by, stops, reason, ...(code && { code }) } });
+  }
   control.ending ??= ending;
   control.stopped = true;
   control.stopping.abort();

@@ -335,6 +335,9 @@ const DATA = {
       reason: text,
       /** The snapshot that a resume goes back to. */
       from: number,
+      /** Stopped by a thread above or below it: how it ends, and the fault behind that. */
+      stops: word('aborted', 'terminated', 'killed'),
+      code: text,
       /** How it had ended, when somebody takes up what has ended. */
       after: status,
       /** The ceilings that a person set with it, as `packLimits` writes them. */

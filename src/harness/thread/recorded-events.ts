@@ -36,11 +36,20 @@ function faultIn(content: Json): Failure | undefined {
   return fail(plainText(error.code), plainText(detail.message), detail);
 }
 
+/** As `badArgumentsResult` tells it. */
+function isUnread({ content, is_error }: ToolResult): boolean {
+  const detail = getOwn(getOwn(content, 'error'), 'detail');
+  return (
+    is_error && /cannot be read: .*; nothing was run/s.test(plainText(getOwn(detail, 'message')))
+  );
+}
+
 /** Calls whose arguments could not be read were answered at once, without being made. */
 function unreadCalls(events: readonly Recorded[], at: number): Map<string, ToolResult> {
   const unread = new Map<string, ToolResult>();
   for (const { type, data } of events.slice(at + 1)) {
-    if (type !== 'tool_result') break;
+    // One that was refused without being begun, such as that of an unknown tool, is no such answer.
+    if (type !== 'tool_result' || !isUnread(data)) break;
     unread.set(data.call_id, data);
   }
   return unread;
@@ -139,9 +148,10 @@ function lossIn(data: JsonObject): LostCommits {
   };
 }
 
-/** A signal with what it carried: its words are the next event. */
-function signalOf(event: RecordedOf<'signal'>, number: number, next: Recorded | undefined): Signal {
+/** A signal with what it carried: its words come next, behind the results of calls that it left out. */
+function signalOf(event: RecordedOf<'signal'>, number: number, after: readonly Recorded[]): Signal {
   const { kind, by, reason } = event.data;
+  const next = after.find(({ type }) => type !== 'tool_result');
   const payload: JsonObject = {
     ...(reason === undefined ? {} : { reason }),
     ...(next?.type === 'injected_message' ? { content: next.data.text } : {}),
@@ -189,7 +199,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
       for (let at = seq, event = events[at]; event; at++, event = events[at]) {
         const isPart = ['injected_message', 'tool_result', 'turn_end'].includes(event.type);
         if (event.type === 'signal' && event.data.id !== undefined) {
-          found.push({ ...signalOf(event, event.data.id, events[at + 1]), thread });
+          found.push({ ...signalOf(event, event.data.id, events.slice(at + 1, at + 100)), thread });
         } else if (event.type === 'turn_end' ? at > seq : !isPart || found.length === 0) break;
       }
       return found;
