@@ -40,7 +40,7 @@ export {
 } from './pipeline/provenance.ts';
 export type { BodyScope } from './pipeline/stages.ts';
 export { type ComposedPolicy, namedFolders } from './policies/compose.ts';
-export { lintPolicy } from './policies/lint.ts';
+export { type KnownNames, labelsGivenBy, lintGuards, lintPolicy } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
 export { TOOL_EFFECTS, type ToolEffect } from './policies/policy.ts';
 export {

@@ -89,3 +89,13 @@ test.each([
     }
   },
 );
+
+test("the operator's policy is compared with the project like the others", async () => {
+  fixture.env.KERNMANTLE_POLICY = fixture.write(
+    'company.yaml',
+    'guards: [{on: "op:tool:http/gte", deny: no}]\n',
+  );
+  const { output } = await km('check');
+  expect(output).toContain('company.yaml:1:');
+  expect(output).toContain('unknown_tool');
+});

@@ -1,6 +1,7 @@
 // A policy against the project it is for: does everything it names exist, and is every tool that
 // can do harm covered by something?
 import { type Diagnostic, nearest, type Position } from '../../base/index.ts';
+import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
 import { composePolicies } from './compose.ts';
 import type { Policy } from './policy.ts';
@@ -11,7 +12,7 @@ interface KnownTool {
   readonly parameters: readonly { readonly name: string }[];
 }
 
-interface KnownNames {
+export interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];
@@ -84,9 +85,15 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
   });
 }
 
+/** Labels that come from a policy, or from the guards of a directive. */
+export const labelsGivenBy = ({ defaults, operations, guards = [] }: Partial<Policy>): string[] => [
+  ...(defaults?.unlabelled ?? []),
+  ...Object.keys(operations ?? {}),
+  ...guards.flatMap(({ verdict }) => verdict.add_labels ?? []),
+];
+
 function labelFindings(policy: Policy, known: KnownNames): Finding[] {
-  const given = [...(policy.defaults?.unlabelled ?? []), ...Object.keys(policy.operations ?? {})];
-  const all = [...OWN_LABELS, ...known.labels, ...given];
+  const all = [...OWN_LABELS, ...known.labels, ...labelsGivenBy(policy)];
   const rules = Object.keys(policy.labels ?? {}).map((label) => ({
     label,
     path: ['labels', label],
@@ -161,6 +168,28 @@ function idleFindings(policy: Policy): Finding[] {
     }));
 }
 
+const asWarning =
+  (file: string, locate: (path: Path) => Position) =>
+  ({ path, code, message, hint }: Finding): Diagnostic => ({
+    file,
+    ...locate(path),
+    code,
+    severity: 'warning',
+    message,
+    ...(hint === undefined ? {} : { hint }),
+  });
+
+/** The guards of a directive: what they name exists. */
+export function lintGuards(guards: readonly GuardSource[], known: KnownNames): Diagnostic[] {
+  const policy: Policy = { level: 'project', guards: [...guards] };
+  return [toolFindings, labelFindings, parameterFindings]
+    .flatMap((find) => find(policy, known))
+    .map((finding) => {
+      const { file = '', line = 1, column = 1 } = guards[Number(finding.path[1])] ?? {};
+      return asWarning(file, () => ({ line, column }))(finding);
+    });
+}
+
 /** Warnings only: what is wrong in itself was reported when the file was read. */
 export function lintPolicy(
   policy: Policy,
@@ -174,12 +203,5 @@ export function lintPolicy(
     ...coverageFindings(policy, known),
     ...idleFindings(policy),
   ];
-  return findings.map(({ path, code, message, hint }) => ({
-    file: policy.file ?? `policy (${policy.level})`,
-    ...locate(path),
-    code,
-    severity: 'warning',
-    message,
-    ...(hint === undefined ? {} : { hint }),
-  }));
+  return findings.map(asWarning(policy.file ?? `policy (${policy.level})`, locate));
 }

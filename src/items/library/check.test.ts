@@ -156,6 +156,49 @@ test('what a policy names is looked for in the project', async () => {
   ]);
 });
 
+const GUARDS = `
+  <guards>
+    <guard on="op:tool:gte" timing="before"><deny>no</deny></guard>
+    <guard on="fetchd" timing="before"><deny>no</deny></guard>
+    <guard on="reviewed" timing="before"><deny>no</deny></guard>
+    <guard on="op:tool:get" timing="before"><when>input.args.ulr.text == "x"</when><deny>no</deny></guard>
+  </guards>`;
+
+test('what the guards of a directive name is looked for, wherever the directive lies', async () => {
+  const text = directive('a', GUARDS);
+  const library = await open({
+    'project/.ai/tools/get.yaml': toolText(
+      'get',
+      'executor_id: http_client\nlabels: [fetched]\nparameters: [{ name: url }]\n',
+    ),
+    'user/.ai/policy.yaml':
+      'guards:\n  - { on: "op:tool:get", privileged: true, allow: { add_labels: [reviewed] } }\n',
+    'project/.ai/directives/a.md': text,
+    'project/elsewhere/a.md': text,
+  });
+  const expected = [
+    { line: 6, code: 'unknown_tool', hint: 'did you mean `get`?' },
+    { line: 7, code: 'unknown_label', hint: 'did you mean `fetched`?' },
+    { line: 9, code: 'unknown_parameter', hint: 'did you mean `url`?' },
+  ];
+  expect(library.check({ sources: ['project'] })).toMatchObject(expected);
+  const elsewhere = checkPath(fixture.path('project/elsewhere/a.md'), library);
+  expect(elsewhere.filter(({ code }) => /^unknown/.test(code))).toMatchObject(expected);
+});
+
+test('a policy is compared with the project wherever it lies', async () => {
+  const text = 'labels:\n  fetchd: { deny: ["op:tool:gte"] }\n';
+  const library = await open({
+    'project/.ai/tools/get.yaml': toolText('get', 'executor_id: http_client\nlabels: [fetched]\n'),
+    'project/.ai/policy.yaml': text,
+    'project/company/policy.yaml': text,
+  });
+  for (const file of ['project/.ai/policy.yaml', 'project/company/policy.yaml']) {
+    const codes = checkPath(fixture.path(file), library).map(({ code }) => code);
+    expect(codes).toEqual(['unknown_tool', 'unknown_label']);
+  }
+});
+
 test('one file or folder can be checked, also outside the places for items', async () => {
   const library = await open({
     'project/.ai/tools/run.yaml': toolText('run', 'executor_id: nowhere\n'),

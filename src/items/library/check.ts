@@ -10,7 +10,15 @@ import {
   ok,
   textAt,
 } from '../../base/index.ts';
-import { lintPolicy, type PolicyPlace, parsePolicy, readPolicyFile } from '../../flow/index.ts';
+import {
+  type KnownNames,
+  labelsGivenBy,
+  lintGuards,
+  lintPolicy,
+  type PolicyPlace,
+  parsePolicy,
+  readPolicyFile,
+} from '../../flow/index.ts';
 import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
 import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
@@ -112,8 +120,11 @@ function duplicates(record: FileRecord, behind: readonly FileRecord[]): Diagnost
     });
 }
 
-/** What a policy may name: tools, and labels of tools. A script labels as it likes: each word counts. */
-function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
+/**
+ * What policies and guards may name: tools, and labels of tools, policies and guards. A script labels
+ * as it likes: each word counts.
+ */
+function knownNames(library: CheckedLibrary): KnownNames {
   const scripts = library.all('directive').map(({ directive }) => directive?.process.script?.text);
   const tools = library.all('tool').flatMap((item) => {
     const chain = library.chainOf(item);
@@ -122,10 +133,25 @@ function knownNames(library: CheckedLibrary): Parameters<typeof lintPolicy>[1] {
     const parameters = links.flatMap(allParameters);
     return item.tool ? [{ id: item.id, risk: item.tool.risk, parameters }] : [];
   });
-  const labels = library.all('tool').flatMap(({ tool }) => tool?.labels ?? []);
+  const policies = policiesIn(library.roots()).flatMap(
+    (place) => readPolicyFile(place, unsigned)?.policy ?? [],
+  );
+  const directives = library.all('directive').flatMap(({ directive }) => directive ?? []);
+  const labels = [
+    ...library.all('tool').flatMap(({ tool }) => tool?.labels ?? []),
+    ...policies.flatMap(labelsGivenBy),
+    ...directives.flatMap(({ guards }) => labelsGivenBy({ guards: [...guards] })),
+  ];
   const words = scripts.flatMap((script) => script?.match(/[\w:-]+/g) ?? []);
   return { tools, labels: [...labels, ...words] };
 }
+
+/** Most directives have none: what there is to name is looked for when somebody asks. */
+const checkGuards = (
+  directive: Pick<Directive, 'guards'> | undefined,
+  known: () => KnownNames,
+): Diagnostic[] =>
+  directive && directive.guards.length > 0 ? lintGuards(directive.guards, known()) : [];
 
 /** Policies of the roots, where nobody says which files there are. */
 const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
@@ -134,8 +160,14 @@ const policiesIn = (roots: readonly Root[]): PolicyPlace[] =>
     return level ? [{ level, file: `${dir}/policy.yaml` }] : [];
   });
 
+const unsigned = (text: string) => ({ covered: blankSignatureLine(text), signed: false });
+
 /** Read as they would be in force, and compared with what there is. */
-function checkPolicies(context: CheckContext, sources: readonly Source[]): Diagnostic[] {
+function checkPolicies(
+  context: CheckContext,
+  sources: readonly Source[],
+  known: () => KnownNames,
+): Diagnostic[] {
   const { library, trust, policies = policiesIn(library.roots()) } = context;
   // What an operator says is to be seen by whoever has to live with it.
   const isChosen = ({ level }: PolicyPlace): boolean =>
@@ -144,7 +176,7 @@ function checkPolicies(context: CheckContext, sources: readonly Source[]): Diagn
     const read = readPolicyFile(place, (text, file) => examinePolicy(text, file, trust));
     if (!read) return [];
     const { policy, diagnostics, locate } = read;
-    const among = locate ? lintPolicy(policy, knownNames(library), locate) : [];
+    const among = locate ? lintPolicy(policy, known(), locate) : [];
     return [...diagnostics, ...among];
   });
 }
@@ -165,6 +197,8 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
   const { library } = context;
   const sources = options.sources ?? SOURCES;
   const worlds = new Map<Source, DirectiveWorld>();
+  let names: KnownNames | undefined;
+  const known = (): KnownNames => (names ??= knownNames(library));
   const worldOf = (source: Source): DirectiveWorld => {
     const world = worlds.get(source) ?? directiveWorld(library, source);
     worlds.set(source, world);
@@ -178,6 +212,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     if (item.kind === 'directive') {
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
       own.push(...checkDirective(compact(parsed), worldOf(item.source)));
+      own.push(...checkGuards(parsed.draft, known));
     }
     own.push(...duplicates(record, context.behind(record)));
     return own.sort((a, b) => a.line - b.line || a.column - b.column);
@@ -191,7 +226,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
       .flatMap(({ diagnostics }) => diagnostics()),
     ...chosen.flatMap(checkRecord),
     ...checkData(library, sources),
-    ...checkPolicies(context, sources),
+    ...checkPolicies(context, sources, known),
     ...library
       .roots()
       .filter(({ source }) => sources.includes(source) && source !== 'installed')
@@ -206,12 +241,18 @@ export function checkText(
   file: string,
   library?: CheckedLibrary,
 ): Diagnostic[] {
-  if (kind === 'policy') return parsePolicy(blankSignatureLine(text), file, 'project').diagnostics;
+  const known = (): KnownNames => (library ? knownNames(library) : { tools: [], labels: [] });
+  if (kind === 'policy') {
+    const { policy, diagnostics, locate } = parsePolicy(blankSignatureLine(text), file, 'project');
+    const among = policy && library ? lintPolicy(policy, known(), locate) : [];
+    return [...diagnostics, ...among];
+  }
   if (kind === 'knowledge') return checkKnowledge(text, file);
   if (kind === 'directive') {
     const parsed = parseDirective(text, file);
-    const among = library ? checkDirective(parsed, directiveWorld(library, 'project')) : [];
-    return [...parsed.diagnostics, ...among];
+    if (!library) return parsed.diagnostics;
+    const among = checkDirective(parsed, directiveWorld(library, 'project'));
+    return [...parsed.diagnostics, ...among, ...checkGuards(parsed.draft, known)];
   }
   const item = looseTool(text, file);
   const among = library ? checkTool(item, text, library) : [];
