@@ -23,6 +23,7 @@ import type {
   PreparedCall,
   SearchRequest,
 } from './call.ts';
+import { forModels } from './rights/authority.ts';
 import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
 import type { OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
@@ -241,7 +242,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       const found = library.find('tool', id);
       const line = found.ok ? await ports.openLine(found.output) : found;
       if (!line.ok) return line;
-      const admitted = line.output.admit(authority.output);
+      const admitted = line.output.admit(forModels(authority.output));
       if (!admitted.ok) return admitted;
       // Whoever embeds the kernel asks for itself, not for a thread: no tier of a capability counts.
       const { tier: _, ...op } = line.output.op;

@@ -114,6 +114,8 @@ function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
     const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
     if (!found.ok) return found;
+    const allowed = open.policies.current().policy.allowsModel(found.output.model);
+    if (!allowed.ok) return allowed;
     const { key_variable, provider, max_output = MAX_ANSWER } = found.output;
     if (key_variable !== undefined && !open.env[key_variable]) {
       return fail(

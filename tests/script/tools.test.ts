@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { getOwn, type JsonObject } from '../../src/base/index.ts';
 import { defineTool } from '../../src/index.ts';
-import { runScriptIn } from '../../src/runtime/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
 import { eventsOf } from '../support/script-project.ts';
 import { directiveText, execute, run, type Stage, stage } from '../support/thread-project.ts';

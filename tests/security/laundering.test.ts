@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
-import { runScriptIn } from '../../src/runtime/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { projectYard } from '../support/attacks.ts';
 import type { Fixture } from '../support/project.ts';
 import { call, directive, openStage, run, spawn } from '../support/thread-project.ts';

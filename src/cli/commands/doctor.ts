@@ -86,6 +86,18 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
   return note('sandbox', `${reason ?? 'none found'}; ${without}`, fix);
 }
 
+/** Tiers whose model no policy lets anybody ask. */
+function closedTiers({ library, policies }: Runtime): Finding[] {
+  const tiers = getOwn(library.config('models').value, 'tiers');
+  return Object.entries(isObject(tiers) ? tiers : {}).flatMap(([tier, entry]) => {
+    const model = plainText(typeof entry === 'string' ? entry : getOwn(entry, 'model'));
+    const allowed = policies().policy.allowsModel(model);
+    return allowed.ok
+      ? []
+      : [note(`tier ${tier}`, allowed.error.detail.message, 'choose another model for it')];
+  });
+}
+
 function aboutPolicies(runtime: Runtime): Finding[] {
   const { policy, diagnostics } = runtime.policies();
   const levels = policy.levels.map(({ level }) => level).join(', ') || 'none';
@@ -105,6 +117,7 @@ function aboutPolicies(runtime: Runtime): Finding[] {
       .filter(({ code }) => code === 'signature_untrusted')
       .map(({ file, message, hint = '' }) => note('policy', `${file}: ${message}`, hint)),
     good('policy', `levels: ${levels}; unsigned items: ${unsigned}`),
+    ...closedTiers(runtime),
     ...SURFACES.map((surface) => {
       const effects = policy.effects(surface).join(', ') || 'none';
       const message = `tools with effect ${effects}; directives: ${policy.directives(surface)}`;

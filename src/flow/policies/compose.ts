@@ -4,7 +4,15 @@
 // count from an operator's or user's file, or from a project's file with a good signature. A stranger's
 // project can close doors; it cannot open one. The bundle's settings are defaults: they hold where
 // nobody with authority has said anything.
-import { createRecent, type Json, type JsonObject, matchGlob } from '../../base/index.ts';
+import {
+  createRecent,
+  fail,
+  type Json,
+  type JsonObject,
+  matchGlob,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Ceiling } from '../../trust/index.ts';
 import type { Frame, FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
 import { defineGuard } from '../guards/guard.ts';
@@ -44,6 +52,8 @@ export interface ComposedPolicy extends FramePolicy {
   isHostAllowed(host: string): boolean;
   /** How long a question waits for its answer, in milliseconds. */
   readonly approvalMs: number;
+  /** May this model be asked? Judged by its id alone, wherever its provider is. */
+  allowsModel(id: string): Outcome<null>;
   readonly retention: { readonly days?: number; readonly keep_failed?: boolean };
   readonly notify: JsonObject | undefined;
   readonly transcript: 'preview' | 'full';
@@ -138,6 +148,30 @@ function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   return (host) => answers.get(host) ?? answers.set(host, isListed(host));
 }
 
+/** Why no request goes to a model of this id; undefined when every level leaves it. */
+function modelRefusal(levels: readonly Policy[], id: string): string | undefined {
+  const isListed = (globs: readonly string[]): boolean =>
+    globs.some((glob) => matchGlob(glob.toLowerCase(), id.toLowerCase()));
+  for (const { level, file, models = {}, capabilities } of levels) {
+    if (capabilities?.closed !== undefined) return capabilities.closed;
+    const { allow, deny = [] } = models;
+    const where = `the ${level} policy${file === undefined ? '' : ` (${file})`}`;
+    if (isListed(deny)) return `${where} denies model \`${id}\`; see \`models.deny\` there`;
+    if (allow && !isListed(allow)) {
+      return `${where} does not allow model \`${id}\`; \`models.allow\` lists ${allow.join(', ') || 'none'}`;
+    }
+  }
+  return undefined;
+}
+
+function modelRule(levels: readonly Policy[], id: string): Outcome<null> {
+  const refusal = modelRefusal(levels, id);
+  if (refusal === undefined) return ok(null);
+  const missing = `model.${id}`;
+  const about = { missing, missing_all: [missing], attempted: id, granted: [], model: id };
+  return fail('permission_denied', refusal, about);
+}
+
 /** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
 function lowerPrices(levels: readonly Policy[]): boolean {
   const projects = levels.filter(({ level }) => level === 'project');
@@ -216,6 +250,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     allowsLowerPrices: lowerPrices(levels),
     isHostAllowed: hostRule(levels),
     approvalMs: Math.min(...approvalDays(levels)) * DAY_MS,
+    allowsModel: (id) => modelRule(levels, id),
     retention: first(levels, ({ retention }) => retention) ?? {},
     notify: first(trusted, ({ notify }) => notify),
     transcript: first(trusted, ({ transcript }) => transcript) ?? 'preview',

@@ -63,6 +63,8 @@ export interface Policy extends PolicyRules {
   install?: 'allow' | 'ask' | 'deny';
   /** Private and loopback hosts that tools may reach. */
   hosts?: string[];
+  /** Globs over the ids of models that may be asked; deny wins. */
+  models?: { allow?: string[]; deny?: string[] };
   surfaces?: Record<string, SurfacePolicy>;
   retention?: { days?: number; keep_failed?: boolean };
   /** After so many days a question that nobody answered is over. */

@@ -193,6 +193,7 @@ const settingsOf = (level: PolicyLevel, file: string) =>
     sandbox: oneOf(['none', 'required']),
     install: oneOf(['allow', 'ask', 'deny']),
     hosts: listOrOne(glob('host')),
+    models: record({ allow: listOrOne(glob('model')), deny: listOrOne(glob('model')) }),
     surfaces: tableOf(surface),
     approvals: record({ days: numberBetween(0.001, 3650, 'a number of days') }),
     retention: record({ days: numberBetween(0, 1e6, 'a number of days'), keep_failed: flag }),

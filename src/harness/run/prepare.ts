@@ -14,7 +14,7 @@ import { directiveLimits, type LimitSources } from '../limits/effective-limits.t
 import type { EffectiveLimits } from '../limits/limit.ts';
 import { compileRules, rulesOf } from '../rights/thread-rules.ts';
 import { declaredRights, withExtended } from '../rights/thread-token.ts';
-import { modelFor, priced, withKey } from '../thread/choose-model.ts';
+import { modelFor, priced, readyModel } from '../thread/choose-model.ts';
 import type { CompiledHook, Prepared, PreparePorts } from '../thread/thread.ts';
 
 export interface RunRequest {
@@ -109,7 +109,7 @@ function chooseModel(
   const own = { ...(tier !== undefined && { tier }), ...(model_id !== undefined && { model_id }) };
   const model =
     asked === undefined
-      ? withKey(ports, resolveModel(ports.models(), own))
+      ? readyModel(ports, resolveModel(ports.models(), own))
       : modelFor(ports, asked);
   return priced(ports, model, limits);
 }

@@ -28,17 +28,20 @@ export function priced(
 export function modelFor(ports: PreparePorts, wanted: string): Outcome<ResolvedModel> {
   const tiers = getOwn(ports.models(), 'tiers');
   const isTier = getOwn(tiers, wanted) !== undefined;
-  return withKey(
+  return readyModel(
     ports,
     resolveModel(ports.models(), isTier ? { tier: wanted } : { model_id: wanted }),
   );
 }
 
-export function withKey(
+/** A model that every policy leaves and whose key is there. */
+export function readyModel(
   ports: PreparePorts,
   model: Outcome<ResolvedModel>,
 ): Outcome<ResolvedModel> {
   if (!model.ok) return model;
+  const allowed = ports.policies().policy.allowsModel(model.output.model);
+  if (!allowed.ok) return allowed;
   const name = model.output.key_variable;
   if (name === undefined || ports.env[name]) return model;
   return fail(

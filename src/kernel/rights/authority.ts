@@ -95,6 +95,20 @@ export const without = (
   holds: (capability) => refusal(capability) ?? authority.holds(capability),
 });
 
+/**
+ * For requests to a model: whether one may be asked is said of the model (`models` in a policy), so
+ * that closing the network to tools closes nothing else. INVARIANT: of no use to an unsigned chain,
+ * which is restricted after this.
+ */
+export function forModels(authority: Authority): Authority {
+  const isOpen = (name: string): boolean => name === 'net.http' || name === 'tool.execute';
+  return {
+    ...authority,
+    check: (need) => (isOpen(need.capability) ? ok(null) : authority.check(need)),
+    holds: (name) => (isOpen(name) ? ok(null) : authority.holds(name)),
+  };
+}
+
 /** Held to these names, and to calling tools at all, which are then judged themselves. */
 export function heldTo(authority: Authority, only: readonly string[] | undefined): Authority {
   if (only === undefined) return authority;
