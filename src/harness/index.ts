@@ -6,7 +6,7 @@ export type { ReplayReport } from './replay/replay.ts';
 export { type ReplayOptions, replayThread } from './replay/replay.ts';
 export { answerIn, askInside, callBinding, callShown } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
-export { prepareThread, type RunRequest } from './run/prepare.ts';
+export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { resumeThread } from './run/resume.ts';
 export { runDirective } from './run/start.ts';

@@ -2,7 +2,14 @@
 // cannot know: the language stands above them.
 import { existsSync, statSync } from 'node:fs';
 import { relative, resolve, sep } from 'node:path';
-import { type Diagnostic, fail, hasErrors, parseYaml, readRegularFile } from '../../base/index.ts';
+import {
+  type Diagnostic,
+  fail,
+  hasErrors,
+  parseYaml,
+  readRegularFile,
+  systemClock,
+} from '../../base/index.ts';
 import {
   checkPath,
   filesBelow,
@@ -14,7 +21,8 @@ import {
   type ToolItem,
 } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
-import { asList, asText, type CommandRun } from '../command.ts';
+import { normalizeCapability } from '../../trust/index.ts';
+import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 
@@ -136,16 +144,20 @@ function inTool(item: ToolItem, library: Library): Held[] {
 const isBelow = (file: string, path: string): boolean =>
   file === path || file.startsWith(`${path}${sep}`);
 
-/** Items of the project and the user, or those at these paths; and a directive that lies elsewhere. */
+/** Items of the project and the user, or those at these paths. */
+const isAskedOf =
+  (paths: readonly string[]) =>
+  ({ file, source }: Item): boolean =>
+    paths.length === 0
+      ? source === 'project' || source === 'user'
+      : paths.some((path) => isBelow(resolve(file), path));
+
+/** Those; and a directive that lies elsewhere. */
 export async function scriptProblems(
   library: Library,
   paths: readonly string[],
 ): Promise<Diagnostic[]> {
-  const isAsked = ({ file, source }: Item): boolean =>
-    paths.length === 0
-      ? source === 'project' || source === 'user'
-      : paths.some((path) => isBelow(resolve(file), path));
-  const items = library.all().filter(isAsked);
+  const items = library.all().filter(isAskedOf(paths));
   const loose = paths.filter(
     (path) => path.endsWith('.md') && !items.some(({ file }) => resolve(file) === path),
   );
@@ -192,6 +204,68 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
   return uncountedPrices(layers, { allowsLower }).filter(isAsked);
 }
 
+const warning = (file: string, code: string, message: string, hint?: string): Diagnostic => {
+  const at = { file, line: 1, column: 1, code, severity: 'warning', message } as const;
+  return hint === undefined ? at : { ...at, hint };
+};
+
+/** Unsigned tools whose calls are going to be refused. */
+function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
+  if (policies().policy.allowsUnsigned) return [];
+  const { catalog } = library.capabilities();
+  return items.flatMap((item) => {
+    if (item.kind !== 'tool' || item.signature.state !== 'unsigned') return [];
+    const chain = library.chainOf(item);
+    const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
+    const beyond = links
+      .flatMap(({ requires }) => requires)
+      .filter((name) => catalog.get(normalizeCapability(name))?.tier !== 'read');
+    const secrets = links.flatMap(({ env }) => env).map((name) => `variable ${name}`);
+    const names = [...new Set([...beyond, ...secrets])].join(', ');
+    const message = `tool \`${item.id}\` is not signed, so it may not use ${names}: its calls will be refused`;
+    return names === '' ? [] : [warning(item.file, 'unsigned', message, signHint(item))];
+  });
+}
+
+const signHint = ({ file }: Item): string => `review it, then \`km sign ${file}\``;
+
+/** What `run` and `exec` would refuse, of items that are right in themselves. */
+async function refusedItems(
+  runtime: Runtime,
+  { terminal }: CommandCall,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const { library, policies, project } = runtime;
+  const items = library.all().filter(isAskedOf(paths));
+  const directives = items.flatMap((item) => (item.kind === 'directive' ? [item] : []));
+  const tools = unsignedTools(runtime, items);
+  if (directives.length === 0) return tools;
+  const [{ refusalsOf }, { createPrices }] = await Promise.all([
+    import('../../harness/index.ts'),
+    import('../../llm/index.ts'),
+  ]);
+  const allowsLower = policies().policy.allowsLowerPrices;
+  const ports = {
+    project,
+    library,
+    policies,
+    prices: () =>
+      createPrices(library.config('pricing').layers, { clock: systemClock, allowsLower }),
+    models: () => library.config('models').value,
+    env: terminal.env,
+  };
+  const refused = directives.flatMap((item) =>
+    refusalsOf(ports, item).map(({ code, detail }) => {
+      const isUnsigned = detail.unsigned !== undefined;
+      const hint = isUnsigned ? signHint(item) : detail.hint;
+      const said = `\`km run\` would refuse this: ${detail.message}`;
+      const help = typeof hint === 'string' ? hint : undefined;
+      return warning(item.file, isUnsigned ? 'unsigned' : code, said, help);
+    }),
+  );
+  return [...refused, ...tools];
+}
+
 export const run: CommandRun = async (call) => {
   const { terminal } = call;
   const paths = asList(call.args[0]).map((path) => resolve(terminal.cwd, path));
@@ -215,7 +289,9 @@ export const run: CommandRun = async (call) => {
       ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
       ...(await checkScriptFiles(scripts)),
     ];
-    const list = once([...found, ...inScripts, ...(await priceProblems(runtime, paths))])
+    const refused = await refusedItems(runtime, call, paths);
+    const prices = await priceProblems(runtime, paths);
+    const list = once([...found, ...refused, ...inScripts, ...prices])
       .map((diagnostic) => shorten(diagnostic, terminal.cwd))
       .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));

@@ -1,6 +1,6 @@
 // Everything that must be right before a thread exists: directive, inputs, rights, model, key, price,
 // limits. All of it is looked at first, so that a refusal leaves nothing half-made behind.
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type Fault, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -98,6 +98,12 @@ const NO_MODEL: { model: ResolvedModel; price: Price } = {
   },
 };
 
+function ownModel(ports: PreparePorts, { model }: Directive): Outcome<ResolvedModel> {
+  const { tier, model_id } = model ?? {};
+  const own = { ...(tier !== undefined && { tier }), ...(model_id !== undefined && { model_id }) };
+  return resolveModel(ports.models(), own);
+}
+
 function chooseModel(
   ports: PreparePorts,
   directive: Directive,
@@ -105,12 +111,8 @@ function chooseModel(
   limits: EffectiveLimits,
 ): Outcome<{ model: ResolvedModel; price: Price }> {
   if (directive.process.script) return ok(NO_MODEL);
-  const { tier, model_id } = directive.model ?? {};
-  const own = { ...(tier !== undefined && { tier }), ...(model_id !== undefined && { model_id }) };
   const model =
-    asked === undefined
-      ? readyModel(ports, resolveModel(ports.models(), own))
-      : modelFor(ports, asked);
+    asked === undefined ? readyModel(ports, ownModel(ports, directive)) : modelFor(ports, asked);
   return priced(ports, model, limits);
 }
 
@@ -129,6 +131,24 @@ function readyHooks(
     return fail('invalid_item', message, { hook: name, line });
   }
   return compileHooks(hooks);
+}
+
+/**
+ * Why no run of this directive would begin, whatever it is given: signature, limits, model, price. The
+ * key of a provider is left out, which is another one's matter, and what is wrong with the file itself.
+ */
+export function refusalsOf(ports: PreparePorts, item: DirectiveItem): Fault[] {
+  const found = findDirective(ports, item.id);
+  if (!found.ok || canSpawn(found.output.directive).missing.length > 0) return [];
+  const { directive } = found.output;
+  const limits = directiveLimits(ports.library, ports.policies().policy.limits, directive, {});
+  const own = ownModel(ports, directive);
+  const key = own.ok ? own.output.key_variable : undefined;
+  const env = { ...ports.env, ...(key !== undefined && { [key]: 'set' }) };
+  const model = limits.ok
+    ? chooseModel({ ...ports, env }, directive, undefined, limits.output)
+    : limits;
+  return [checkSigned(ports, item, directive), model].flatMap((one) => (one.ok ? [] : [one.error]));
 }
 
 export async function prepareThread(
