@@ -348,7 +348,7 @@ const FOR_PEOPLE = [
   'ToolAction.description',
 ];
 /** Where a thing stands in its file, or which file it is. */
-const PLACES = ['Directive.places', 'Hook.column', 'Policy.file'];
+const PLACES = ['Directive.places', 'Hook.column'];
 /** Handed on together with what holds them: to the model, or as the setting of the next type. */
 const PARTS_OF_A_WHOLE = [
   'DirectiveOutput.description',
