@@ -8,7 +8,7 @@ export {
   type RiskTier,
   readCapabilities,
 } from './grants/capability-catalog.ts';
-export { type Ceiling, createCeilingVerifier } from './grants/ceiling.ts';
+export { type Ceiling, capsOn, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
 export {
   type Grant,

@@ -147,3 +147,47 @@ test('what `run` and `exec` would refuse, `check` says, with the command that he
   const after = await km('check', '.ai/directives/writes.md', '.ai/tools/starts.yaml');
   expect(after.output).toContain('no problems');
 });
+
+test('what policies take of the rights of a directive is explained, with who does', async () => {
+  fixture.env.KERNMANTLE_POLICY = fixture.write(
+    'company.yaml',
+    `capabilities:
+  deny: [{ capability: fs.write, path: "reports/**" }, { capability: fs.read, path: "other/**" }, git.push]
+rules: { no-sensitive-exfil: true }
+guards: [{ name: no-mail, on: "op:tool:http/*", when: 'op.name == "x"', deny: not here }]
+`,
+  );
+  const lines =
+    '<write resource="filesystem" path="**"/><write resource="filesystem" path="reports/a/**"/><read resource="filesystem" path="notes/**"/><execute resource="git" action="push"/>';
+  const guards =
+    '<guards><guard name="mine" on="op:tool:fs/*" timing="before"><deny>no</deny></guard></guards>';
+  const metadata = `<permissions>${lines}</permissions>${guards}`;
+  fixture.write(
+    '.ai/directives/reads.md',
+    READS.replace(/<permissions>.*<\/permissions>/, metadata),
+  );
+  const { output } = await km('explain', 'directive', 'reads', '--json');
+  const shown = JSON.parse(output).output;
+  const declared = shown.permissions.granted.filter(({ capability }: { capability: string }) =>
+    /^(fs|git)\./.test(capability),
+  );
+  expect(declared).toMatchObject([
+    { scope: { path: '**' }, capped: [{ extent: 'part', from: 'operator' }] },
+    { scope: { path: 'reports/a/**' }, capped: [{ extent: 'whole', from: 'operator' }] },
+    { capability: 'fs.read' },
+    { capability: 'git.push', capped: [{ extent: 'whole', message: 'denies `git.push`' }] },
+  ]);
+  expect(declared[2]).not.toHaveProperty('capped');
+  expect(shown.guards).toMatchObject([
+    { name: 'mine', verdict: 'deny', from: 'directive' },
+    { name: 'no-mail', on: 'op:tool:http/*', verdict: 'deny', from: 'operator' },
+  ]);
+  expect(shown.rules).toContainEqual({
+    name: 'no-sensitive-exfil',
+    state: 'deny',
+    from: 'operator',
+  });
+  const text = (await km('explain', 'directive', 'reads')).output;
+  expect(text).toContain('but in part: the operator policy denies `fs.write` on `reports/**`');
+  expect(text).toMatch(/no-mail {2}op:tool:http\/\* when .*: deny {2}operator/);
+});

@@ -7,14 +7,21 @@ import {
   type Outcome,
   ok,
   plainText,
+  textAt,
 } from '../../base/index.ts';
 import { directiveLimits, packLimits } from '../../harness/index.ts';
 import { canSpawn, type Directive, type DirectiveItem, type Item } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
-import { createCeilingVerifier, grantName, grantsFromPermissions } from '../../trust/index.ts';
+import {
+  capsOn,
+  createCeilingVerifier,
+  type Grant,
+  grantName,
+  grantsFromPermissions,
+} from '../../trust/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
-import { type Terminal, valueText } from '../terminal/terminal.ts';
+import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 
 // What an item may do and where each rule comes from, as one JSON value that `explain` prints.
 
@@ -27,6 +34,42 @@ function limitsOf(directive: Directive, runtime: Runtime): Outcome<JsonObject> {
   return ok(shown);
 }
 
+type Policies = ReturnType<Runtime['policies']>['policy'];
+
+const originOf = ({ level, file = '' }: Policies['levels'][number]): JsonObject => ({
+  from: level,
+  file,
+});
+
+/** Of the directive and of every policy, as they are judged: all of them. */
+function guardsOf(directive: Directive, { levels }: Policies): JsonObject[] {
+  const shown = ({ name = '', on, timing, when = '', verdict }: Directive['guards'][number]) => ({
+    name,
+    on,
+    timing,
+    when,
+    verdict: verdict.kind,
+    ...(verdict.text !== undefined && { text: verdict.text }),
+  });
+  return [
+    ...directive.guards.map((guard) => ({ ...shown(guard), from: 'directive' })),
+    ...levels.flatMap((policy) =>
+      (policy.guards ?? []).map((guard) => ({ ...shown(guard), ...originOf(policy) })),
+    ),
+  ];
+}
+
+/** Named rules that are on or were turned off by somebody, and who speaks of them. */
+function rulesOf({ levels, rules }: Policies): JsonObject[] {
+  return [...rules].flatMap(([name, state]) => {
+    const says = levels.filter(
+      (policy) => getOwn(policy.rules, name) !== undefined || policy.packs?.includes(name),
+    );
+    const from = says.map(({ level }) => level).join(', ') || 'built in';
+    return state === 'off' && says.length === 0 ? [] : [{ name, state, from }];
+  });
+}
+
 /** Declared grants, and what the policies leave of each name. */
 function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   const { catalog } = runtime.library.capabilities();
@@ -35,12 +78,19 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
     const found = runtime.library.find('tool', name);
     return found.ok ? ok(found.output.id) : found;
   });
-  const ceiling = createCeilingVerifier(runtime.policies().policy.ceilings(), catalog);
+  const { levels } = runtime.policies().policy;
+  const capsOf = (grant: Grant): JsonObject[] =>
+    levels.flatMap((policy) =>
+      capsOn(policy.capabilities ?? {}, grant, catalog).map((cap) => ({
+        ...cap,
+        ...originOf(policy),
+      })),
+    );
   return {
     granted: grants.map((grant) => {
       const { capability, scope } = grant;
-      const held = ceiling.holds(capability);
-      const capped = held.ok ? {} : { capped: held.error.detail.message };
+      const caps = capsOf(grant);
+      const capped = caps.length === 0 ? {} : { capped: caps };
       return { name: grantName(grant), capability, scope: { ...scope }, ...capped };
     }),
     problems: problems.map(({ code, message }) => ({ code, message })),
@@ -70,7 +120,8 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
     limits: limits.output,
     permissions: effectiveGrants(directive, runtime),
     hooks: directive.hooks.map(({ when, directive: name }) => ({ when, directive: name })),
-    guards: directive.guards.length,
+    guards: guardsOf(directive, runtime.policies().policy),
+    rules: rulesOf(runtime.policies().policy),
   });
 }
 
@@ -116,11 +167,14 @@ async function explain(kind: string, id: string, runtime: Runtime): Promise<Outc
   return found.ok ? explainDirective(found.output, runtime) : found;
 }
 
+/** Shown below the outline, each in its own way. */
+const PARTS = ['limits', 'permissions', 'guards', 'rules'];
+
 /** Nested values as an indented outline: names left, values right. */
 function outline(value: Json, terminal: Terminal): void {
   if (!isObject(value)) return terminal.out(valueText(value));
   for (const [name, part] of Object.entries(value)) {
-    if (name === 'limits' || name === 'permissions') continue;
+    if (PARTS.includes(name)) continue;
     if (part === null || (Array.isArray(part) && part.length === 0)) continue;
     const words = isObject(part)
       ? Object.entries(part).map(([key, inner]) => `${key}: ${valueText(inner)}`)
@@ -145,11 +199,38 @@ function showGrants(permissions: Json, terminal: Terminal): void {
     const held = getOwn(grant, 'scope') ?? null;
     const scope = isObject(held) ? Object.entries(held) : [];
     const shown = scope.map(([field, glob]) => `${field} ${valueText(glob)}`).join(', ');
-    const capped = getOwn(grant, 'capped');
-    const note = capped ? terminal.paint('red', `  but ${valueText(capped)}`) : '';
-    terminal.out(`  ${valueText(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}${note}`);
+    terminal.out(`  ${valueText(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}`);
+    for (const cap of listAt(grant, 'capped')) {
+      const much = getOwn(cap, 'extent') === 'whole' ? 'but not at all' : 'but in part';
+      const why = `the ${textAt(cap, 'from')} policy ${textAt(cap, 'message')}`;
+      terminal.out(terminal.paint('red', `    ${much}: ${visible(why)}`));
+    }
   }
   if (Array.isArray(granted) && granted.length === 0) terminal.out('  nothing');
+}
+
+const listAt = (value: Json, name: string): readonly Json[] => {
+  const list = getOwn(value, name);
+  return Array.isArray(list) ? list : [];
+};
+
+function showGuards(explained: Json, terminal: Terminal): void {
+  const guards = listAt(explained, 'guards');
+  if (guards.length > 0) terminal.out(terminal.paint('bold', 'guards'));
+  for (const guard of guards) {
+    const [name, on, when, verdict] = ['name', 'on', 'when', 'verdict'].map((field) =>
+      textAt(guard, field),
+    );
+    const condition = when === '' ? '' : ` when ${when}`;
+    const from = terminal.paint('dim', textAt(guard, 'from'));
+    terminal.out(`  ${visible(`${name || '-'}  ${on}${condition}: ${verdict}`)}  ${from}`);
+  }
+  const rules = listAt(explained, 'rules');
+  if (rules.length > 0) terminal.out(terminal.paint('bold', 'rules'));
+  for (const rule of rules) {
+    const from = terminal.paint('dim', textAt(rule, 'from'));
+    terminal.out(`  ${textAt(rule, 'name').padEnd(26)} ${textAt(rule, 'state').padEnd(5)} ${from}`);
+  }
 }
 
 export const run = inProject(async (runtime, { args, terminal }) => {
@@ -159,5 +240,6 @@ export const run = inProject(async (runtime, { args, terminal }) => {
     outline(output, terminal);
     if (limits) showLimits(limits, terminal);
     if (permissions) showGrants(permissions, terminal);
+    showGuards(output, terminal);
   });
 });

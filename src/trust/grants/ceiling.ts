@@ -1,6 +1,6 @@
 // The operator's policies as caps: a right is what every ceiling leaves of it. Ceilings never give
 // anything by themselves inside a thread; outside of threads they are all there is.
-import { createRecent, type Outcome, ok } from '../../base/index.ts';
+import { createRecent, matchGlob, type Outcome, ok } from '../../base/index.ts';
 import type { CapabilityCatalog } from './capability-catalog.ts';
 import { denied, describeNeed } from './denial.ts';
 import {
@@ -15,6 +15,7 @@ import {
   type Need,
   needProblem,
   needText,
+  type Scope,
 } from './grant.ts';
 
 export interface Ceiling {
@@ -62,6 +63,59 @@ export function ceilingHolds(
     (allow === undefined ||
       allow.some((grant) => grantHolds(grant, capability, catalog, 'ceiling')))
   );
+}
+
+// What a ceiling takes of a grant before anything is called. Both are globs, so this is for people to
+// read: where it is not clear whether two of them meet, they are said to.
+
+/** What stands before the first wildcard and after the last one. */
+const ends = (glob: string): [string, string] => [
+  /^[^*?]*/.exec(glob)?.[0] ?? '',
+  /[^*?]*$/.exec(glob)?.[0] ?? '',
+];
+
+const mayMeet = (one: string, other: string): boolean => {
+  const [[head, tail], [otherHead, otherTail]] = [ends(one), ends(other)];
+  const isAlong = (a: string, b: string, along: (long: string, short: string) => boolean) =>
+    along(a, b) || along(b, a);
+  return (
+    isAlong(head, otherHead, (long, short) => long.startsWith(short)) &&
+    isAlong(tail, otherTail, (long, short) => long.endsWith(short))
+  );
+};
+
+type Extent = 'whole' | 'part' | 'none';
+
+/** How much of a grant an entry of a ceiling speaks of. */
+function extentOf(entry: Grant, { capability, scope }: Grant, catalog: CapabilityCatalog): Extent {
+  if (!grantHolds(entry, capability, catalog, 'deny')) return 'none';
+  let extent: Extent = 'whole';
+  for (const [field, pattern = ''] of Object.entries(entry.scope ?? {})) {
+    const held = scope?.[field as keyof Scope];
+    if (held !== undefined && !mayMeet(pattern, held)) return 'none';
+    if (held === undefined || !(pattern === held || matchGlob(pattern, held))) extent = 'part';
+  }
+  return extent;
+}
+
+/** What this ceiling takes of a grant: all of it, or part, and by which of its entries. */
+export function capsOn(
+  { allow, deny = [], closed }: Ceiling,
+  grant: Grant,
+  catalog: CapabilityCatalog,
+): { extent: 'whole' | 'part'; message: string }[] {
+  if (closed !== undefined) return [{ extent: 'whole', message: closed }];
+  const caps = deny.flatMap((entry) => {
+    const extent = extentOf(entry, grant, catalog);
+    return extent === 'none' ? [] : [{ extent, message: `denies ${describeNeed(entry)}` }];
+  });
+  const left = (allow ?? []).map((entry) => ({ entry, extent: extentOf(entry, grant, catalog) }));
+  if (!allow || left.some(({ extent }) => extent === 'whole')) return caps;
+  const parts = left.filter(({ extent }) => extent === 'part');
+  const only = parts.map(({ entry }) => describeNeed(entry)).join(', ');
+  return parts.length === 0
+    ? [...caps, { extent: 'whole', message: `does not allow \`${grantName(grant)}\`` }]
+    : [...caps, { extent: 'part', message: `allows only ${only}` }];
 }
 
 /** Every glob over paths, whichever right it belongs to. */
