@@ -54,9 +54,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
 
 /** Fields that a file may declare and that nothing puts in force. */
 export const KNOWN_IDLE: readonly string[] = [
-  'DeviationRules.ask_first',
-  'DeviationRules.auto_fix',
-  'DeviationRules.escalate',
   'Directive.expose',
   'Directive.opaque',
   'Tool.background',

@@ -24,6 +24,8 @@ export interface Parts {
   permissions?: string;
   hooks?: string;
   guards?: string;
+  /** Attributes of `deviation_rules`. */
+  deviation?: string;
   inputs?: string;
   outputs?: string;
 }
@@ -38,6 +40,7 @@ export const directiveText = (name: string, parts: Parts = {}) => `
     <permissions>${parts.permissions ?? ''}</permissions>
     ${parts.hooks ? `<hooks>${parts.hooks}</hooks>` : ''}
     ${parts.guards ? `<guards>${parts.guards}</guards>` : ''}
+    ${parts.deviation ? `<deviation_rules ${parts.deviation}>Be careful</deviation_rules>` : ''}
   </metadata>
   ${parts.inputs ? `<inputs>${parts.inputs}</inputs>` : ''}
   <process><step name="go">Do it</step></process>

@@ -151,3 +151,11 @@ test.each([
   expect(JSON.stringify(await errors(made, thread_id))).toContain(why);
   expect(await pending(made)).toEqual([]);
 });
+
+test('with auto_fix="false" no change is proposed, and the run fails as it failed', async () => {
+  const rules = '<deviation_rules auto_fix="false">As it is</deviation_rules></metadata>';
+  const fixed = LOOK.replace('</metadata>', rules);
+  const made = await stage({ ...files(DIFF), '.ai/directives/look.md': fixed }, model);
+  expect(await run(made, 'look')).toMatchObject({ status: 'failed', code: 'not_found' });
+  expect(await pending(made)).toEqual([]);
+});

@@ -5,7 +5,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { type JsonObject, systemClock } from '../../src/base/index.ts';
+import { type JsonObject, plainText, systemClock } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import type { Runtime } from '../../src/runtime/index.ts';
 import type { Decision } from '../../src/store/index.ts';
@@ -36,6 +36,7 @@ const ASKERS: Readonly<Record<string, Asker>> = {
   'a guard of the directive': { parts: { guards: ASK } },
   'a guard of a policy': { files: user('guards: [{ on: "op:tool:probe", ask: "may it?" }]') },
   'a rule over labels': { files: user('labels: { "src:llm": { ask: ["op:tool:probe"] } }') },
+  'the deviation rule ask_first': { parts: { deviation: 'ask_first="true"' } },
   'a tier that needs approval': { files: user('approve: [write]') },
 };
 const askers = Object.entries(ASKERS);
@@ -370,4 +371,144 @@ test('what only reads is not asked about, nor is what the harness asks of a mode
     DONE,
   ]);
   expect((await run(made, 'lead')).status).toBe('completed');
+});
+
+// Deviation rules hold as guards do.
+
+test('with ask_first what only reads is not asked about, and statements and children are', async () => {
+  const made = await openStage(
+    {
+      'out/.keep': '',
+      ...directive('lead', {
+        permissions: `${PROBES}${FILE}<orchestration enabled="true"/>`,
+        deviation: 'ask_first="true"',
+      }),
+      ...directive('part', { permissions: PROBES }),
+    },
+    {
+      lead: [
+        { tool_calls: [call('probe/look', { at: 'a' })] },
+        { tool_calls: [spawn('part', { detached: true })] },
+        DONE,
+      ],
+      part: [write(), DONE],
+    },
+    { tools: TOOLS },
+  );
+  const { thread_id } = await run(made, 'lead');
+  expect(await resultsOf(made, thread_id)).toMatchObject([{ tool: 'probe/look' }]);
+  await decide(made);
+  await resume(made, thread_id);
+  await expect.poll(async () => (await queue(made)).length).toBe(1);
+  expect(await queue(made)).toMatchObject([{ shown: { operation: 'tool probe/write' } }]);
+  const files = {
+    'out/.keep': '',
+    ...scripted('/output "x" to "out/a.md"', { permissions: FILE, deviation: 'ask_first="true"' }),
+  };
+  const other = await openWith({ files }, []);
+  expect((await run(other, 'lead')).status).toBe('waiting');
+  expect(await queue(other)).toHaveLength(1);
+});
+
+const change = (action: string) => ({
+  tool_calls: [
+    {
+      name: 'execute',
+      arguments: {
+        item_type: 'knowledge',
+        item_id: 'note',
+        action,
+        content: '# Note\n\nnew\n',
+      },
+    },
+  ],
+});
+const MODIFIES = '<execute resource="knowledge" action="modify"/>';
+test('with auto_fix="false" items are not created, updated or deleted, in children neither', async () => {
+  const made = await openStage(
+    {
+      '.ai/knowledge/note.md': '# Note\n\nold\n',
+      ...directive('lead', {
+        permissions: `${MODIFIES}<orchestration enabled="true"/>`,
+        deviation: 'auto_fix="false"',
+      }),
+      ...directive('part', { permissions: MODIFIES }),
+      ...directive('free', { permissions: MODIFIES }),
+    },
+    {
+      lead: [change('update'), change('delete'), { tool_calls: [spawn('part')] }, DONE],
+      part: [change('update'), DONE],
+      free: [change('update'), DONE],
+    },
+  );
+  const note = () => readFileSync(join(made.fixture.root, '.ai/knowledge/note.md'), 'utf8');
+  const { thread_id } = await run(made, 'lead');
+  const told = (await resultsOf(made, thread_id)).slice(0, 2);
+  expect(told).toMatchObject([{ is_error: true }, { is_error: true }]);
+  expect(JSON.stringify(told)).toContain('lets no items be changed');
+  expect(note()).toContain('old');
+  await run(made, 'free');
+  expect(note()).toContain('new');
+});
+
+const ESCALATES = {
+  deviation: 'escalate="true"',
+  permissions: '<execute resource="tool" id="own/broken"/>',
+};
+const fails = (at: string) => ({ tool_calls: [call('own/broken', { at })] });
+
+test('the third failure of a tool in a row goes to a person, whose words the model gets', async () => {
+  const tried: string[] = [];
+  const made = await openStage(
+    directive('lead', ESCALATES),
+    { lead: [fails('a'), fails('b'), fails('c'), fails('d'), DONE] },
+    {
+      tools: [
+        {
+          id: 'own/broken',
+          description: 'never works',
+          effect: 'write',
+          parameters: { at: 'string' },
+          run: ({ at = '' }) => {
+            tried.push(plainText(at));
+            throw new Error('it is broken');
+          },
+        },
+      ],
+    },
+  );
+  const asked = await run(made, 'lead');
+  expect(asked).toMatchObject({ status: 'waiting', reason: expect.stringContaining('3 times') });
+  expect(tried).toEqual(['a', 'b', 'c']);
+  expect(await queue(made)).toMatchObject([{ kind: 'question', shown: { tool: 'own/broken' } }]);
+  // Nobody has answered: it goes on waiting, and the tool is not tried again.
+  expect((await resume(made, asked.thread_id)).status).toBe('waiting');
+  await decide(made, { answer: 'use the other one' });
+  expect((await resume(made, asked.thread_id)).status).toBe('completed');
+  expect(tried).toEqual(['a', 'b', 'c', 'd']);
+  const third = (await resultsOf(made, asked.thread_id))[2];
+  expect(third).toMatchObject({
+    is_error: true,
+    content: { error: { detail: { escalated: { answer: 'use the other one', who: 'ann' } } } },
+  });
+  await isReplayed(made, asked.thread_id);
+});
+
+test('a success in between begins anew, and without the rule nobody is asked', async () => {
+  const says = [write('bad'), write('bad 2'), write('good'), write('bad 3'), write('bad 4'), DONE];
+  const tools = probeTools((_name, at) => {
+    if (at.startsWith('bad')) throw new Error('no');
+    return { done: at };
+  });
+  for (const [deviation, last] of [
+    ['escalate="true"', says],
+    ['', [write('bad'), write('bad 2'), write('bad 3'), write('bad 5'), DONE]],
+  ] as const) {
+    const made = await openStage(
+      directive('lead', { permissions: PROBES, deviation }),
+      { lead: last },
+      { tools },
+    );
+    expect((await run(made, 'lead')).status).not.toBe('waiting');
+  }
 });

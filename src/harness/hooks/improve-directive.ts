@@ -73,7 +73,7 @@ export function applyDiff(text: string, diff: string): Outcome<string> {
 
 const ANNEAL = 'anneal';
 /** What a change may not touch when nobody looks at it. */
-const GUARDED = ['permissions', 'limits', 'hooks', 'guards', 'model'] as const;
+const GUARDED = ['permissions', 'limits', 'hooks', 'guards', 'deviation_rules', 'model'] as const;
 
 const print = (text: string): string => hash('sha256', text);
 
@@ -151,6 +151,7 @@ async function putOff(
 
 /** What becomes of a decision that ends the run and proposes a change. */
 export async function withProposal(thread: Thread, decision: Decision): Promise<Decision> {
+  if (thread.rights.rules.given().no_auto_fix) return decision;
   const { deed, notes, bounds } = decision;
   const diff = plainText(notes.proposal);
   if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;

@@ -397,9 +397,9 @@ export function createReplayStage(
     },
     replay: {
       // What a script only looked at is noted when it is done: its event is the next one.
-      async recorded(thread, call) {
+      async recorded(thread, call, isLate) {
         await live.get(thread)?.thread.journal.flush();
-        return recordOf(thread).resultOf(call, count(thread) + 1);
+        return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
       },
       async asked(thread) {
         await live.get(thread)?.thread.journal.flush();

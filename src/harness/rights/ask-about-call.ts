@@ -5,11 +5,15 @@
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
+  type Fault,
   fail,
+  getOwn,
+  isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
 import {
   type Argument,
@@ -23,7 +27,8 @@ import type { Approval, NewApproval } from '../../store/index.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
-import type { Thread } from '../thread/thread.ts';
+import { countFailure } from '../thread/restore.ts';
+import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
@@ -226,3 +231,71 @@ export function waitingCalls(history: readonly Recorded[]): ReadonlySet<string> 
   }
   return waiting;
 }
+
+// A tool that fails again and again: with `escalate` the third failure is a question to a person. The
+// call stays open with what it came to, and is not made again; the answer becomes part of its result.
+
+const MAX_FAILURES = 3;
+
+/** True: a person is asked, and the thread rests. */
+export async function escalateFailure(
+  thread: Thread,
+  call: string,
+  tool: string,
+  { content, isError }: { content: Json; isError: boolean },
+): Promise<Outcome<boolean>> {
+  const { ports, place, journal, control, rights } = thread;
+  const count = countFailure(thread, tool, isError);
+  if (count < MAX_FAILURES || !rights.rules.given().escalate) return ok(false);
+  const told = plainText(getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'message') ?? '');
+  const question = `\`${tool}\` failed ${count} times in a row (${told}); what should be done?`;
+  const rest = (approval: string): Outcome<boolean> => {
+    control.failures.delete(tool);
+    control.escalated.set(call, { approval, held: content });
+    control.ending = { status: 'waiting', reason: question };
+    return ok(true);
+  };
+  if (ports.replay) {
+    await ports.replay.asked(place.id);
+    return rest('');
+  }
+  const id = makeApprovalId(ports.random);
+  const expires = ports.clock.now() + ports.policies().policy.approvalMs;
+  const binding = { action: 'escalate', tool, call, turn: journal.turn };
+  const shown = { action: 'escalate', question, directive: place.directive.name, tool };
+  const asked: NewApproval = { id, kind: 'question', binding, shown, expires };
+  const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
+  const data = { ...about, call_id: call, held: content };
+  const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
+  return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
+}
+
+/** What the model is told of such a call; undefined: nobody has answered yet, and the thread rests. */
+export async function escalatedResult(
+  thread: Thread,
+  call: string,
+  { approval, held }: EscalatedCall,
+): Promise<Outcome<Json | undefined>> {
+  const { ports, place, control } = thread;
+  const replayed = await ports.replay?.recorded(place.id, call, true);
+  if (replayed) return replayed.ok ? ok(replayed.output.data) : ok(failedJson(replayed.error));
+  const found = await ports.store.approvals({ id: approval });
+  if (!found.ok) return found;
+  const [row] = found.output;
+  if (row?.state === 'pending') {
+    control.ending = { status: 'waiting', reason: plainText(row.shown.question ?? '') };
+    return ok(undefined);
+  }
+  const { decided, state = 'expired', answer = null, why = '', who = '' } = row ?? {};
+  const decision = state === 'expired' && decided !== undefined ? 'approved' : state;
+  const error = getOwn(held, 'error');
+  const detail = getOwn(error, 'detail');
+  const escalated = { decision, answer, why, who };
+  return ok({
+    ok: false,
+    error: { ...asObject(error), detail: { ...asObject(detail), escalated } },
+  });
+}
+
+const asObject = (value: Json | undefined): JsonObject => (isObject(value) ? value : {});
+const failedJson = ({ code, detail }: Fault): Json => ({ ok: false, error: { code, detail } });

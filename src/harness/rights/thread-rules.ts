@@ -7,8 +7,12 @@ import {
   createGuardSet,
   defineGuard,
   type Frame,
+  type Guard,
   type GuardSet,
+  type GuardView,
+  type Operation,
   type Ports,
+  type Verdict,
 } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import type { GivenRules, Thread, ThreadRules } from '../thread/thread.ts';
@@ -17,17 +21,62 @@ const NO_GUARDS: GuardSet = createGuardSet([]);
 const NOTHING: GivenRules = { guards: [] };
 
 /** What a directive brings with it. */
-export const rulesOf = ({ guards }: Pick<Directive, 'guards'>): GivenRules => ({ guards });
+export function rulesOf({
+  guards,
+  deviation_rules,
+}: Pick<Directive, 'guards' | 'deviation_rules'>): GivenRules {
+  const { ask_first, auto_fix, escalate } = deviation_rules ?? {};
+  return {
+    guards,
+    ...(ask_first && { ask_first }),
+    ...(auto_fix === false && { no_auto_fix: true }),
+    ...(escalate && { escalate }),
+  };
+}
 
-const isNothing = ({ guards }: GivenRules): boolean => guards.length === 0;
+const isNothing = ({ guards, ...more }: GivenRules): boolean =>
+  guards.length === 0 && Object.keys(more).length === 0;
 
-const merged = (all: readonly GivenRules[]): GivenRules => ({
-  guards: all.flatMap(({ guards }) => guards),
-});
+const merged = (all: readonly GivenRules[]): GivenRules =>
+  Object.assign({}, ...all, { guards: all.flatMap(({ guards }) => guards) });
+
+/** It changes something, by what it does or by what it needs. */
+const isChange = ({ metadata, tier = 'read' }: Operation): boolean =>
+  metadata?.effect === 'write' || tier !== 'read';
+
+/** A deviation rule is a guard of its own, so everything that holds for guards holds for it. */
+function ruleGuard(
+  name: 'ask_first' | 'auto_fix',
+  on: string,
+  verdictOn: (op: Operation) => Verdict,
+): Outcome<Guard> {
+  const decide = ({ op }: GuardView): Outcome<Verdict> => ok(verdictOn(op));
+  const place = `deviation rule \`${name}\``;
+  return defineGuard({ on, timing: 'before', locked: true, place, decide });
+}
+
+const ALLOW: Verdict = { kind: 'allow' };
+const ASK: Verdict = { kind: 'ask', text: 'this changes something; may it be done?' };
+const NO_FIX: Verdict = { kind: 'deny', text: 'this directive lets no items be changed' };
 
 /** Refuses what does not compile: a guard that is left out protects nobody. */
-export const compileRules = ({ guards }: GivenRules): Outcome<GuardSet> =>
-  guards.length === 0 ? ok(NO_GUARDS) : compileGuards(guards, { locked: true });
+export function compileRules(rules: GivenRules): Outcome<GuardSet> {
+  if (isNothing(rules)) return ok(NO_GUARDS);
+  const compiled = compileGuards(rules.guards, { locked: true });
+  if (!compiled.ok) return compiled;
+  const list: Guard[] = [...compiled.output.list];
+  const more = [
+    ...(rules.ask_first
+      ? [ruleGuard('ask_first', 'op:*', (op) => (isChange(op) ? ASK : ALLOW))]
+      : []),
+    ...(rules.no_auto_fix ? [ruleGuard('auto_fix', 'op:modify', () => NO_FIX)] : []),
+  ];
+  for (const guard of more) {
+    if (!guard.ok) return guard;
+    list.push(guard.output);
+  }
+  return ok(createGuardSet(list));
+}
 
 /** A journal that another version wrote: what cannot be read any more refuses everything. */
 function refuseAll(failure: Failure): GuardSet {

@@ -86,6 +86,8 @@ function controlOf({ held: { row }, signal }: Start): Control {
     hadEnded: false,
     interruptions: new Set(),
     intents: new Map(),
+    failures: new Map(),
+    escalated: new Map(),
     atWork: new Map(),
     currentCall: '',
   };

@@ -63,7 +63,8 @@ export async function settleUnfinishedCalls(
     const intent = begun.get(call.id)?.at(-1)?.data;
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
-    if (!intent || intent.effect !== 'write' || isSpawn || waiting.has(call.id)) continue;
+    const isOpen = waiting.has(call.id) || thread.control.escalated.has(call.id);
+    if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
     const { tool } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });

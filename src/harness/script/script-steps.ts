@@ -4,6 +4,7 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
+import { escalatedResult, escalateFailure } from '../rights/ask-about-call.ts';
 import { keepResult } from '../step/large-result.ts';
 import {
   asResult,
@@ -15,7 +16,8 @@ import {
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
-import type { Thread } from '../thread/thread.ts';
+import { resultIn } from '../thread/recorded-events.ts';
+import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
 
 // Asked before every operation of a script: a stop is seen even by one that never does a step.
@@ -134,6 +136,8 @@ export function createScriptSteps(
   async function perform(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(), work);
+    const escalated = control.escalated.get(call.id);
+    if (escalated) return await answered(work, call, escalated);
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !past.waits && !isSpawn
@@ -141,10 +145,29 @@ export function createScriptSteps(
         : carrying(await work.body(call), work.marks);
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread)) return STOPPED;
-    const kept = await keepResult(thread, asResult(outcome, work.marks));
+    const result = asResult(outcome, work.marks);
+    if (!ASKS.has(work.facts.verb)) {
+      const asked = await escalateFailure(thread, call.id, work.facts.tool, result);
+      if (asked.ok && asked.output) return STOPPED;
+    }
+    const kept = await keepResult(thread, result);
     noteResult(thread, call, kept, work.facts.tool);
     thread.talk.conversation.learn(kept.marks);
     return control.ending ? STOPPED : outcome;
+  }
+  /** It failed before, once too often: what a person said is part of its failure. */
+  async function answered(
+    work: ScriptWork,
+    call: ToolCallBlock,
+    escalated: EscalatedCall,
+  ): Promise<Outcome<Value>> {
+    const told = await escalatedResult(thread, call.id, escalated);
+    if (!told.ok || told.output === undefined) return told.ok ? STOPPED : told;
+    control.escalated.delete(call.id);
+    control.failures.delete(work.facts.tool);
+    const content = told.output;
+    noteResult(thread, call, { content, marks: work.marks, isError: true }, work.facts.tool);
+    return resultIn({ call_id: call.id, content, is_error: true, marks: packMarks(work.marks) });
   }
 
   /** Its body counts it and notes its intent; its result is noted here. */

@@ -33,14 +33,20 @@ import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
-import { APPROVED, askAbout, isPending } from '../rights/ask-about-call.ts';
+import {
+  APPROVED,
+  askAbout,
+  escalatedResult,
+  escalateFailure,
+  isPending,
+} from '../rights/ask-about-call.ts';
 import { frameOf, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -271,6 +277,8 @@ export async function beginStep(
   thread: Thread,
   call: ToolCallBlock,
 ): Promise<{ known: IdentifiedCall } | { ending: Ending | undefined }> {
+  const escalated = thread.control.escalated.get(call.id);
+  if (escalated) return { ending: await endEscalated(thread, call, escalated) };
   const known = identifyCall(thread.ports, call);
   if (!known.ok) {
     const done = asResult(known, thread.talk.conversation.ownMarks());
@@ -293,6 +301,27 @@ export async function beginStep(
   return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
 }
 
+/** It failed before, once too often: it is not made again, what a person said is its result. */
+async function endEscalated(
+  thread: Thread,
+  call: ToolCallBlock,
+  escalated: EscalatedCall,
+): Promise<Ending | undefined> {
+  const told = await escalatedResult(thread, call.id, escalated);
+  if (!told.ok) return { status: 'interrupted', reason: told.error.detail.message };
+  if (told.output === undefined) return thread.control.ending;
+  thread.control.escalated.delete(call.id);
+  const known = identifyCall(thread.ports, call);
+  if (known.ok) thread.control.failures.delete(known.output.tool);
+  const result = {
+    content: told.output,
+    marks: thread.talk.conversation.ownMarks(),
+    isError: true,
+  };
+  await conclude(thread, call, result, known.ok ? known.output.tool : undefined);
+  return stop(thread);
+}
+
 /** Records what came of it; an ending when that was the last step. */
 export async function endStep(
   thread: Thread,
@@ -304,6 +333,8 @@ export async function endStep(
   if (isPending(outcome) && isAtRest(thread)) return thread.control.ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
+  const asked = await escalateFailure(thread, call.id, known.tool, done);
+  if (asked.ok && asked.output) return thread.control.ending;
   await conclude(thread, call, done, known.tool);
   const ended = stop(thread);
   if (ended) return ended;

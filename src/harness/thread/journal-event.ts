@@ -169,7 +169,7 @@ const guard = is<GuardSource>(
   (value) => typeof getOwn(value, 'on') === 'string' && isObject(getOwn(value, 'verdict')),
 );
 /** Rules of directives: of those above a thread, or of one that a call executed. */
-const rules = fields({ guards: list(guard) });
+const rules = fields({ guards: list(guard) }, { ask_first: yes, no_auto_fix: yes, escalate: yes });
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
   { tool: text, rules },
@@ -211,12 +211,16 @@ const askedCall = fields(
   { expires: number, by: text, why: text },
 );
 const approval = either(
-  fields({
-    kind: word('question', 'capability'),
-    state: word('pending'),
-    approval: text,
-    action: text,
-  }),
+  fields(
+    {
+      kind: word('question', 'capability'),
+      state: word('pending'),
+      approval: text,
+      action: text,
+    },
+    /** A call that failed once too often, and what it came to. */
+    { call_id: text, held: json },
+  ),
   fields(
     { ...capability, state: word('approved'), by: text },
     /** `expires`: milliseconds since 1970. */

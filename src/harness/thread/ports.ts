@@ -135,8 +135,8 @@ export interface RawStream {
 }
 
 export interface ReplayPort {
-  /** What a step of a script came to, so that it is not done again. */
-  recorded(thread: string, call: string): Promise<Outcome<Value>>;
+  /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */
+  recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
   /** What a person had said when the thread last asked. */
   asked(thread: string): Promise<Outcome<Asked>>;
 }

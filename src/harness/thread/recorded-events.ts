@@ -123,10 +123,10 @@ export function resultIn({ content, is_error, marks }: ToolResult): Outcome<Valu
     : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
 }
 
-/** The result of the call that was begun at this place; none when its process was lost. */
-function resultAfter(events: readonly Recorded[], begun: number, id: string) {
+/** The result of the call that was begun at this place; none when its process was lost, unless `isLate`. */
+function resultAfter(events: readonly Recorded[], begun: number, id: string, isLate: boolean) {
   const after = events.slice(begun + 1);
-  const lost = after.findIndex(isResume);
+  const lost = isLate ? -1 : after.findIndex(isResume);
   return after
     .slice(0, lost < 0 ? undefined : lost)
     .find((event) => event.type === 'tool_result' && event.data.call_id === id);
@@ -175,12 +175,12 @@ export function createReplayRecord(events: readonly Recorded[]) {
       return answerAfter(events, asked);
     },
     /** What this call came to that was begun when the journal had at most `seq` events. */
-    resultOf(call: string, seq: number): Outcome<Value> {
+    resultOf(call: string, seq: number, isLate = false): Outcome<Value> {
       const begun = lastBefore(
         seq,
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
       );
-      const result = begun < 0 ? undefined : resultAfter(events, begun, call);
+      const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
       return result?.type === 'tool_result'
         ? resultIn(result.data)
         : notRecorded('what this call came to');

@@ -150,6 +150,19 @@ function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimit
   switchModel(thread, data.model);
 }
 
+/** A call that failed once too often, and that nobody has answered for. */
+function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
+  if (note.kind !== 'question' || note.held === undefined || note.call_id === undefined) return;
+  control.escalated.set(note.call_id, { approval: note.approval, held: note.held });
+}
+
+/** How often this tool has failed in a row by now. */
+export function countFailure({ control }: Thread, tool: string, isError: boolean): number {
+  const count = isError ? (control.failures.get(tool) ?? 0) + 1 : 0;
+  control.failures.set(tool, count);
+  return count;
+}
+
 /** What a thread remembers besides the conversation. */
 function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
   switch (event.type) {
@@ -178,6 +191,7 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     case 'approval':
       thread.rights.approved.restore(event.data);
+      restoreEscalated(thread, event.data);
       return;
     case 'assistant_message': {
       if (event.data.injected) return;
@@ -190,9 +204,14 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     case 'tool_result': {
       // A step that gave a result of its own: what was skipped before is not in a row any more.
-      const { call_id, tool, is_error, rules } = event.data;
+      const { call_id, tool, is_error, rules, content } = event.data;
       thread.rights.approved.restoreResult(call_id);
       if (rules) thread.rights.rules.restore(rules);
+      thread.control.escalated.delete(call_id);
+      // What a person was asked about begins anew.
+      const wasAsked =
+        getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
+      if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
       if (tool !== undefined && !is_error)
         thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
       return;

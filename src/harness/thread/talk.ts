@@ -82,6 +82,7 @@ export function newAttempt(
   talk.conversation.clear();
   talk.unjudged = undefined;
   forgetLoops(thread);
+  control.failures.clear();
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
   const data = changed ? { attempt, annealed: true as const, ...changed } : { attempt };

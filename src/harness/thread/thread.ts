@@ -75,6 +75,12 @@ interface Rights {
 /** As directives say it; data, so that a journal can keep it. */
 export interface GivenRules {
   readonly guards: readonly GuardSource[];
+  /** A person is asked before anything is changed. */
+  readonly ask_first?: true;
+  /** Items are not changed, and no change of a directive is proposed. */
+  readonly no_auto_fix?: true;
+  /** The third failure of a tool in a row goes to a person. */
+  readonly escalate?: true;
 }
 
 export interface ThreadRules {
@@ -220,6 +226,10 @@ export interface Control {
   readonly interruptions: Set<Interruption>;
   /** Calls without a result, by their id. */
   readonly intents: Map<string, CallIntent>;
+  /** How often each tool has failed since it last did not. */
+  readonly failures: Map<string, number>;
+  /** Calls that failed once too often, by their id: what they came to, while a person is asked. */
+  readonly escalated: Map<string, EscalatedCall>;
   /** Calls that tools are busy with, by their key. */
   readonly atWork: Map<string, CallIntent>;
   /** The id of the call at work. */
@@ -245,6 +255,12 @@ export interface CallIntent {
   child?: string;
   /** A process that is gone began it: its child may be there already. */
   isUnfinished: boolean;
+}
+
+export interface EscalatedCall {
+  readonly approval: string;
+  /** As the model would have been told. */
+  readonly held: Json;
 }
 
 export interface LoopDetector {
