@@ -54,7 +54,13 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
   }
 }
 
-async function askHere(store: Store, row: Approval, person: AskPerson, who: string) {
+/** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
+export async function askHere(
+  store: Store,
+  row: Approval,
+  person: AskPerson,
+  who: string,
+): Promise<Outcome<Approval>> {
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
     const { operation, question, arguments: given = {} } = row.shown;

@@ -46,7 +46,7 @@ import {
 } from './threads.ts';
 
 export type { Live } from '../harness/index.ts';
-export type { AskPerson } from './ask-outside.ts';
+export { type AskPerson, askHere } from './ask-outside.ts';
 export type { CallOptions } from './kernel.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';

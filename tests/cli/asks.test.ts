@@ -1,6 +1,8 @@
 // A call or a script that no thread makes and that a person is asked about: it ends with 7 and leaves the
 // question in the queue; the same again after the answer passes, and uses it up.
 
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -9,6 +11,7 @@ import { getOwn, type JsonObject, plainText, systemClock } from '../../src/base/
 import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../support/project.ts';
+import { directiveText } from '../support/thread-project.ts';
 
 const ASK = 'guards: [{ on: "op:tool:fs/write_file", ask: "write it?" }]';
 function project(policy = ASK, files: Record<string, string> = {}): Fixture {
@@ -228,4 +231,61 @@ test.each(TIERS)(
     expect(await queue(fixture)).toHaveLength(waits ? 1 : 0);
     if (waits) expect(isThere(fixture)).toBe(false);
   },
+);
+
+const KM = join(import.meta.dirname, '../../bin/km.js');
+const HAS_SCRIPT = existsSync('/usr/bin/script') && process.platform === 'linux';
+
+/** On a terminal of its own, where a person types this when asked. */
+async function atTerminal({ root, env }: Fixture, words: readonly string[], typed: string) {
+  const command = [process.execPath, KM, ...words].map((word) => `'${word}'`).join(' ');
+  const child = spawn('/usr/bin/script', ['-qec', command, '/dev/null'], {
+    cwd: root,
+    env: { ...env, KERNMANTLE_SRC: '1', TERM: 'dumb' },
+  });
+  let output = '';
+  child.stdout.on('data', (piece) => {
+    output += piece;
+    if (output.endsWith('[y/N] ')) child.stdin.write(`${typed}\n`);
+  });
+  const [code] = await once(child, 'exit');
+  return { code, output };
+}
+
+test.skipIf(!HAS_SCRIPT).each([
+  ['y', 0],
+  ['n', 4],
+])(
+  'at a terminal the question is put there: %s',
+  async (typed, code) => {
+    const fixture = project();
+    const done = await atTerminal(fixture, WRITE, typed);
+    expect([done.code, done.output]).toEqual([code, expect.stringContaining('write it?')]);
+    expect(isThere(fixture)).toBe(typed === 'y');
+    expect(await queue(fixture)).toEqual([]);
+  },
+  30_000,
+);
+
+test.skipIf(!HAS_SCRIPT)(
+  'a thread that is run at a terminal goes on with what is typed there',
+  async () => {
+    const guards = '<guard on="op:append"><ask>add it?</ask></guard>';
+    const fixture = project('', {
+      'out/.keep': '',
+      '.ai/directives/job.md': directiveText('job', {
+        permissions: '<write resource="filesystem" path="out/**"/>',
+        guards,
+      })
+        .replace(
+          /<process>.*<\/process>/s,
+          '<process><script>/append "x" to "out/a.md"</script></process>',
+        )
+        .replace(/<model .*<\/model>/, ''),
+    });
+    const done = await atTerminal(fixture, ['run', 'job'], 'y');
+    expect([done.code, done.output]).toEqual([0, expect.stringContaining('add it?')]);
+    expect(isThere(fixture, 'out/a.md')).toBe(true);
+  },
+  30_000,
 );

@@ -581,3 +581,38 @@ test('where a policy denies it, nobody is asked', async () => {
   expect((await run(made, 'lead')).status).toBe('completed');
   expect([await queue(made), wiped(made)]).toEqual([[], []]);
 });
+
+test('inside a tool that only reads a question waits, and the tool is run again for the answer', async () => {
+  const permissions = '<execute resource="tool" id="own/say"/>';
+  const files = own('say', 'parameters: []\neffect: read\nconfig: { script: \'/show "x"\' }');
+  const guards = '<guard on="op:show"><ask>say it?</ask></guard>';
+  const made = await openWith({ parts: { permissions, guards }, files }, [
+    { tool_calls: [call('own/say')] },
+    DONE,
+  ]);
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('waiting');
+  await decide(made);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+  expect(await resultsOf(made, thread_id)).toMatchObject([{ is_error: false }]);
+});
+
+test.each([
+  ['look', 'waiting'],
+  ['write', 'completed'],
+])('a guard after %s: only what may be done twice waits with its result', async (name, status) => {
+  const guards = '<guard on="op:tool:probe" timing="after"><ask>show it?</ask></guard>';
+  const made = await openWith({ parts: { guards } }, [
+    { tool_calls: [call(`probe/${name}`, { at: 'a' })] },
+    DONE,
+  ]);
+  const result = await run(made, 'lead');
+  expect(result.status).toBe(status);
+  if (status === 'waiting') {
+    await decide(made);
+    expect((await resume(made, result.thread_id)).status).toBe('completed');
+    expect(await resultsOf(made, result.thread_id)).toMatchObject([{ is_error: false }]);
+  } else {
+    expect(JSON.stringify(await resultsOf(made, result.thread_id))).toContain('ask before it');
+  }
+});

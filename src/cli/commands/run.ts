@@ -15,7 +15,7 @@ import type { Runtime } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import type { Terminal } from '../terminal/terminal.ts';
+import { personAt, type Terminal } from '../terminal/terminal.ts';
 import {
   countDenied,
   exitCodeOfThread,
@@ -24,7 +24,13 @@ import {
   tellNext,
 } from '../threads/ending.ts';
 import { createRunView, type RunView } from '../threads/live-view.ts';
-import { signalKey, speaker, type ThreadWork, withThreads } from '../threads/open-threads.ts';
+import {
+  answerHere,
+  signalKey,
+  speaker,
+  type ThreadWork,
+  withThreads,
+} from '../threads/open-threads.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
@@ -152,6 +158,23 @@ async function withReplies(
   }
 }
 
+/** At a terminal what the thread asks is asked there too, and it goes on with the answer. */
+async function answered(
+  call: CommandCall,
+  { store, threads }: ThreadWork,
+  first: Outcome<ThreadResult>,
+  signal: AbortSignal,
+): Promise<Outcome<ThreadResult>> {
+  const person = personAt(call.terminal);
+  let done = first;
+  while (person && done.ok && done.output.status === 'waiting' && !signal.aborted) {
+    const { thread_id } = done.output;
+    if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
+    done = await threads.resume(thread_id, signal);
+  }
+  return done;
+}
+
 /** Runs it to its end and says how it ended; the exit code comes back. */
 export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
   const file = asText(call.options.replies);
@@ -188,7 +211,8 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
         if (!known.ok) return await finish(known, store, terminal, codes);
         await view.begin(store, known.output === '' ? undefined : known.output);
         const interrupts = listenForInterrupts(view, store, speaker(call));
-        const done = await follow.start(access, interrupts.signal, known.output);
+        const first = await follow.start(access, interrupts.signal, known.output);
+        const done = await answered(call, access, first, interrupts.signal);
         interrupts.release();
         await view.end();
         const code = await finish(done, store, terminal, codes);

@@ -29,6 +29,8 @@ export function personAt(
     const { createInterface } = await import('node:readline/promises');
     const lines = createInterface({ input: process.stdin, output: process.stderr });
     const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+    // Ctrl-C leaves the question to somebody else.
+    lines.once('SIGINT', () => lines.close());
     try {
       const answer = lines
         .question(`${visible(question)} [y/N] `, { signal })

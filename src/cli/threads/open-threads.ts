@@ -1,6 +1,13 @@
 import { existsSync } from 'node:fs';
 import { fail, type Json, type Outcome, ok, systemRandom } from '../../base/index.ts';
-import { type Live, type Runtime, registryFile, type Threads } from '../../runtime/index.ts';
+import {
+  type AskPerson,
+  askHere,
+  type Live,
+  type Runtime,
+  registryFile,
+  type Threads,
+} from '../../runtime/index.ts';
 import {
   type Store,
   type ThreadFilter,
@@ -105,6 +112,22 @@ export async function findThread(
 /** Who speaks: threads note it with everything they are told. */
 export const speaker = ({ terminal }: CommandCall): string =>
   terminal.env.USER ? `${terminal.env.USER} (cli)` : 'cli';
+
+/** What a thread asks about its calls, put to the person here; true when nothing of it is left open. */
+export async function answerHere(
+  store: Store,
+  thread: string,
+  person: AskPerson,
+  who: string,
+): Promise<boolean> {
+  const open = await store.approvals({ thread, state: 'pending' });
+  const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
+  for (const row of rows) {
+    const done = await askHere(store, row, person, who);
+    if (!done.ok || done.output.state === 'pending') return false;
+  }
+  return rows.length > 0;
+}
 
 /** A signal of its own, however often the command is given. */
 export const signalKey = (): string => `cli:${Buffer.from(systemRandom(9)).toString('base64url')}`;
