@@ -79,9 +79,9 @@ async function checkBooks(
   row: ThreadRow,
 ): Promise<Books> {
   const below = rows.filter(({ parent }) => parent === row.id);
-  const children = below.filter(({ kind }) => kind === 'thread');
   const hooks = below.filter(({ kind }) => kind === 'hook');
-  const [own, theirs] = [costOf(row.cost), sum(children.map(({ cost }) => costOf(cost)))];
+  // What it shows is all that it and everybody below it used, hooks too.
+  const [own, theirs] = [costOf(row.cost), sum(below.map(({ cost }) => costOf(cost)))];
   const books = [{ tokens: own.tokens - theirs.tokens, spend: own.spend - theirs.spend }];
   for (const one of below) books.push(await checkBooks(store, rows, one));
   const all = sum(books);

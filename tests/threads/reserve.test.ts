@@ -2,9 +2,21 @@
 
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
-import { formatMoney, parseMoney } from '../../src/llm/index.ts';
+import { formatMoney } from '../../src/llm/index.ts';
 import { budgetOf } from '../support/registry-reads.ts';
-import { directiveText, execute, hook, READ, read, run, stage } from '../support/thread-project.ts';
+import {
+  directive,
+  directiveText,
+  execute,
+  hook,
+  openStage,
+  READ,
+  read,
+  rows,
+  run,
+  spawn,
+  stage,
+} from '../support/thread-project.ts';
 
 const VERDICT = '<action type="string" required="true"/><context type="object"/>';
 const judge = (parts: { hooks?: string } = {}) =>
@@ -42,7 +54,7 @@ test('a hook still runs when its thread has used up its tokens, within the same 
   expect(result).toMatchObject({
     status: 'failed',
     reason: expect.stringContaining('enough'),
-    cost: { turns: 1, tokens: 14_900, hooks: { turns: 1, tokens: 950, tool_calls: 1 } },
+    cost: { turns: 1, tokens: 15_850, hooks: { turns: 1, tokens: 950, tool_calls: 1 } },
   });
   const budget = await budgetOf(made.threads.store, result.thread_id);
   if (!budget.ok) throw new Error(budget.error.detail.message);
@@ -50,11 +62,7 @@ test('a hook still runs when its thread has used up its tokens, within the same 
   expect(used.tokens).toBe(15_850n);
   expect(reserved.tokens).toBe(0n);
   expect(limits.tokens).toBe(30_000n);
-  const parts = [result.cost.spend, (result.cost.hooks as JsonObject).spend].map((text) =>
-    parseMoney(plainText(text)),
-  );
-  const sum = parts.reduce((total, part) => total + (part.ok ? part.output : 0n), 0n);
-  expect(formatMoney(used.spend)).toBe(formatMoney(sum));
+  expect(formatMoney(used.spend)).toBe(plainText(result.cost.spend));
 });
 
 test('what a hook may use is what was set aside', async () => {
@@ -138,4 +146,37 @@ test('a thread that ended and is opened again has something set aside for its ho
   const again = await made.threads.resume(first.thread_id, undefined, { from: 'last' });
   expect(again).toMatchObject({ ok: true, output: { status: 'completed', text: 'another end' } });
   expect(held).toEqual([15_000n, 15_000n]);
+});
+
+test('a root shows what it, its children and the hooks of all of them used', async () => {
+  const usage = { input_tokens: 100, output_tokens: 20 };
+  const hooks = hook(
+    'event.name == "before_step" and event.kind == "turn" and cost.turns == 0',
+    'judge',
+  );
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: '<orchestration enabled="true"/>', hooks }),
+      ...directive('part', { hooks }),
+      '.ai/directives/judge.md': judge(),
+    },
+    {
+      lead: [
+        { tool_calls: [spawn('part', { wait_ms: 30_000 })], usage },
+        { text: 'all', usage },
+      ],
+      part: [{ text: 'done', usage }],
+      judge: [{ ...verdict({ action: 'continue' }), usage }],
+    },
+  );
+  const result = await run(made, 'lead');
+  expect(made.provider.count()).toBe(5);
+  expect(result).toMatchObject({
+    status: 'completed',
+    cost: { turns: 2, tokens: 600, spend: '0.001', hooks: { turns: 1, tokens: 120 } },
+  });
+  const budget = await budgetOf(made.threads.store, result.thread_id);
+  expect(budget.ok && budget.output.used.tokens).toBe(600n);
+  const part = (await rows(made)).find(({ directive: name }) => name === 'part');
+  expect(part?.cost).toMatchObject({ tokens: 240, turns: 1, hooks: { turns: 1, tokens: 120 } });
 });

@@ -113,7 +113,11 @@ test('a second attempt is resumed as the second attempt', async () => {
     },
     [read('notes/a.txt'), read('notes/b.txt'), leave, { text: 'fresh' }],
   );
-  expect(result).toMatchObject({ status: 'completed', text: 'fresh', cost: { turns: 2 } });
+  expect(result).toMatchObject({
+    status: 'completed',
+    text: 'fresh',
+    cost: { turns: 4, attempt: { turns: 2 } },
+  });
   const last = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(last).toContain('run directive look');
   expect(last).not.toContain('notes/a.txt');

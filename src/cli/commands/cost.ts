@@ -1,7 +1,7 @@
 // `cost`: what threads cost, by directive, model and day, from the budgets of the registry. A budget
 // holds what a thread and all below it were charged; without its children's it is the thread's own,
 // so every charge is counted once, also one of a request whose answer never came.
-import { type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import { getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { readStored } from '../../harness/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
@@ -19,12 +19,19 @@ interface Charge {
   models: string;
 }
 
-/** The models that answered; several only after a fallback, and then their sum is theirs together. */
+/** Of the models that were asked, those that were paid; several are paid together. */
 async function modelsOf(store: Store, thread: string): Promise<string> {
   const events = await readStored(store, thread);
-  const names = (events.ok ? events.output : [])
-    .filter(({ type, data }) => type === 'assistant_message' && data.injected !== true)
-    .map(({ data }) => plainText(data.model));
+  const all = events.ok ? events.output : [];
+  const paid = all.flatMap(({ type, data }) => {
+    if (type === 'turn_end') return [plainText(getOwn(data.charged, 'model'))];
+    return type === 'assistant_message' && data.injected !== true ? [plainText(data.model)] : [];
+  });
+  // Of a request whose answer never came only the question is there.
+  const asked = all.flatMap(({ type, data }) =>
+    type === 'turn_start' ? [plainText(data.model)] : [],
+  );
+  const names = paid.some(Boolean) ? paid : asked;
   return [...new Set(names)].filter(Boolean).join(' + ') || 'none';
 }
 

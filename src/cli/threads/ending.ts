@@ -25,7 +25,9 @@ export function amountsOf({ cost, limits }: { cost: JsonObject; limits: JsonObje
   return NAMES.flatMap((name) => {
     const max = getOwn(getOwn(limits, name), 'value');
     if (max === undefined || max === null) return [];
-    const used = name === 'duration' ? cost.duration_seconds : cost[name];
+    // Turns and calls are limited for each attempt.
+    const used =
+      name === 'duration' ? cost.duration_seconds : (getOwn(cost.attempt, name) ?? cost[name]);
     const words = (value: unknown): string => {
       if (name === 'spend') return plainText(value ?? '0.00');
       return name === 'duration' ? seconds(value) : count(value);

@@ -83,9 +83,12 @@ test('a child’s tokens, money and spawns count here, its turns do not', () => 
   meter.countSpawn();
   meter.countChild({ ...usage, spawns: 2, spend: 5n });
   expect(meter.read()).toMatchObject({ turns: 0, spawns: 3, tokens: 200, spend: 5n });
+  expect(meter.read().estimated).toBe(false);
+  meter.countChild({ ...usage, estimated: true, spawns: 0, spend: 0n });
+  expect(meter.read().estimated).toBe(true);
 });
 
-test('hooks are counted apart, and no time passes while the clock is stopped', () => {
+test('hooks are in the total, their turns, calls and time apart; no time passes meanwhile', () => {
   const { meter, pass } = meterAt();
   pass(100);
   meter.stopClock();
@@ -94,10 +97,51 @@ test('hooks are counted apart, and no time passes while the clock is stopped', (
   meter.startClock();
   pass(10);
   meter.startClock();
-  meter.countHook({ turns: 2, tool_calls: 1, tokens: 40, duration_ms: 5000, spend: 3n });
+  const inner = { ...NO_COST.hooks, turns: 1, tokens: 15, duration_ms: 50, spend: 1n };
+  meter.countRequest(usage, 7n);
+  meter.countHook({
+    ...NO_COST,
+    turns: 2,
+    tool_calls: 1,
+    tokens: 40,
+    input_tokens: 30,
+    output_tokens: 10,
+    duration_ms: 5000,
+    spend: 3n,
+    estimated: true,
+    hooks: inner,
+  });
   const cost = meter.read();
-  expect(cost).toMatchObject({ turns: 0, tokens: 0, spend: 0n, duration_ms: 110 });
-  expect(cost.hooks).toEqual({ turns: 2, tool_calls: 1, tokens: 40, duration_ms: 5000, spend: 3n });
+  expect(cost).toMatchObject({ turns: 0, tokens: 240, spend: 10n, duration_ms: 110 });
+  expect(cost.estimated).toBe(true);
+  expect(cost.hooks).toMatchObject({
+    ...{ turns: 3, tool_calls: 1, tokens: 40, input_tokens: 30, duration_ms: 5050, spend: 3n },
+  });
+  // They draw on what was set aside for them, not on what is left for the thread itself.
+  expect(usedAmounts(cost)).toMatchObject({ tokens: 200n, spend: 7n, input_tokens: 100n });
+});
+
+test('a record from when hooks were counted only apart has them in its total', () => {
+  const packed = packCost({ ...NO_COST, tokens: 100, spend: 5n });
+  const hooks = { turns: 1, tool_calls: 0, tokens: 40, duration_seconds: 1, spend: '0.000000003' };
+  const read = unpackCost({ ...packed, hooks });
+  expect(read).toMatchObject({ output: { tokens: 140, spend: 8n, hooks: { tokens: 40 } } });
+  expect(read.ok && usedAmounts(read.output)).toMatchObject({ tokens: 100n, spend: 5n });
+});
+
+test('what is shown counts all attempts, what is limited counts the last one', () => {
+  const { meter } = meterAt();
+  for (let attempt = 1; attempt <= 3; attempt++) {
+    if (attempt > 1) meter.newAttempt();
+    meter.countTurn();
+    meter.countToolCall();
+    meter.countToolCall();
+  }
+  const packed = packCost(meter.read());
+  expect(packed).toMatchObject({ turns: 3, tool_calls: 6, attempt: { turns: 1, tool_calls: 2 } });
+  expect(usedAmounts(meter.read())).toMatchObject({ turns: 1n, tool_calls: 2n });
+  expect(meter.view()).toMatchObject({ turns: 1, tool_calls: 2 });
+  expect(unpackCost(packed)).toEqual({ ok: true, output: meter.read() });
 });
 
 test('no report makes a count smaller', () => {
@@ -143,7 +187,7 @@ test('every cost survives the journal', () => {
   });
   fc.assert(
     fc.property(counts, counts, (own, hooks) => {
-      const cost = { ...NO_COST, ...own, hooks };
+      const cost = { ...NO_COST, ...own, hooks: { ...NO_COST.hooks, ...hooks } };
       const text = JSON.stringify(packCost(cost));
       expect(unpackCost(JSON.parse(text) as JsonObject)).toEqual({ ok: true, output: cost });
     }),

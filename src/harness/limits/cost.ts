@@ -1,5 +1,6 @@
-// What a thread has used. Counts only ever grow, except that an interrupted turn is given back and a
-// new attempt counts its turns and calls from zero; money is whole nano-units.
+// What a thread has used, with its children and its hooks: tokens and money are totals, turns, calls and
+// seconds of others are not its own. Counts only ever grow, except that an interrupted turn is given back
+// and a new attempt counts its turns and calls from zero; money is whole nano-units.
 import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { formatMoney, parseMoney, type Usage } from '../../llm/index.ts';
 import type { LimitAmounts } from './limit.ts';
@@ -19,10 +20,13 @@ export interface Cost {
   readonly spend: bigint;
   /** Was any of it not reported by the provider? */
   readonly estimated: boolean;
+  /** The part of it that hooks used. */
   readonly hooks: HookCost;
+  /** Of the attempts before this one; a new one counts from zero. */
+  readonly before: Pick<Cost, 'turns' | 'tool_calls'>;
 }
 
-/** What hooks used: it comes out of the reserve and counts for nothing else. */
+/** What hooks used: part of the total, out of the reserve, and no part of the thread's own limits. */
 type HookCost = Pick<Cost, (typeof HOOK_COUNTS)[number] | 'duration_ms' | 'spend'>;
 
 export const NO_COST: Cost = {
@@ -38,14 +42,25 @@ export const NO_COST: Cost = {
   duration_ms: 0,
   spend: 0n,
   estimated: false,
-  hooks: { turns: 0, tool_calls: 0, tokens: 0, duration_ms: 0, spend: 0n },
+  hooks: {
+    turns: 0,
+    tool_calls: 0,
+    tokens: 0,
+    input_tokens: 0,
+    output_tokens: 0,
+    cache_read_tokens: 0,
+    cache_write_tokens: 0,
+    duration_ms: 0,
+    spend: 0n,
+  },
+  before: { turns: 0, tool_calls: 0 },
 };
 
 const TOKENS = [
   ...(['input_tokens', 'output_tokens', 'cache_read_tokens', 'cache_write_tokens'] as const),
 ];
 
-const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens'] as const;
+const HOOK_COUNTS = ['turns', 'tool_calls', 'tokens', ...TOKENS] as const;
 
 type TokenCounts = Pick<Cost, (typeof TOKENS)[number] | 'tokens'>;
 
@@ -104,20 +119,32 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
       cost.spawns = Math.max(0, cost.spawns - 1);
     },
     /** What a child used and this thread answers for: tokens, money and spawns, nothing per thread. */
-    countChild(child: TokenCounts & Pick<Cost, 'spawns' | 'spend'>) {
+    countChild(child: TokenCounts & Pick<Cost, 'spawns' | 'spend' | 'estimated'>) {
       addTokens(child);
       cost.spawns += count(child.spawns);
+      cost.estimated ||= child.estimated;
       if (child.spend > 0n) cost.spend += child.spend;
     },
-    countHook(hook: HookCost) {
+    /** What a hook's thread used, with its own hooks: in the total, and apart. */
+    countHook(hook: Cost) {
       const hooks = { ...cost.hooks };
       for (const name of HOOK_COUNTS) hooks[name] += count(hook[name]);
-      hooks.duration_ms += count(hook.duration_ms);
-      if (hook.spend > 0n) hooks.spend += hook.spend;
+      for (const name of ['turns', 'tool_calls'] as const) {
+        hooks[name] += count(hook.before[name]) + count(hook.hooks[name]);
+      }
+      hooks.duration_ms += count(hook.duration_ms) + count(hook.hooks.duration_ms);
+      addTokens(hook);
+      cost.estimated ||= hook.estimated;
+      if (hook.spend > 0n) {
+        hooks.spend += hook.spend;
+        cost.spend += hook.spend;
+      }
       cost.hooks = hooks;
     },
     /** A fresh conversation: turns, calls and window from zero, tokens, money and time go on. */
     newAttempt() {
+      const { turns, tool_calls, before } = cost;
+      cost.before = { turns: before.turns + turns, tool_calls: before.tool_calls + tool_calls };
       cost.turns = 0;
       cost.tool_calls = 0;
       cost.context_tokens = 0;
@@ -135,9 +162,9 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
   };
 }
 
-/** For `<when>`: numbers, money too; what hooks used is no business of a condition. */
+/** For `<when>`: numbers, money too; turns and calls of this attempt, as limits count them. */
 function costView(cost: Cost): JsonObject {
-  const { hooks: _, estimated: __, duration_ms, spend, ...counts } = cost;
+  const { hooks: _, before: __, estimated: ___, duration_ms, spend, ...counts } = cost;
   const duration_seconds = duration_ms / 1000;
   return {
     ...counts,
@@ -147,42 +174,57 @@ function costView(cost: Cost): JsonObject {
   };
 }
 
-/** What counts against limits. `context` and `depth` do not add up and are not here. */
+/**
+ * What counts against its own limits: hooks have theirs out of the reserve. `context` and `depth` do not
+ * add up and are not here.
+ */
 export const usedAmounts = (cost: Cost): LimitAmounts => ({
   turns: BigInt(cost.turns),
-  tokens: BigInt(cost.tokens),
-  input_tokens: BigInt(cost.input_tokens),
-  output_tokens: BigInt(cost.output_tokens),
+  tokens: BigInt(cost.tokens - cost.hooks.tokens),
+  input_tokens: BigInt(cost.input_tokens - cost.hooks.input_tokens),
+  output_tokens: BigInt(cost.output_tokens - cost.hooks.output_tokens),
   spawns: BigInt(cost.spawns),
   duration: BigInt(Math.ceil(cost.duration_ms)),
-  spend: cost.spend,
+  spend: cost.spend - cost.hooks.spend,
   tool_calls: BigInt(cost.tool_calls),
 });
 
-const packHooks = ({ duration_ms, spend, ...counts }: HookCost): JsonObject => ({
-  ...counts,
-  duration_seconds: duration_ms / 1000,
-  spend: formatMoney(spend),
+/** Most threads have no hook that costs anything. */
+const NO_HOOKS: JsonObject = Object.freeze({
+  turns: 0,
+  tool_calls: 0,
+  tokens: 0,
+  duration_seconds: 0,
+  spend: '0.00',
 });
 
-/** Most threads have no hook that costs anything. */
-const NO_HOOKS = Object.freeze(packHooks(NO_COST.hooks));
+/** `in_total`: what was recorded before counted them only here. */
+function packHooks({ duration_ms, spend, ...counts }: HookCost): JsonObject {
+  const isNone = duration_ms === 0 && spend === 0n && Object.values(counts).every((one) => !one);
+  if (isNone) return NO_HOOKS;
+  const sums = { duration_seconds: duration_ms / 1000, spend: formatMoney(spend) };
+  return { ...counts, ...sums, in_total: true };
+}
 
 /** For the journal and the result: exact, money as decimal text. Twice a turn, so each by its name. */
 export const packCost = (cost: Cost): JsonObject => ({
-  turns: cost.turns,
+  turns: cost.before.turns + cost.turns,
   tokens: cost.tokens,
   input_tokens: cost.input_tokens,
   output_tokens: cost.output_tokens,
   cache_read_tokens: cost.cache_read_tokens,
   cache_write_tokens: cost.cache_write_tokens,
-  tool_calls: cost.tool_calls,
+  tool_calls: cost.before.tool_calls + cost.tool_calls,
   spawns: cost.spawns,
   context_tokens: cost.context_tokens,
   estimated: cost.estimated,
   duration_seconds: cost.duration_ms / 1000,
   spend: formatMoney(cost.spend),
   hooks: cost.hooks === NO_COST.hooks ? NO_HOOKS : packHooks(cost.hooks),
+  // Of this attempt alone, when it is not the first.
+  ...(cost.before !== NO_COST.before && {
+    attempt: { turns: cost.turns, tool_calls: cost.tool_calls },
+  }),
 });
 
 const COUNTS = [
@@ -191,27 +233,56 @@ const COUNTS = [
 
 type Parts<Name extends string> = Record<Name, number> & { duration_ms: number; spend: bigint };
 
+function countsOf<Name extends string>(
+  packed: Json,
+  names: readonly Name[],
+): Record<Name, number> | undefined {
+  const counts = names.map((name) => [name, getOwn(packed, name)] as const);
+  const isWhole = counts.every(([, value]) => Number.isSafeInteger(value) && Number(value) >= 0);
+  return isWhole ? (Object.fromEntries(counts) as Record<Name, number>) : undefined;
+}
+
 /** Counts, time and money of a record; undefined when any of them is missing or no such thing. */
 function partsOf<Name extends string>(
   packed: Json,
   names: readonly Name[],
 ): Parts<Name> | undefined {
-  const counts = names.map((name) => [name, getOwn(packed, name)] as const);
+  const counts = countsOf(packed, names);
   const [seconds, text] = [getOwn(packed, 'duration_seconds'), getOwn(packed, 'spend')];
   const spend = typeof text === 'string' ? parseMoney(text) : undefined;
-  if (!counts.every(([, value]) => Number.isSafeInteger(value) && Number(value) >= 0)) return;
-  if (typeof seconds !== 'number' || !(seconds >= 0) || !spend?.ok) return;
-  const parts = { duration_ms: Math.round(seconds * 1000), spend: spend.output };
-  return { ...(Object.fromEntries(counts) as Record<Name, number>), ...parts };
+  if (!counts || typeof seconds !== 'number' || !(seconds >= 0) || !spend?.ok) return;
+  return { ...counts, duration_ms: Math.round(seconds * 1000), spend: spend.output };
+}
+
+/** Of a record from when hooks were counted only apart, and not by the kinds of tokens. */
+function oldHooks(packed: Json): HookCost | undefined {
+  const parts = partsOf(packed, ['turns', 'tool_calls', 'tokens']);
+  return parts && { ...NO_COST.hooks, ...parts };
 }
 
 /** What `packCost` wrote. Refused rather than guessed: a cost that is too small would lift a limit. */
 export function unpackCost(packed: Json): Outcome<Cost> {
   const hooks = getOwn(packed, 'hooks') ?? null;
   const own = partsOf(packed, COUNTS);
-  const ofHooks = partsOf(hooks, HOOK_COUNTS);
-  if (!own || !ofHooks) {
+  const isOld = getOwn(hooks, 'in_total') !== true;
+  const ofHooks = isOld ? oldHooks(hooks) : partsOf(hooks, HOOK_COUNTS);
+  const attempt = getOwn(packed, 'attempt');
+  const now = attempt === undefined ? own : countsOf(attempt, ['turns', 'tool_calls']);
+  if (!own || !ofHooks || !now) {
     return fail('invalid_input', 'the recorded cost of the thread cannot be read');
   }
-  return ok({ ...own, estimated: getOwn(packed, 'estimated') === true, hooks: ofHooks });
+  const { turns, tool_calls } = now;
+  return ok({
+    ...own,
+    turns,
+    tool_calls,
+    tokens: own.tokens + (isOld ? ofHooks.tokens : 0),
+    spend: own.spend + (isOld ? ofHooks.spend : 0n),
+    estimated: getOwn(packed, 'estimated') === true,
+    hooks: ofHooks,
+    before:
+      attempt === undefined
+        ? NO_COST.before
+        : { turns: own.turns - turns, tool_calls: own.tool_calls - tool_calls },
+  });
 }

@@ -119,15 +119,14 @@ export async function compute(
 export function countHook({ budget: { meter }, hooks }: Thread, packed: JsonObject): void {
   const cost = unpackCost(packed);
   if (!cost.ok) return;
-  const { hooks: inner, ...own } = cost.output;
-  meter.countHook(cost.output);
-  meter.countHook(inner);
+  const own = cost.output;
+  meter.countHook(own);
   const less = (amount: bigint | undefined, used: bigint): bigint =>
     amount === undefined || amount < used ? 0n : amount - used;
   hooks.left = {
-    tokens: less(hooks.left.tokens, BigInt(own.tokens + inner.tokens)),
+    tokens: less(hooks.left.tokens, BigInt(own.tokens)),
     input_tokens: less(hooks.left.input_tokens, BigInt(own.input_tokens)),
     output_tokens: less(hooks.left.output_tokens, BigInt(own.output_tokens)),
-    spend: less(hooks.left.spend, own.spend + inner.spend),
+    spend: less(hooks.left.spend, own.spend),
   };
 }

@@ -3,7 +3,7 @@
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
-import { createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
+import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
 import { waitingCalls } from '../rights/ask-about-call.ts';
 import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, unknownOutcome } from '../step/step.ts';
@@ -97,19 +97,17 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
   const all = createCostMeter(() => 0);
   for (const { cost } of await childrenOf(thread.ports, hooks)) {
     const used = unpackCost(cost);
-    if (!used.ok) continue;
-    all.countHook(used.output);
-    all.countHook(used.output.hooks);
+    if (used.ok) all.countHook(used.output);
   }
-  const [now, known] = [all.read().hooks, thread.budget.meter.read().hooks];
+  const [now, known] = [all.read(), thread.budget.meter.read().hooks];
+  const news = Object.fromEntries(
+    Object.entries(known).map(([name, value]) => {
+      const sum = now.hooks[name as keyof typeof known];
+      return [name, typeof sum === 'bigint' ? sum - BigInt(value) : sum - Number(value)];
+    }),
+  ) as unknown as typeof known;
   // What is known already counts as nothing: a count never shrinks.
-  thread.budget.meter.countHook({
-    turns: now.turns - known.turns,
-    tool_calls: now.tool_calls - known.tool_calls,
-    tokens: now.tokens - known.tokens,
-    duration_ms: now.duration_ms - known.duration_ms,
-    spend: now.spend - known.spend,
-  });
+  thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
 }
 
 async function endHook({ ports }: Thread, id: string): Promise<void> {

@@ -7,6 +7,7 @@ import {
   estimateTokens,
   formatMoney,
   type ModelReply,
+  type Price,
   tokenRatio,
   type Usage,
 } from '../../llm/index.ts';
@@ -110,6 +111,9 @@ function wasFree(failure: Failure): boolean {
   return detail.sent === false || detail.charged === false || NEVER_SENT.has(code);
 }
 
+/** The row for models without one. */
+const isGuess = ({ row }: Price): boolean => row.endsWith(':default');
+
 type TurnEnd = DataOf<'turn_end'>;
 type Said = { type: 'assistant_message'; data: Reply };
 
@@ -197,7 +201,9 @@ export function createTurnAccount(thread: Thread, tries: Tries): TurnAccount {
   let asked: Asked = thread.talk;
 
   function charge(usage: Usage, spend: bigint): Amounts {
-    meter.countRequest(usage, spend);
+    // The price of a model that has none is a guess.
+    const estimated = usage.estimated || isGuess(thread.talk.price);
+    meter.countRequest(estimated === usage.estimated ? usage : { ...usage, estimated }, spend);
     if (!usage.estimated) thread.talk.ratio = tokenRatio(usage, account.bytes);
     return {
       tokens: BigInt(usage.tokens),
