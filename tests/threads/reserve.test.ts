@@ -5,6 +5,7 @@ import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import { formatMoney } from '../../src/llm/index.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import {
+  answer,
   directive,
   directiveText,
   execute,
@@ -65,22 +66,46 @@ test('a hook still runs when its thread has used up its tokens, within the same 
   expect(formatMoney(used.spend)).toBe(plainText(result.cost.spend));
 });
 
-test('what a hook may use is what was set aside', async () => {
+test('a small limit sets aside enough for one request of a hook', async () => {
   const made = await stage(
     {
       '.ai/config/limits.yaml': 'hook_reserve: 0.02\n',
       '.ai/directives/look.md': directiveText('look', {
-        limits: '<tokens>30000</tokens>',
+        limits: '<tokens>12000</tokens>',
         hooks: hook('event.name == "before_step"', 'judge'),
       }),
       '.ai/directives/judge.md': judge(),
     },
-    [],
+    [verdict({ action: 'fail', error: 'looked at' })],
   );
   const result = await run(made, 'look');
-  expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
-  expect(result.reason).toContain('tokens');
-  expect(made.provider.count()).toBe(0);
+  expect(result).toMatchObject({ status: 'failed', reason: expect.stringContaining('looked at') });
+  expect(made.provider.count()).toBe(1);
+});
+
+test('a hook that cannot be paid counts as no match and is recorded; the next one answers', async () => {
+  const made = await stage(
+    {
+      '.ai/config/limits.yaml': 'hook_reserve: 0.02\n',
+      '.ai/directives/look.md': directiveText('look', {
+        limits: '<tokens>3500</tokens>',
+        hooks: `${hook('event.name == "before_step"', 'judge')}${hook('event.name == "before_step"', 'cheap')}`,
+      }),
+      '.ai/directives/judge.md': judge(),
+      '.ai/directives/cheap.md': answer('cheap', {
+        action: 'continue',
+        context: { note: 'cheap' },
+      }),
+    },
+    [{ text: 'done' }],
+  );
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({ status: 'completed', cost: { hooks: { tokens: 0 } } });
+  expect(made.provider.count()).toBe(1);
+  expect(JSON.stringify(made.provider.requests[0]?.body)).toContain('cheap');
+  const events = await made.threads.store.read(result.thread_id);
+  const errors = (events.ok ? events.output : []).filter(({ type }) => type === 'error');
+  expect(errors.map(({ data }) => data.code)).toEqual(['hook_unaffordable']);
 });
 
 test('hooks of hooks end: nesting is bounded', async () => {

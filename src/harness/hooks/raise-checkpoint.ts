@@ -87,13 +87,17 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
 }
 
 /** The first hook that matches is run; without one the defaults hold. */
-async function decisionOf(thread: Thread, situation: Situation): Promise<Decision> {
+async function decisionOf(
+  thread: Thread,
+  situation: Situation,
+  list = thread.hooks.list,
+): Promise<Decision> {
   const { hooks, journal, budget } = thread;
   const { event } = situation;
   if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
   const context = buildContext(thread, event);
   const before = [...hooks.fired].join();
-  const { hook, errors } = select(hooks.list, context, hooks.fired);
+  const { hook, errors } = select(list, context, hooks.fired);
   for (const { hook: broken, message } of errors) {
     const detail = { message, when: broken.when };
     journal.note({ type: 'error', data: { code: 'expression_error', detail } });
@@ -109,6 +113,11 @@ async function decisionOf(thread: Thread, situation: Situation): Promise<Decisio
   budget.meter.stopClock();
   const answered = await hooks.run(thread, name, fillInputs(hook, context));
   budget.meter.startClock();
+  // One that cannot be paid counts as no match: the next may answer.
+  if (!answered.ok && answered.error.code === 'hook_unaffordable') {
+    journal.note({ type: 'error', data: answered.error });
+    return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
+  }
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
   const decision = parsed.ok
     ? await withProposal(thread, decide(parsed.output, situation))

@@ -148,6 +148,7 @@ const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration
 export function setAside(
   limits: EffectiveLimits,
   share: number,
+  { least = {}, room = {} }: { least?: LimitAmounts; room?: LimitAmounts } = {},
 ): { own: EffectiveLimits; hooks: LimitAmounts } {
   const million = BigInt(Math.round(Math.min(1, Math.max(0, share || 0)) * 1_000_000));
   const hooks: { [name in LimitName]?: bigint } = {};
@@ -155,7 +156,13 @@ export function setAside(
   for (const name of SET_ASIDE) {
     const limit = limits[name];
     if (!limit) continue;
-    const reserve = (limit.value * million) / 1_000_000n;
+    // What those above have left is all there is to share.
+    const above = room[name] ?? limit.value;
+    const whole = above < limit.value ? above : limit.value;
+    const part = (whole * million) / 1_000_000n;
+    // At least one request, where that leaves as much for the thread itself.
+    const needed = million > 0n ? (least[name] ?? 0n) : 0n;
+    const reserve = part < needed && 2n * needed <= whole ? needed : part;
     hooks[name] = reserve;
     own[name] = { ...limit, value: limit.value - reserve };
   }

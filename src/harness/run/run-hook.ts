@@ -9,35 +9,80 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import type { Directive } from '../../items/index.ts';
+import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
+import { BUDGETED } from '../thread/budget.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+import { systemPrompt } from '../thread/prompt.ts';
 import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-import { amountsOf } from '../turn/turn-account.ts';
+import { MODEL_TOOLS_BYTES } from '../turn/ask-model.ts';
+import { amountsOf, leastAnswer } from '../turn/turn-account.ts';
 import type { LimitsLeft } from './prepare.ts';
 
 /** Reservations that a thread's hooks draw from begin so. */
 const reservePrefix = (id: string): string => `${id}:hooks`;
 
-/** A hook that is a script asks no model and needs no budget. */
-function asksModel({ library }: HarnessPorts, { hook }: CompiledHook): boolean {
+/** Its directive, when it asks a model: a script needs no budget. */
+function askingDirective(
+  { library }: HarnessPorts,
+  { hook }: CompiledHook,
+): { directive: Directive; bytes: number } | undefined {
   const found = library.find('directive', hook.directive);
-  return found.ok && found.output.directive?.process.script === undefined;
+  const directive = found.ok ? found.output.directive : undefined;
+  if (!found.ok || !directive || directive.process.script !== undefined) return undefined;
+  return { directive, bytes: found.output.body.length };
 }
 
-/** What the thread itself may use, and what is kept for its hooks. */
+/** Half as much again as its opening is likely to take: hooks are told things. */
+const SPARE = 1.5;
+
+/** What the dearest of them needs for one request. */
+function leastForHooks(
+  ports: HarnessPorts,
+  asking: readonly { directive: Directive; bytes: number }[],
+): LimitAmounts {
+  const { agents, universal } = ports.instructions();
+  const around = systemPrompt(agents, universal).length + MODEL_TOOLS_BYTES;
+  const answer = leastAnswer(ports);
+  let [input, spend] = [0, 0n];
+  for (const { directive, bytes } of asking) {
+    const tokens = estimateTokens(Math.ceil((around + bytes) * SPARE));
+    const { tier, model_id } = directive.model ?? {};
+    const wanted = { ...(tier && { tier }), ...(model_id && { model_id }) };
+    const model = resolveModel(ports.models(), wanted);
+    const found = model.ok ? ports.prices().find(model.output.model) : model;
+    const price = found.ok ? found.output : ports.prices().default();
+    const cost = price ? worstCost(tokens, answer, price) : 0n;
+    input = Math.max(input, tokens);
+    if (cost > spend) spend = cost;
+  }
+  const [input_tokens, output_tokens] = [BigInt(input), BigInt(answer)];
+  return { tokens: input_tokens + output_tokens, input_tokens, output_tokens, spend };
+}
+
+/** What the thread itself may use, and what is kept for its hooks; `room`: what those above have left. */
 export function splitLimits(
   ports: HarnessPorts,
   limits: EffectiveLimits,
   hooks: readonly CompiledHook[],
+  room?: LimitAmounts,
 ): { own: EffectiveLimits; hooks: LimitAmounts } {
   const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
-  const isNeeded = hooks.some((hook) => asksModel(ports, hook));
-  return setAside(limits, isNeeded && typeof share === 'number' ? share : 0);
+  const asking = hooks.flatMap((hook) => askingDirective(ports, hook) ?? []);
+  if (asking.length === 0 || typeof share !== 'number') return setAside(limits, 0);
+  const least = leastForHooks(ports, asking);
+  return setAside(limits, share, { least, ...(room && { room }) });
 }
+
+/** Its first request was refused by a budget, and nothing was sent. */
+export const isUnaffordable = ({ status, code, cost }: ThreadResult): boolean =>
+  status === 'limit' && BUDGETED.some((name) => code === `${name}_exceeded`) && cost.tokens === 0;
 
 /** What is set aside already: at the birth of the thread, or by a process that was lost. */
 export const openReserve = ({ thread, open }: Held): OpenReservation | undefined =>

@@ -17,7 +17,14 @@ import type { HarnessPorts, Prepared, RunHook, Thread } from '../thread/thread.t
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { prepareThread, type RunRequest } from './prepare.ts';
-import { compute, countHook, hookLimitsLeft, hookReserve, splitLimits } from './run-hook.ts';
+import {
+  compute,
+  countHook,
+  hookLimitsLeft,
+  hookReserve,
+  isUnaffordable,
+  splitLimits,
+} from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
 /** Where a new thread stands. */
@@ -128,7 +135,8 @@ async function begin(
   const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };
   const events = [first, ...opening.output, start];
   const since = ports.threads.live.leases.now();
-  const split = splitLimits(ports, limits, hasHooks(place.runner) ? prepared.hooks : []);
+  const asked = hasHooks(place.runner) ? prepared.hooks : [];
+  const split = splitLimits(ports, limits, asked, prepared.room);
   const born = await createRow(ports, prepared, place, events, split.hooks);
   if (!born.ok) return born;
   const held = born.output;
@@ -183,6 +191,7 @@ export const runHook: RunHook = async (thread, name, inputs) => {
   if (!ran.ok) return ran;
   const { status, reason, outputs, cost } = ran.output;
   countHook(thread, cost);
+  if (isUnaffordable(ran.output)) return fail('hook_unaffordable', reason, { hook: name });
   return status === 'completed'
     ? ok(outputs)
     : fail('hook_failed', `hook thread ended ${status}: ${reason}`);

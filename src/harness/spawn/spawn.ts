@@ -116,29 +116,39 @@ function checkSpawn({ budget: { meter, limits }, place: { depth } }: Thread): Ou
 const notSpawned = ({ error: { code, detail } }: Failure): Failure =>
   fail(code, `${detail.message}; no thread was spawned`, detail);
 
-/**
- * What is charged to those above is theirs to allow, at every request anew: what they have left now is
- * no limit of the child, only that somebody set one. A detached child takes away what it may use: at
- * most half of it, where its directive says nothing.
- */
+/** A detached child takes away what it may use: at most half of it, where its directive says nothing. */
 async function leftFor(
   ports: HarnessPorts,
   parent: Thread,
   { directive, detached }: SpawnRequest,
 ): Promise<Outcome<LimitsLeft>> {
   const left = await limitsLeft(parent);
-  if (!left.ok) return left;
-  if (!detached) {
-    const live = BUDGETED.flatMap((name) => {
-      const { declared = false } = left.output[name] ?? {};
-      return left.output[name] ? [[name, { declared }] as const] : [];
-    });
-    return ok({ ...left.output, ...Object.fromEntries(live) });
-  }
+  if (!left.ok || !detached) return left;
   const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.limits ?? {}) : {};
   return ok(shared(left.output, (name) => Object.hasOwn(declared, name)));
 }
+
+/**
+ * What is charged to those above is theirs to allow, at every request anew: what they have left now is
+ * no limit of the child, only that somebody set one.
+ */
+function withoutFigures(left: LimitsLeft): LimitsLeft {
+  const live: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
+  for (const name of BUDGETED) {
+    const { declared } = left[name] ?? {};
+    if (declared !== undefined) live[name] = { declared };
+  }
+  return live;
+}
+
+const figuresOf = (left: LimitsLeft): LimitAmounts =>
+  Object.fromEntries(
+    BUDGETED.flatMap((name) => {
+      const { value } = left[name] ?? {};
+      return value === undefined ? [] : [[name, value > 0n ? value : 0n]];
+    }),
+  );
 
 /** A detached child takes all it may need with it, so that its parent's end does not starve it. */
 function setApart(child: string, prepared: Prepared): Reserve {
@@ -206,11 +216,17 @@ export async function spawnThread(
   if (!listed.ok) return listed;
   const left = parent ? await leftFor(ports, parent, request) : ok({});
   if (!left.ok) return left;
-  const prepared = await prepareThread(ports, request, left.output);
+  const { detached } = request;
+  const prepared = await prepareThread(
+    ports,
+    request,
+    detached ? left.output : withoutFigures(left.output),
+  );
   if (!prepared.ok) return prepared;
+  if (!detached) prepared.output.room = figuresOf(left.output);
   const rights = parent ? checkRights(ports, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
-  const { runner: name, detached, marks, message = '' } = request;
+  const { runner: name, marks, message = '' } = request;
   const start = (id: string): Promise<Outcome<Started>> => {
     if (parent) return begin(ports, parent, prepared.output, { ...request, id });
     const place = { id, runner: name, detached, marks };

@@ -316,6 +316,8 @@ export interface Prepared {
   model: ResolvedModel;
   price: Price;
   limits: EffectiveLimits;
+  /** What those above had left when it was prepared, for what is shared out at its start. */
+  room?: LimitAmounts;
   stream?: boolean;
 }
 
