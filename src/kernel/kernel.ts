@@ -25,7 +25,7 @@ import type {
 } from './call.ts';
 import { forModels } from './rights/authority.ts';
 import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
-import type { OpenLine, ToolLine } from './tool/tool-line.ts';
+import type { LineEndpoint, OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
 import { type CopyPort, loadItem } from './verbs/load.ts';
 import { firstLine, searchLibrary } from './verbs/search.ts';
@@ -48,7 +48,7 @@ interface AdmittedLine {
 /** For those who build on it: a harness sends to the same provider turn after turn. */
 export interface EmbeddedKernel extends Kernel {
   /** Judged as the tool's operation would be, before anything goes into it. Performs nothing. */
-  line(id: string, caller: Caller): Promise<Outcome<AdmittedLine>>;
+  line(id: string, caller: Caller, endpoint?: LineEndpoint): Promise<Outcome<AdmittedLine>>;
 }
 
 interface KernelPorts {
@@ -234,13 +234,13 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
         giveHelp(library, request, made.caller, ports.signal, uses),
       ),
-    async line(id, caller) {
+    async line(id, caller, endpoint) {
       const answer = ports.authorize(caller);
       const authority = answer instanceof Promise ? await answer : answer;
       if (!authority.ok) return authority;
       await library.refresh();
       const found = library.find('tool', id);
-      const line = found.ok ? await ports.openLine(found.output) : found;
+      const line = found.ok ? await ports.openLine(found.output, endpoint) : found;
       if (!line.ok) return line;
       const admitted = line.output.admit(forModels(authority.output));
       if (!admitted.ok) return admitted;

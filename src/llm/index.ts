@@ -9,7 +9,7 @@ export type {
   ToolCallBlock,
   ToolDefinition,
 } from './message.ts';
-export { type ResolvedModel, resolveModel } from './models.ts';
+export { type ResolvedModel, resolveModel, withEndpoints } from './models.ts';
 export { formatMoney, parseMoney } from './prices/money.ts';
 export {
   costOf,

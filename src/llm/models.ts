@@ -8,13 +8,21 @@ import {
   type Json,
   type JsonObject,
   matchGlob,
+  mergeDeep,
   nearest,
   type Outcome,
   ok,
   textAt,
   textsAt,
 } from '../base/index.ts';
+import type { DataLayer } from '../items/index.ts';
 import type { Protocol } from './message.ts';
+
+/** Where a provider of the user's own is, and the variable with its key; without one none is sent. */
+interface Endpoint {
+  base_url?: string;
+  key?: string;
+}
 
 export interface ResolvedModel {
   model: string;
@@ -26,6 +34,8 @@ export interface ResolvedModel {
   plain_tool: string;
   /** Environment variable with the key; absent when the provider needs none. */
   key_variable?: string;
+  /** Of a provider that the user added or moved; absent: as its tool says. */
+  endpoint?: Endpoint;
   /** The model to use when this one is unavailable, overloaded or refuses. */
   fallback?: string;
   /** The most the model can write in one answer. */
@@ -47,6 +57,34 @@ const tableAt = (value: Json, key: string): JsonObject => {
   const table = getOwn(value, key);
   return isObject(table) ? table : {};
 };
+
+interface ModelsFile {
+  value: JsonObject;
+  layers: readonly Pick<DataLayer, 'source' | 'value'>[];
+}
+
+/**
+ * The table with the endpoints of the user's own providers. INVARIANT: where a key goes is said by the
+ * user or the bundle; what a project writes about a provider of theirs does not count.
+ */
+export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
+  const ofSource = (source: string): JsonObject =>
+    layers
+      .filter((layer) => layer.source === source)
+      .reduce((all, layer) => mergeDeep(all, tableAt(layer.value, 'providers')), {});
+  const [shipped, own] = [ofSource('bundle'), ofSource('user')];
+  if (Object.keys(own).length === 0) return value;
+  const providers = { ...tableAt(value, 'providers') };
+  for (const [name, mine] of Object.entries(own)) {
+    const known = getOwn(shipped, name);
+    const provider = mergeDeep(isObject(known) ? known : {}, isObject(mine) ? mine : {});
+    const base_url = wordAt(mine, 'base_url');
+    const isMoved = known === undefined || base_url !== undefined || wordAt(mine, 'key');
+    const endpoint = compact<Endpoint>({ base_url, key: wordAt(provider, 'key') });
+    providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
+  }
+  return { ...value, providers };
+}
 
 const described = (word: string, known: readonly string[]): string => {
   const near = nearest(word, known);
@@ -75,6 +113,9 @@ function providerByPattern(models: JsonObject, id: string): string | undefined {
   return best?.name;
 }
 
+const endpointOf = (endpoint: JsonObject): Endpoint =>
+  compact<Endpoint>({ base_url: wordAt(endpoint, 'base_url'), key: wordAt(endpoint, 'key') });
+
 function complete(
   models: JsonObject,
   model: string,
@@ -97,6 +138,7 @@ function complete(
     return fail('config_invalid', `provider \`${name}\` in models.yaml lacks a valid ${missing}`);
   }
   const max_output = getOwn(entry, 'max_output');
+  const endpoint = getOwn(provider, 'endpoint');
   const resolved = compact<ResolvedModel>({
     model,
     provider: name,
@@ -104,6 +146,7 @@ function complete(
     provider_tool: wordAt(provider, 'thread_tool') ?? plain_tool,
     plain_tool,
     key_variable: wordAt(provider, 'key'),
+    endpoint: isObject(endpoint) ? endpointOf(endpoint) : undefined,
     fallback,
     max_output: typeof max_output === 'number' ? max_output : undefined,
     max_tokens_parameter: wordAt(provider, 'max_tokens_parameter'),

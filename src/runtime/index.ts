@@ -155,7 +155,7 @@ async function wireRuntime(
     extra: items,
   });
   const library = withProgramTools(files, items);
-  mountPrimitives(open, functions);
+  mountPrimitives(open, library, functions);
   const worlds = createWorlds(() => rooms, host);
   const { harness } = worlds;
   const reached = reachThreads(open, harness);

@@ -51,10 +51,14 @@ export interface CallOptions {
   person?: AskPerson;
 }
 
-export function mountPrimitives(open: OpenProject, program: ProgramTools['functions']): void {
+export function mountPrimitives(
+  open: OpenProject,
+  library: Library,
+  program: ProgramTools['functions'],
+): void {
   const ports = {
     clock: open.clock,
-    isHostAllowed: hostGate(open),
+    isHostAllowed: hostGate(open, library),
     process: () => processPorts(open),
     program,
   };
@@ -76,7 +80,7 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
     sinks: {
       library,
       signatures,
-      factories: shippedSinks({ isHostAllowed: hostGate(open), clock }),
+      factories: shippedSinks({ isHostAllowed: hostGate(open, library), clock }),
       moduleSink: moduleSink(() => processPorts(open)),
     },
     retry: {

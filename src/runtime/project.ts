@@ -7,7 +7,9 @@ import { dirname, join, resolve } from 'node:path';
 import {
   type Clock,
   fail,
+  getOwn,
   isInside,
+  isObject,
   type Outcome,
   ok,
   packagePath,
@@ -257,9 +259,24 @@ export async function processPorts(open: OpenProject): Promise<ProcessPorts> {
   };
 }
 
+/** Hosts of the providers in the user's own models.yaml; a project names none. */
+function ownProviderHosts(library: Pick<Library, 'config'>): string[] {
+  const own = library.config('models').layers.filter(({ source }) => source === 'user');
+  return own.flatMap(({ value }) => {
+    const providers = getOwn(value, 'providers');
+    return Object.values(isObject(providers) ? providers : {}).flatMap((provider) => {
+      const url = getOwn(provider, 'base_url');
+      return typeof url === 'string' && URL.canParse(url) ? [hostAndPort(url)] : [];
+    });
+  });
+}
+
 /** Private and loopback targets: granted by policy, or named as a provider's base URL. */
-export function hostGate({ env, policies }: OpenProject) {
+export function hostGate({ env, policies }: OpenProject, library: Pick<Library, 'config'>) {
   const granted = providerHosts(env);
-  return (host: string, _address: string, port: number): boolean =>
-    policies.current().policy.isHostAllowed(host) || granted.has(`${host}:${port}`);
+  return (host: string, _address: string, port: number): boolean => {
+    const place = `${host}:${port}`;
+    if (policies.current().policy.isHostAllowed(host) || granted.has(place)) return true;
+    return ownProviderHosts(library).includes(place);
+  };
 }

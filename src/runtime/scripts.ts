@@ -110,7 +110,7 @@ function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
       import('../harness/index.ts'),
       import('../llm/index.ts'),
     ]);
-    const models = library.config('models').value;
+    const models = llm.withEndpoints(library.config('models'));
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
     const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
     if (!found.ok) return found;

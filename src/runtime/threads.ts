@@ -56,7 +56,7 @@ type Harness = typeof import('../harness/index.ts');
 /** Threads are loaded when the first is asked for, with what is looked at before there is one. */
 async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
-  const [harness, { createPrices }] = await Promise.all([
+  const [harness, { createPrices, withEndpoints }] = await Promise.all([
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
@@ -68,7 +68,7 @@ async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports:
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => library.config('models').value,
+    models: () => withEndpoints(library.config('models')),
     env,
   };
   return { ...harness, ports };

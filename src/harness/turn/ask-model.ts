@@ -79,7 +79,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
   }
 
   return async (model, caller) => {
-    const admitted = await kernel.line(model.plain_tool, caller);
+    const admitted = await kernel.line(model.plain_tool, caller, model.endpoint);
     if (!admitted.ok) return admitted;
     const { line, authority } = admitted.output;
     return ok({

@@ -180,24 +180,73 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   };
 }
 
-export type OpenLine = (item: PlannedTool) => MaybePromise<Outcome<ToolLine>>;
+/** Another place that speaks as the tool's own does, and the variable with its key: none, no key is sent. */
+export interface LineEndpoint {
+  readonly base_url?: string;
+  readonly key?: string;
+}
+
+const START = /^(?:\$\{[^}]*\}|[a-z]+:\/\/[^/]*)/i;
+
+/** The path of the tool's address at another base, which may end with the version that it begins with. */
+function movedUrl(url: string, base: string): string {
+  const path = url.replace(START, '');
+  const [, version = ''] = /^(\/v\d+)\//.exec(path) ?? [];
+  const plain = base.replace(/\/+$/, '');
+  return version !== '' && plain.endsWith(version)
+    ? `${plain}${path.slice(version.length)}`
+    : `${plain}${path}`;
+}
+
+function movedPlan(plan: Plan, { base_url, key }: LineEndpoint): Plan {
+  const { auth, url, ...rest } = plan.config;
+  const slots = Object.entries(isObject(auth) ? auth : {}).map(([name, value]) => {
+    const isKey = typeof value === 'string' && /^\$\{[^}]+\}$/.test(value);
+    return [name, isKey ? `\${${key}}` : value] as const;
+  });
+  const config: JsonObject = {
+    ...rest,
+    ...(typeof url === 'string' && {
+      url: base_url === undefined ? url : movedUrl(url, base_url),
+    }),
+    ...(key !== undefined && slots.length > 0 && { auth: Object.fromEntries(slots) }),
+  };
+  const env = new Set(key === undefined ? plan.env : [...plan.env, key]);
+  return { ...plan, config, env, isFixed: false };
+}
+
+export type OpenLine = (
+  item: PlannedTool,
+  endpoint?: LineEndpoint,
+) => MaybePromise<Outcome<ToolLine>>;
 
 /** The same line as long as the chain and what it reads of the environment stay. */
 export function createToolLines(ports: ToolPorts): OpenLine {
   const lines = new WeakMap<Plan, { line: ToolLine; env: readonly (string | undefined)[] }>();
-  return (item) => {
-    const plan = resolvePlan(ports.library, item, {});
-    if (!plan.ok) return plan;
-    const known = lines.get(plan.output);
+  const moved = new WeakMap<Plan, Map<string, Plan>>();
+  /** The same plan for the same place, so that it has one line. */
+  function planAt(plan: Plan, endpoint: LineEndpoint): Plan {
+    const places = moved.get(plan) ?? new Map<string, Plan>();
+    moved.set(plan, places);
+    const name = JSON.stringify([endpoint.base_url ?? null, endpoint.key ?? null]);
+    const made = places.get(name) ?? movedPlan(plan, endpoint);
+    places.set(name, made);
+    return made;
+  }
+  return (item, endpoint) => {
+    const found = resolvePlan(ports.library, item, {});
+    if (!found.ok) return found;
+    const plan = endpoint ? planAt(found.output, endpoint) : found.output;
+    const known = lines.get(plan);
     const env: (string | undefined)[] = [];
     let isSame = known !== undefined;
-    for (const name of plan.output.env) {
+    for (const name of plan.env) {
       isSame &&= known?.env[env.length] === ports.env[name];
       env.push(ports.env[name]);
     }
     if (known && isSame) return ok(known.line);
-    return openLine(ports, plan.output).then((line) => {
-      lines.set(plan.output, { line, env });
+    return openLine(ports, plan).then((line) => {
+      lines.set(plan, { line, env });
       return ok(line);
     });
   };
