@@ -187,6 +187,85 @@ test.each([
   expect(pieces.join('') + stream.end()).toBe(key.text(`<< ${text} >>`));
 });
 
+const turned = (text: string) => Array.from(text).reverse().join('');
+const base64Of = (text: string) => Buffer.from(text).toString('base64');
+const mixed = (text: string) =>
+  text.replace(/[a-z]/gi, (char, at: number) => (at % 2 ? char.toUpperCase() : char.toLowerCase()));
+
+test.each([
+  ['in mixed case', mixed(KEY)],
+  ['mixed case as in JSON', everyChar(mixed(KEY), (hex) => `\\u00${hex}`)],
+  ['mixed case as percent escapes', everyChar(mixed(KEY), (hex) => `%${hex}`)],
+  ['mixed case as entities', everyChar(mixed(KEY), (hex) => `&#x${hex};`)],
+  ['spelt out', KEY.split('').join(' ')],
+  ['spelt out with dashes', KEY.split('').join(' - ')],
+  ['as a list', JSON.stringify(KEY.split(''))],
+  ['a program that joins it', `"${KEY.slice(0, 7)}" + "${KEY.slice(7)}"`],
+  ['other separators', KEY.replace('nar', 'n-a_r').replaceAll('-', '/')],
+  ['without its separators', KEY.replaceAll('-', '')],
+  ['lines with an indent', wrapped(KEY, 4, '\n    ')],
+  ['written lines with an indent', wrapped(mixed(KEY), 4, '\\n\\t')],
+  ['turned round', turned(KEY)],
+  ['turned round and spelt out', turned(KEY).split('').join('.')],
+  ['turned round as base64', base64Of(turned(KEY))],
+  ['base64 turned round', turned(base64Of(KEY))],
+  ['turned round as hex', Buffer.from(turned(KEY)).toString('hex')],
+  ['hex turned round', turned(Buffer.from(KEY).toString('hex'))],
+  ['base64 with blanks', wrapped(base64, 4, ' ')],
+  ['base64 twice', base64Of(base64Of(KEY))],
+  ['base64 twice, further in', base64Of(`ab ${base64Of(`user:${KEY}:x`)} `)],
+  ['base64 twice, in lines', base64Of(wrapped(base64Of(`u:${KEY}`), 200, '\n'))],
+  [
+    'base64url of base64url',
+    Buffer.from(Buffer.from(KEY).toString('base64url')).toString('base64url'),
+  ],
+])('%s: it is found, whole or in pieces', (_, text) => {
+  const shown = key.text(`<< ${text} >>`);
+  expect(shown).toContain('[secret]');
+  // At most what is no part of it is left: brackets, padding, what stood before or after.
+  expect(shown.length).toBeLessThan(`<< ${text} >>`.length / 2 + 20);
+  expect(key.isClean(text)).toBe(false);
+  const stream = key.stream();
+  const pieces = (`<< ${text} >>`.match(/[^]{1,3}/g) ?? []).map((part) => stream.push(part));
+  expect(pieces.join('') + stream.end()).toBe(shown);
+});
+
+test('other forms need eight letters or digits, the secret itself four characters', () => {
+  const short = createRedactor(['Ab-1', 'Qrst-789']);
+  expect(short.text('Ab-1 ab-1 1-bA A b 1')).toBe('[secret] ab-1 1-bA A b 1');
+  expect(short.text('Qrst-789 qrst789')).toBe('[secret] qrst789');
+  expect(createRedactor(['Qrst-7890']).text('q r s t 7 8 9 0')).toBe('[secret]');
+});
+
+test('spelt in any way and cut anywhere, the result is the same', () => {
+  const noise = fc.constantFrom('', '', ' ', '-', '", "', '\n', '\\n', '. ', '%20', 'é');
+  const letter = fc.constantFrom('a', 'B', 'c', '1', '2');
+  fc.assert(
+    fc.property(
+      fc.string({ unit: letter, minLength: 8, maxLength: 14 }),
+      fc.array(noise, { minLength: 14, maxLength: 14 }),
+      fc.string({ unit: fc.constantFrom('a', 'b', '1', ' ', '\\', 'n', '%', '6'), maxLength: 12 }),
+      fc.boolean(),
+      fc.integer({ min: 1, max: 9 }),
+      (secret, between, around, isTurned, size) => {
+        const hidden = createRedactor([secret]);
+        const letters = Array.from(isTurned ? turned(secret) : secret);
+        const spelt = letters.map((char, at) => char + (between[at] ?? '')).join('');
+        const whole = `${around} ${mixed(spelt).replaceAll('\\N', '\\n')} ${around}`;
+        expect(hidden.isClean(whole)).toBe(false);
+        const stream = hidden.stream();
+        let pieces = '';
+        for (let at = 0; at < whole.length; at += size) {
+          pieces += stream.push(whole.slice(at, at + size));
+        }
+        expect(pieces + stream.end()).toBe(hidden.text(whole));
+        expect(hidden.isClean(around)).toBe(hidden.text(around) === around);
+      },
+    ),
+    { numRuns: runs(500) },
+  );
+});
+
 test('ordinary text is not held back, and nothing is hidden in it', () => {
   const prose =
     'The quick brown fox\n  "jumps" 100% over C:\\new\\x &amp; 0x20 0x21 2026-11-15 de ad be ef\n';
@@ -247,13 +326,39 @@ test('bytes that are no text come out as they went in', () => {
   expect(shown).toBe(`a [secret] ${String.fromCharCode(0xff, 0, 0xc3)}[secret]`);
 });
 
-test('of a secret that goes on over several texts only the beginning is seen', () => {
-  const follow = key.follow();
-  expect(follow('{"text":"no secret"}')).toBe('{"text":"no secret"}');
-  expect(follow(`a ${KEY} b ${KEY.slice(0, 8)}`)).toBe(`a [secret] b ${KEY.slice(0, 8)}`);
-  expect(follow(KEY.slice(8, 12))).toBe(KEY.slice(8, 12));
-  expect(follow(`${KEY.slice(12)} and more`)).toBe('[secret] and more');
-  expect(follow(KEY)).toBe('[secret]');
+test('of a secret that goes on over several texts nothing is seen', () => {
+  const { push, end } = key.follow();
+  expect(push('{"text":"no secret"}')).toEqual(['{"text":"no secret"}']);
+  expect(push(`a ${KEY} b ${KEY.slice(0, 8)}`)).toEqual([]);
+  expect(push(KEY.slice(8, 12))).toEqual([]);
+  expect(push(`${KEY.slice(12)} and more}`)).toEqual(['a [secret] b [secret]', '', ' and more}']);
+  expect(push(`${KEY}}`)).toEqual(['[secret]}']);
+  // What turned out to be none is shown as it came, and so is what was left at the end.
+  expect(push(KEY.slice(0, 8))).toEqual([]);
+  expect(push('}')).toEqual([KEY.slice(0, 8), '}']);
+  expect(push(KEY.slice(0, 8))).toEqual([]);
+  expect(end()).toEqual([KEY.slice(0, 8)]);
+});
+
+test('however texts follow each other, each comes out once and no secret survives', () => {
+  const letters = fc.constantFrom('a', 'b', '1', '-', ' ', '}', '\n', '\\u0061');
+  fc.assert(
+    fc.property(
+      fc.string({ unit: fc.constantFrom('a', 'b', '1', '-'), minLength: 4, maxLength: 12 }),
+      fc.array(fc.string({ unit: letters, maxLength: 6 }), { maxLength: 8 }),
+      fc.integer({ min: 1, max: 11 }),
+      (secret, around, cut) => {
+        const half = Math.floor(around.length / 2);
+        const parts = [secret.slice(0, cut), secret.slice(cut)];
+        const texts = [...around.slice(0, half), ...parts, ...around.slice(half)];
+        const { push, end } = createRedactor([secret]).follow();
+        const shown = [...texts.flatMap((text) => [...push(text)]), ...end()];
+        expect(shown).toHaveLength(texts.length);
+        expect(shown.join('')).not.toContain(secret);
+      },
+    ),
+    { numRuns: runs(500) },
+  );
 });
 
 test.each([
@@ -266,9 +371,9 @@ test.each([
 
 test('a secret that is cut within an escape goes on after it', () => {
   const secret = 'rive-0123456789abcdef';
-  const follow = createRedactor([secret]).follow();
-  expect(follow('riv\\n')).toBe('riv\\n');
-  expect(follow('e-0123456789abcdef}')).toBe('[secret]}');
+  const { push } = createRedactor([secret]).follow();
+  expect(push('riv\\n')).toEqual([]);
+  expect(push('e-0123456789abcdef}')).toEqual(['[secret]', '}']);
   const stream = createRedactor([secret]).stream();
   const shown = stream.push('riv\\n') + stream.push('e-0123456789abcdef}') + stream.end();
   expect(shown).toBe('[secret]}');

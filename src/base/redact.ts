@@ -1,21 +1,35 @@
 // Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
 //
-// A text is looked at in three views. As it stands: the secret itself, base64, hex. Folded: escapes
+// A text is looked at in four views. As it stands: the secret itself, base64, hex. Folded: escapes
 // (`%5a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so that
-// neither hides a secret. As digits: without what stands between the bytes of a hex dump. Each view is
-// one pass for all patterns; the last two are made only where they could tell something new.
+// neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
+// the text as it stands and folded: without case and without all that is neither letter nor digit, for
+// what was spelt out, turned round or encoded twice. Each view is one pass for all patterns; those that
+// have to be made are made only where they could tell something new.
 //
 // INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
 // a secret is left in it.
 import { setOwn } from './json.ts';
 import type { Json, JsonObject } from './outcome.ts';
 import { createRecent } from './recent.ts';
-import { createMatcher, type TextMatcher } from './text-matcher.ts';
+import { createLetterMatcher, createMatcher, lettersOf, type TextMatcher } from './text-matcher.ts';
 
 export interface RedactionStream {
   /** What is certain by now; what may be the beginning of a secret is held back. */
   push(chunk: string): string;
   end(): string;
+}
+
+/**
+ * A text is given back at once, unless a secret may have begun at its end: then it waits for the next
+ * ones. Nothing is shown of a secret that goes on over several of them.
+ */
+export interface Follower {
+  /** Is it shown as it is, and at once? Then it need not be pushed. `isClean`: it alone holds no secret. */
+  passes(text: string, isClean?: boolean): boolean;
+  /** Those that are certain by now, in order. */
+  push(text: string): readonly string[];
+  end(): readonly string[];
 }
 
 export interface Redactor {
@@ -25,11 +39,8 @@ export interface Redactor {
   /** Every text in a value, keys and numbers included; the value itself when there is nothing in it. */
   json<T extends Json>(value: T): T;
   stream(): RedactionStream;
-  /**
-   * For texts that follow each other and cannot wait, such as events: of a secret that goes on over
-   * several of them, all but its beginning is hidden. `isClean`: this text alone holds none.
-   */
-  follow(): (text: string, isClean?: boolean) => string;
+  /** For texts that follow each other and stay apart, such as events. */
+  follow(): Follower;
   /** Is there surely nothing to hide in it, keys and numbers included? */
   isClean(value: Json): boolean;
   /** The same for a text whose lines are read one by one: nothing goes on from one to the next. */
@@ -39,7 +50,7 @@ export interface Redactor {
 }
 
 /** Least lengths: what is shorter is in every text and hides nothing. */
-const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, line: 12 };
+const LEAST = { plain: 4, otherCase: 8, base64: 6, hex: 8, spacedHex: 16, letters: 8, line: 12 };
 /** Long values are looked for in pieces; each is recognisable by itself. */
 const PIECE = 256;
 /** The first whose ends occur in no form, so that no secret can come together around it. */
@@ -79,11 +90,31 @@ interface Forms {
   plain: Set<string>;
   folded: Set<string>;
   digits: Set<string>;
+  letters: Set<string>;
+}
+
+const reversed = (text: string): string => Array.from(text).reverse().join('');
+
+/** As letters: itself and its base64, also turned round before or after; base64 of base64. */
+function letterForms(piece: string): string[] {
+  const once = base64Forms(Buffer.from(piece));
+  const forms = [piece, fold(piece, false).text, ...once];
+  const turned = base64Forms(Buffer.from(reversed(piece)));
+  // Inside of it every character counts, so the alphabet for URLs makes another one.
+  const twice = once.flatMap((form) => base64Forms(Buffer.from(form)));
+  const all = [...forms, ...forms.map(reversed), ...turned, ...twice].map(lettersOf);
+  // After a backslash the first letter may be taken for a line end that is written out.
+  return all.flatMap((form) => (/^[nrtbf]/.test(form) ? [form, form.slice(1)] : [form]));
 }
 
 /** Every form of every secret that is long enough to be told from ordinary text. */
 function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
-  const forms: Forms = { plain: new Set(), folded: new Set(), digits: new Set() };
+  const forms: Forms = {
+    plain: new Set(),
+    folded: new Set(),
+    digits: new Set(),
+    letters: new Set(),
+  };
   const add = (set: Set<string>, least: number, list: readonly string[]) => {
     for (const form of list) if (form.length >= least) set.add(form);
   };
@@ -94,6 +125,8 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const own = areBytes ? [piece].map(toBytes) : [piece];
       const cases = [piece.toLowerCase(), piece.toUpperCase()];
       const hex = bytes.toString('hex');
+      const turned = [reversed(hex), Buffer.from(reversed(piece)).toString('hex')];
+      const turnedHex = [...turned, ...turned.map((form) => form.toUpperCase())];
       add(forms.plain, LEAST.plain, own);
       add(forms.plain, LEAST.otherCase, areBytes ? cases.map(toBytes) : cases);
       // A text without escapes is its own folded view, and is looked at only as it stands.
@@ -105,9 +138,13 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
         add(set, LEAST.plain, foldedForms(piece));
         add(set, LEAST.base64, base64Forms(bytes));
         add(set, LEAST.hex, [hex, hex.toUpperCase()]);
+        if (piece.length >= LEAST.letters) add(set, LEAST.hex, turnedHex);
       }
       // A byte of a dump may be written `0x5a`: the `x` is passed over, the `0` is not.
-      if (isAscii(piece)) add(forms.digits, LEAST.spacedHex, [hex, hex.replace(/../g, '0$&')]);
+      if (isAscii(piece)) {
+        add(forms.digits, LEAST.spacedHex, [hex, hex.replace(/../g, '0$&'), ...turned]);
+      }
+      if (piece.length >= LEAST.letters) add(forms.letters, LEAST.letters, letterForms(piece));
     }
   }
   return forms;
@@ -156,6 +193,8 @@ const TOKEN =
 const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 /** Is a text anything but its own folded view? */
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
+/** With one of these a text has other letters when it is folded. */
+const REAL_ESCAPE = /\\[ux][0-9a-f]{2}|%[0-9a-f]{2}|&(?:#|amp|lt|gt|quot|apos)/i;
 /** Of what may follow a backslash: what makes it more than that character. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
@@ -408,14 +447,37 @@ type Finder = ReturnType<typeof createFinder>;
 function createFinder(forms: Forms, areBytes: boolean) {
   const [plain, folded] = [createMatcher(forms.plain), createMatcher(forms.folded)];
   const digits = createMatcher(forms.digits);
+  const letters = createLetterMatcher(forms.letters);
   const { mayFold, mayGoOn } = createNeighbours([...forms.plain, ...forms.folded]);
-  const reach = 12 * Math.max(...[...forms.plain, ...forms.folded].map((form) => form.length));
+  const lengths = [forms.plain, forms.folded, forms.letters].flatMap((set) =>
+    [...set].map(({ length }) => length),
+  );
+  const reach = 12 * Math.max(...lengths);
   const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
+  // What is seen as letters need not be looked for as it stands, only where it is to be replaced.
+  const isSeen = (form: string): boolean =>
+    !form.includes('\\') && letters.isIn(form) && letters.isIn(`\\${form}`);
+  const others = (set: ReadonlySet<string>): TextMatcher | undefined => {
+    const list = [...set].filter((form) => !isSeen(form));
+    return list.length > 0 ? createMatcher(list) : undefined;
+  };
+  const [bare, bareFolded] = [others(forms.plain), others(forms.folded)];
+
+  const foldedText = (text: string): string => byteText(text).replace(TOKEN, decode);
+
+  function isInFolded(text: string, marks: readonly string[]): boolean {
+    const isWritten = hasMark(text);
+    if (!isWritten && marks === WRITTEN_MARKS) return false;
+    if (bareFolded && mayFold(text, marks) && bareFolded.isIn(foldedText(text))) return true;
+    return isWritten && REAL_ESCAPE.test(text) && letters.isIn(foldedText(text));
+  }
+
   const isIn = (text: string, marks = MARKS): boolean =>
-    plain.isIn(text) ||
-    (mayFold(text, marks) && folded.isIn(byteText(text).replace(TOKEN, decode))) ||
+    bare?.isIn(text) === true ||
+    letters.isIn(text) ||
+    isInFolded(text, marks) ||
     (hasDump(text, leastDigits) && DUMP.test(text) && digits.isIn(digitsOf(text)));
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
@@ -431,6 +493,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
       if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
     };
     scan(plain, { ...AS_IT_STANDS, text });
+    scan(letters, { ...AS_IT_STANDS, text });
     // Where there are no two bytes of a dump, one may still begin at the end.
     const from = DUMP.test(text) ? 0 : dumpAtEnd(text);
     const dump = from < text.length ? digitsOf(text.slice(from)) : '';
@@ -445,6 +508,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
       open = Math.min(open, text.length - rest);
       const view = fold(text.slice(0, text.length - rest), areBytes);
       scan(folded, view);
+      scan(letters, view);
       ({ tokens } = view);
     }
     const spans = joined(found);
@@ -462,8 +526,14 @@ function createFinder(forms: Forms, areBytes: boolean) {
       return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
+    /** The same over whatever may stand between letters. */
+    mayGoOnSpelt: (text: string): boolean =>
+      mayGoOn(text) || letters.openAt(text) > 0 || (hasMark(text) && REAL_ESCAPE.test(text)),
   };
 }
+
+const hasMark = (text: string): boolean =>
+  text.includes('\\') || text.includes('%') || text.includes('&');
 
 /** Back to where nothing that belongs together is cut. */
 function aligned(place: number, lists: readonly (readonly Span[])[]): number {
@@ -501,7 +571,7 @@ function createStream(finder: Finder, mask: string): RedactionStream {
   };
   return {
     push(chunk) {
-      if (held === '' && !finder.mayGoOn(chunk) && !finder.isIn(chunk)) return chunk;
+      if (held === '' && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
       held += chunk;
       const { spans, open } = finder.look(held, true);
       return give(held.length - open > MAX_HELD ? held.length : open, spans);
@@ -518,18 +588,50 @@ function quietPlace(text: string, from: number): number {
   return 0;
 }
 
-function createFollower(finder: Finder, mask: string): ReturnType<Redactor['follow']> {
-  let shown = '';
-  return (text, isClean = false) => {
-    if (shown === '' && !finder.mayGoOn(text) && (isClean || !finder.isIn(text))) return text;
-    const whole = shown + text;
-    const { spans, open } = finder.look(whole, true);
-    const from = shown.length;
-    shown = whole.slice(open).slice(-MAX_HELD);
-    const own = spans
-      .filter(({ end }) => end > from)
-      .map(({ start, end }) => ({ start: Math.max(start - from, 0), end: end - from }));
-    return put(text, own, () => mask);
+/** The part of `text` that is its own, from `from` on; of a secret that began before it nothing is left. */
+function maskedPart(text: string, from: number, spans: readonly Span[], mask: string): string {
+  const until = from + text.length;
+  let [shown, at] = ['', from];
+  for (const { start, end } of spans) {
+    if (end <= from || start >= until) continue;
+    shown += text.slice(at - from, Math.max(start, from) - from) + (start < from ? '' : mask);
+    at = Math.min(end, until);
+  }
+  return shown + text.slice(at - from);
+}
+
+function createFollower(finder: Finder, mask: string): Follower {
+  let held: string[] = [];
+  function give(until: number, spans: readonly Span[]): string[] {
+    const given: string[] = [];
+    let at = 0;
+    for (const text of held) {
+      if (at + text.length > until) break;
+      given.push(maskedPart(text, at, spans, mask));
+      at += text.length;
+    }
+    held = held.slice(given.length);
+    return given;
+  }
+  const passes = (text: string, isClean = false): boolean =>
+    held.length === 0 && !finder.mayGoOn(text) && (isClean || !finder.isIn(text));
+  return {
+    passes,
+    push(text) {
+      if (passes(text)) return [text];
+      held.push(text);
+      const whole = held.join('');
+      const { spans, open } = finder.look(whole, true);
+      // Up to the end of a text that is not within a secret.
+      let [certain, end] = [0, 0];
+      for (const { length } of held) {
+        end += length;
+        if (end <= open && aligned(end, [spans]) === end) certain = end;
+      }
+      const isTooMuch = whole.length - certain > MAX_HELD;
+      return give(isTooMuch || !finder.mayGoOn(whole) ? whole.length : certain, spans);
+    },
+    end: () => give(Number.POSITIVE_INFINITY, finder.look(held.join(''), false).spans),
   };
 }
 
@@ -558,7 +660,7 @@ const IDLE: Redactor = {
   text: (text) => text,
   json: (value) => value,
   stream: () => ({ push: (chunk) => chunk, end: () => '' }),
-  follow: () => (text) => text,
+  follow: () => ({ passes: () => true, push: (text) => [text], end: () => [] }),
   isClean: () => true,
   hasCleanLines: () => true,
   replace: (text) => text,

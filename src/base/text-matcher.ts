@@ -111,3 +111,164 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
     },
   };
 }
+
+// The same for patterns of letters and digits, whatever the case of a text and whatever stands between
+// its letters. A pattern covers at least as much of a text as it is long, so the places that have to be
+// looked at lie as far apart; at each of them four letters are read, over all that is none.
+
+const LETTERS = 'abcdefghijklmnopqrstuvwxyz0123456789';
+/** By its code: 0 for what is passed over, else which letter or digit it is, counted from 1. */
+const LETTER = new Uint8Array(0x10000);
+for (const [index, letter] of LETTERS.split('').entries()) {
+  for (const each of [letter, letter.toUpperCase()]) LETTER[each.charCodeAt(0)] = index + 1;
+}
+const BASE = LETTERS.length + 1;
+/** `\n` is a line end that is written out: its letter is none. */
+const WRITTEN = Uint8Array.from({ length: 0x80 }, (_, code) =>
+  'nrNRtbf'.includes(String.fromCharCode(code)) ? 1 : 0,
+);
+const BACKSLASH = 92;
+
+function letterAt(text: string, at: number): number {
+  const code = text.charCodeAt(at);
+  // Not a number beyond the text: no letter.
+  const letter = LETTER[code] ?? 0;
+  if (letter === 0 || WRITTEN[code] === 0) return letter;
+  return text.charCodeAt(at - 1) === BACKSLASH ? 0 : letter;
+}
+
+/** The place of the first letter from here on; the length of the text when there is none. */
+function nextLetter(text: string, from: number): number {
+  let at = from;
+  while (at < text.length && letterAt(text, at) === 0) at++;
+  return at;
+}
+
+/** A text without all that is passed over. */
+export const lettersOf = (text: string): string => text.replace(/[^A-Za-z0-9]/g, '').toLowerCase();
+
+/** Where the pattern ends whose letter `offset` stands at `at`, and where it begins. */
+function placeOf(text: string, at: number, pattern: string, offset: number) {
+  let start = at;
+  for (let left = offset; left > 0; left--) {
+    start--;
+    while (start >= 0 && letterAt(text, start) === 0) start--;
+    if (start < 0) return undefined;
+  }
+  let end = start;
+  for (let index = 0; index < pattern.length; index++) {
+    end = nextLetter(text, end);
+    if (end === text.length || letterAt(text, end) !== LETTER[pattern.charCodeAt(index)]) {
+      return undefined;
+    }
+    end++;
+  }
+  return { start, end };
+}
+
+/** Of four letters, from the three first ones on. */
+function letterGrams(patterns: readonly string[], step: number) {
+  const [threes, grams] = [new Uint8Array(BASE ** 3), new Map<number, [string, number][]>()];
+  for (const pattern of patterns) {
+    for (let offset = 0; offset < step; offset++) {
+      let gram = 0;
+      for (let at = offset; at < offset + GRAM; at++) {
+        if (at === offset + GRAM - 1) threes[gram] = 1;
+        gram = gram * BASE + (LETTER[pattern.charCodeAt(at)] ?? 0);
+      }
+      const same = grams.get(gram);
+      if (same) same.push([pattern, offset]);
+      else grams.set(gram, [[pattern, offset]]);
+    }
+  }
+  return { threes, grams };
+}
+
+/** Rarest first, in what servers send. */
+const RARE_LETTERS = 'qzjfgkvwhumsybxpldcrinaote9876543210'.split('');
+
+/** Is there a pattern whose letters are all in the text? In a short one mostly none, which is seen at once. */
+function createSieve(patterns: readonly string[]): (text: string) => boolean {
+  const groups = new Map<string, Set<string>>();
+  for (const pattern of patterns) {
+    const [first = '', ...rest] = RARE_LETTERS.filter((each) => pattern.includes(each));
+    const others = groups.get(first) ?? new Set();
+    groups.set(first, others.add(rest.join('')));
+  }
+  const firsts = [...groups.keys()];
+  const others = [...groups.values()].map((set) => [...set].map((letters) => letters.split('')));
+  return (text) => {
+    const lower = text.toLowerCase();
+    for (let group = 0; group < firsts.length; group++) {
+      if (!lower.includes(firsts[group] ?? '')) continue;
+      if (others[group]?.some((letters) => letters.every((letter) => lower.includes(letter)))) {
+        return true;
+      }
+    }
+    return false;
+  };
+}
+
+/** Patterns are what `lettersOf` gives, each of eight letters or more. */
+export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
+  const sorted = [...patterns].sort();
+  const longest = sorted.reduce((most, { length }) => Math.max(most, length), 0);
+  const step = sorted.reduce((least, { length }) => Math.min(least, length), MAX_WINDOW) - GRAM + 1;
+  const { threes, grams } = letterGrams(sorted, step);
+  const firsts = new Set(sorted.map((pattern) => pattern.charAt(0)));
+  const mayHold = createSieve(sorted);
+
+  function search(text: string, found?: (start: number, end: number) => void): boolean {
+    if (sorted.length === 0 || !mayHold(text)) return false;
+    const last = text.length - GRAM;
+    for (let at = step - 1; at < text.length; ) {
+      // Mostly there are three letters, and no pattern has them.
+      if (at <= last && text.charCodeAt(at - 1) !== BACKSLASH) {
+        const one = LETTER[text.charCodeAt(at)] as number;
+        const two = LETTER[text.charCodeAt(at + 1)] as number;
+        const three = LETTER[text.charCodeAt(at + 2)] as number;
+        if (one * two * three !== 0 && threes[(one * BASE + two) * BASE + three] === 0) {
+          at += step;
+          continue;
+        }
+      }
+      const first = nextLetter(text, at);
+      // What stands before the first letter has been looked at with it.
+      at = first + step;
+      const second = nextLetter(text, first + 1);
+      const third = nextLetter(text, second + 1);
+      if (third >= text.length) return false;
+      const three =
+        (letterAt(text, first) * BASE + letterAt(text, second)) * BASE + letterAt(text, third);
+      if (threes[three] === 0) continue;
+      const gram = three * BASE + letterAt(text, nextLetter(text, third + 1));
+      for (const [pattern, offset] of grams.get(gram) ?? []) {
+        const place = placeOf(text, first, pattern, offset);
+        if (!place) continue;
+        if (found === undefined) return true;
+        found(place.start, place.end);
+      }
+    }
+    return false;
+  }
+
+  const isBeginning = (letters: string): boolean => {
+    const first = countBefore(sorted.length, (at) => (sorted[at] ?? '') < letters);
+    return sorted[first]?.startsWith(letters) ?? false;
+  };
+
+  return {
+    isIn: (text) => search(text),
+    find: search,
+    openAt(text) {
+      let [letters, open] = ['', text.length];
+      for (let at = text.length - 1; at >= 0 && letters.length < longest; at--) {
+        const letter = letterAt(text, at);
+        if (letter === 0) continue;
+        letters = LETTERS.charAt(letter - 1) + letters;
+        if (firsts.has(letters.charAt(0)) && isBeginning(letters)) open = at;
+      }
+      return text.length - open;
+    },
+  };
+}

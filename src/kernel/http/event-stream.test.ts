@@ -389,6 +389,19 @@ test.each([
   expect(text).not.toContain('s3cret');
 });
 
+test('of a secret that goes on over events no part is shown, and no event is lost', async () => {
+  const parts = ['data: key S3c\n\n', 'data: -reT_\n\ndata: Canary!\n\n', 'data: s3c\n\n'];
+  const base = await serve((socket) => {
+    socket.write(HEAD);
+    for (const part of parts) socket.write(chunk(part));
+    socket.end(END);
+  });
+  const secrets = ['S3c-reT_Canary'];
+  const result = await run(base, { sinks: [await returnSink()], secrets });
+  const body = [{ data: 'key [secret]' }, { data: '' }, { data: '!' }, { data: 's3c' }];
+  expect(result).toMatchObject({ output: { output: { body, stream_events_count: 4 } } });
+});
+
 test('a secret of two lines is found in data of two lines', async () => {
   const base = await serve((socket) => socket.end(HEAD + chunk('data: a\ndata: b-key\n\n') + END));
   const result = await run(base, { sinks: [await returnSink()], secrets: ['a\nb-key'] });

@@ -47,23 +47,37 @@ export interface StreamEnd {
   failure?: Failure;
 }
 
-/** Takes secrets out of the events of one stream. `isCleared`: this one alone is known to hold none. */
-export function createEventMask({ text, follow }: Redactor) {
-  const next = follow();
-  return (event: StreamEvent, isCleared = false): StreamEvent => {
-    const data = next(event.data, isCleared);
-    if (isCleared) return data === event.data ? event : { ...event, data };
-    const masked: StreamEvent = { ...event, data };
-    if (event.event !== undefined) masked.event = text(event.event);
-    if (event.id !== undefined) masked.id = text(event.id);
-    return masked;
+/**
+ * Takes secrets out of the events of one stream, and hands over those that are certain by now: one at
+ * whose end a secret may have begun waits for the next.
+ */
+export function createEventMask({ text, follow }: Redactor, onEvent: (event: StreamEvent) => void) {
+  const texts = follow();
+  const waiting: StreamEvent[] = [];
+  function give(list: readonly string[]): void {
+    for (const data of list) {
+      const event = waiting.shift();
+      if (event) onEvent({ ...event, data });
+    }
+  }
+  return {
+    /** `isCleared`: this one alone is known to hold none. */
+    push(event: StreamEvent, isCleared = false): void {
+      if (isCleared && texts.passes(event.data, true)) return onEvent(event);
+      const masked: StreamEvent = { ...event };
+      if (!isCleared && event.event !== undefined) masked.event = text(event.event);
+      if (!isCleared && event.id !== undefined) masked.id = text(event.id);
+      waiting.push(masked);
+      give(texts.push(event.data));
+    },
+    end: () => give(texts.end()),
   };
 }
 
 interface EventParser {
   /** Parses more bytes; the same outcome whatever the chunking. Does nothing after a failure. */
   push(bytes: Uint8Array): Outcome<null>;
-  /** Ends the stream: an event whose final blank line never came is not delivered, but counted. */
+  /** Ends the stream, with the events that waited: an event whose final blank line never came is not delivered, but counted. */
   end(): { unfinished: boolean };
   /** Reconnection time the server asked for, in milliseconds. */
   retryMs?: number;
@@ -82,7 +96,7 @@ export function createEventParser(
   redact = createRedactor([]),
 ): EventParser {
   let decoder: InstanceType<typeof TextDecoder> | undefined;
-  const mask = redact.isIdle ? undefined : createEventMask(redact);
+  const mask = redact.isIdle ? undefined : createEventMask(redact, onEvent);
   let isOver = false;
   let lastByte: number | undefined;
   // INVARIANT: a cleared event holds no secret by itself. Its fields are parts of one text without any;
@@ -105,7 +119,8 @@ export function createEventParser(
       // Without absent fields: an event is JSON.
       const own: StreamEvent = event === undefined ? { data } : { event, data };
       if (id !== undefined) own.id = id;
-      onEvent(mask?.(own, isClear && !isOpen && !data.includes('\n')) ?? own);
+      if (mask) mask.push(own, isClear && !isOpen && !data.includes('\n'));
+      else onEvent(own);
       isOpen = false;
     },
     onRetry(ms) {
@@ -139,6 +154,7 @@ export function createEventParser(
       });
     },
     end() {
+      mask?.end();
       if (isOver) return { unfinished: true };
       if (lastByte === 10 && !isOpen) return { unfinished: false };
       const isLineOpen = lastByte !== undefined && lastByte !== 10 && lastByte !== 13;
@@ -198,13 +214,15 @@ export async function readEventStream(
     if (wait !== undefined) return wait.then(goesOn);
     return failure === undefined && watch.failure === undefined;
   });
+  const { unfinished } = parser.end();
+  count += batch.length;
+  if (batch.length > 0) await onEvents(batch);
   failure = watch.failure ?? failure;
   if (end instanceof Error && failure === undefined) {
     const reason = reasonOf(end);
     const words = `the stream broke off after ${count} events: ${reason}`;
     failure = fail('stream_incomplete', words, { reason, sent: true });
   }
-  const { unfinished } = parser.end();
   const facts: JsonObject = { status, headers: { ...headers }, bytes: received };
   if (parser.retryMs !== undefined) facts['retry_ms'] = parser.retryMs;
   const endedCleanly = failure === undefined && !unfinished;

@@ -49,12 +49,12 @@ class Reading implements WebSocketUser {
   constructor(url: URL, sending: Sending) {
     this.#url = url;
     this.#sending = sending;
-    this.#mask = createEventMask(sending.redact);
+    this.#mask = createEventMask(sending.redact, (event) => this.#waiting.push(event));
   }
 
   text(data: string): void {
     if (this.failure !== undefined || this.#sending.watch.failure !== undefined) return;
-    this.#waiting.push(this.#mask({ data }));
+    this.#mask.push({ data });
     this.#grow(Buffer.byteLength(data));
     this.#handOver();
   }
@@ -77,6 +77,7 @@ class Reading implements WebSocketUser {
 
   ended(end: WebSocketEnd): void {
     this.#end = end;
+    this.#mask.end();
     this.#handOver();
   }
 
