@@ -243,8 +243,13 @@ describe('what is no ordinary file', () => {
     for (const words of [
       ['exec', 'tool', 'fs/list_dir', '--content', 'pipe.mld'],
       ['eval', 'a', '--ctx', 'pipe.mld'],
+      ['eval', '--file', 'pipe.mld'],
+      ['eval', '--file', 'zero-pipe.mld'],
     ]) {
-      expect(km(words).err).toContain('give `-` to read what is piped in');
+      const { code, err } = km(words);
+      expect(err).toContain('give `-` to read what is piped in');
+      expect(code).toBe(1);
     }
+    expect(km(['provenance', 'pipe.mld'])).toMatchObject({ code: 1 });
   });
 });

@@ -1,6 +1,7 @@
 // `eval`: try an expression or a template form by hand, or thousands of them from a file.
-import { createReadStream } from 'node:fs';
+import { closeSync, constants, createReadStream, fstatSync, openSync } from 'node:fs';
 import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
 import {
   fail,
   getOwn,
@@ -121,12 +122,23 @@ function evaluateCase(line: string): Outcome<JsonObject> {
 const answer = (outcome: Outcome<JsonObject>): string =>
   JSON.stringify(outcome.ok ? { ok: true, ...outcome.output } : outcome);
 
+/** Cases line by line: an ordinary file, or with `-` what is piped in. A pipe by name would be waited for. */
+function openCases(file: string): Readable | undefined {
+  if (file === '-') return process.stdin;
+  const descriptor = openSync(file, constants.O_RDONLY | constants.O_NONBLOCK);
+  if (fstatSync(descriptor).isFile()) return createReadStream(file, { fd: descriptor });
+  closeSync(descriptor);
+  return undefined;
+}
+
 async function runFile(file: string, { out, closed }: Terminal): Promise<Outcome<null>> {
   try {
-    const lines = createInterface({
-      input: createReadStream(file),
-      crlfDelay: Number.POSITIVE_INFINITY,
-    });
+    const input = openCases(file);
+    if (!input) {
+      const why = 'this is not an ordinary file; give `-` to read what is piped in';
+      return fail('not_found', `cases \`${file}\` cannot be read: ${why}`);
+    }
+    const lines = createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY });
     for await (const line of lines) {
       if (closed.aborted) break;
       if (line.trim() !== '') out(answer(evaluateCase(line)));

@@ -16,6 +16,7 @@ import {
 import { createTrail, type Provenance, type ProvenanceNode } from '../../flow/index.ts';
 import { type Recorded, type RecordedOf, readJournal } from '../../harness/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { findThread, withRegistry } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';
@@ -108,7 +109,10 @@ function ofFault(fault: Fault, provenance: Provenance): Explained {
 }
 
 /** Asked for a line: the last thing made there. Otherwise the refusal, or the last thing that left. */
-async function explain(job: ScriptJob, line: number | undefined): Promise<Outcome<Explained>> {
+async function explain(
+  job: ScriptJob,
+  line: number | undefined,
+): Promise<{ explained: Outcome<Explained>; fault?: Fault | undefined }> {
   const trail = createTrail();
   const shown = new Map<number, string>();
   const end = await runScriptJob({
@@ -118,14 +122,20 @@ async function explain(job: ScriptJob, line: number | undefined): Promise<Outcom
       if (effect.line !== null) shown.set(effect.line, effect.kind);
     },
   });
+  const { fault } = end;
   const last = line ?? [...shown.keys()].at(-1);
-  if (end.fault && line === undefined) return ok(ofFault(end.fault, trail.ofFault(end.fault)));
+  if (fault && line === undefined) {
+    return { explained: ok(ofFault(fault, trail.ofFault(fault))), fault };
+  }
   const file = shownName(resolve(job.cwd, job.file ?? ''), job);
   const made = last === undefined ? undefined : trail.atLine(file, last).at(-1);
-  if (made) return ok({ subject: `${file}:${last}`, refusal: null, ...trail.ofMarks(made) });
-  if (end.fault) return { ok: false, error: end.fault };
+  if (made) {
+    const subject = `${file}:${last}`;
+    return { explained: ok({ subject, refusal: null, ...trail.ofMarks(made) }) };
+  }
+  if (fault) return { explained: { ok: false, error: fault } };
   const where = line === undefined ? 'the script made nothing' : `nothing was made at line ${line}`;
-  return fail('not_found', `${where}, so there is nothing to explain`);
+  return { explained: fail('not_found', `${where}, so there is nothing to explain`) };
 }
 
 /** A tree from the end to the beginning; what was shown once is not shown again. */
@@ -180,6 +190,8 @@ export const run: CommandRun = async (call) => {
     return fail('usage', `\`--line ${asked}\` is no line`);
   }
   const { cwd, env } = terminal;
-  const explained = await explain({ file, cwd, env, payload: payload.output }, line);
-  return terminal.finish(explained, (found) => drawTree(found, terminal));
+  const { explained, fault } = await explain({ file, cwd, env, payload: payload.output }, line);
+  const code = terminal.finish(explained, (found) => drawTree(found, terminal));
+  // A refusal was asked about; any other end is that of the script.
+  return fault && !REFUSED.has(fault.code) ? exitCodeOf(fault) : code;
 };
