@@ -176,6 +176,24 @@ test('a skipped step is not done, and the model is told so', async () => {
   expect(sent).not.toContain('hello\\n');
 });
 
+test.each(['fs.read', 'tool.read_file'])(
+  'a hook knows before a step that it requires %s',
+  async (name) => {
+    const made = await stage(
+      {
+        '.ai/directives/look.md': directiveText('look', {
+          permissions: READ,
+          hooks: hook(`event.name == "before_step" and "${name}" in permissions.required`, 'judge'),
+        }),
+        '.ai/directives/judge.md': answer('judge', { action: 'skip' }),
+      },
+      [read('notes/a.txt'), { text: 'ok' }],
+    );
+    expect(await run(made, 'look')).toMatchObject({ status: 'completed' });
+    expect(JSON.stringify(made.provider.requests[1]?.body)).toContain('skipped');
+  },
+);
+
 test('the same call again and again is stopped', async () => {
   const made = await stage(
     { '.ai/directives/look.md': directiveText('look', { permissions: READ }) },

@@ -51,6 +51,8 @@ export interface Situation {
   /** The step it is about, as `stepName` names it. */
   readonly step: string;
   readonly bounds: Bounds;
+  /** What the step needs, asked when a condition reads it. */
+  readonly required?: (() => readonly string[]) | undefined;
   /** Before the first turn: rights were refused, or there is too little left to begin. */
   readonly isStart?: boolean;
   /** A provider error for which nothing is left to try. */

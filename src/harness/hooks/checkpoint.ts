@@ -11,13 +11,17 @@ export interface Step {
   readonly tool?: string;
   readonly turn: number;
   readonly arguments?: Json;
+  /** What it needs, as `permissions.required` has it; no part of the event. */
+  readonly required?: () => readonly string[];
 }
+
+type StepOfEvent = Omit<Step, 'required'>;
 
 /** `step` is what `stepName` says. */
 export type CheckpointEvent =
-  | ({ readonly name: 'before_step'; readonly step: string } & Step)
+  | ({ readonly name: 'before_step'; readonly step: string } & StepOfEvent)
   | ({ readonly name: 'after_step'; readonly step: string; readonly result: Json } & Omit<
-      Step,
+      StepOfEvent,
       'arguments'
     >)
   | { readonly name: 'error'; readonly code: ErrorCode; readonly detail: Fault['detail'] }
@@ -36,16 +40,15 @@ export const EVENT_FIELDS: Readonly<Record<(typeof EVENT_NAMES)[number], readonl
 };
 
 /** `fs/write_file`, or `turn 3`. */
-export const stepName = (step: Step): string => step.tool ?? `turn ${step.turn}`;
+export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
 
-export const beforeStep = (step: Step): CheckpointEvent => ({
-  name: 'before_step',
-  step: stepName(step),
-  ...step,
-});
+export function beforeStep(given: Step): CheckpointEvent {
+  const { required: _, ...step } = given;
+  return { name: 'before_step', step: stepName(step), ...step };
+}
 
 export function afterStep(given: Step, result: Json): CheckpointEvent {
-  const { arguments: _, ...step } = given;
+  const { arguments: _, required: __, ...step } = given;
   return { name: 'after_step', step: stepName(step), ...step, result };
 }
 

@@ -95,7 +95,7 @@ async function decisionOf(
   const { hooks, journal, budget } = thread;
   const { event } = situation;
   if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
-  const context = buildContext(thread, event);
+  const context = buildContext(thread, event, situation.required);
   const before = [...hooks.fired].join();
   const { hook, errors } = select(list, context, hooks.fired);
   for (const { hook: broken, message } of errors) {
@@ -242,7 +242,8 @@ async function raiseEvent(
   }
   const name = stepName(step);
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
-  const deed = await consult(thread, await situationOf(thread, event, name, fault));
+  const situation = await situationOf(thread, event, name, fault);
+  const deed = await consult(thread, { ...situation, required: step.required });
   return carryOut(thread, deed, event, name);
 }
 

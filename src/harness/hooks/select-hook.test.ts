@@ -266,19 +266,22 @@ test('edges fire once per rise, for any course of the figures', () => {
   );
 });
 
-test('inputs are filled from the context; what is missing stays as it was written', () => {
+test('inputs are filled from the context; what is missing is left out, never passed as template text', () => {
   const inputs = {
     original_directive: '${directive.name}',
     missing_cap: '${event.detail.missing}',
     text: 'lost ${event.detail.nothing} of ${cost.turns}',
     all: ['${directive.inputs}'],
+    absent: '${event.detail.nothing}',
+    nested: { absent: '${event.detail.nothing}', plain: 'a } b' },
   };
   const [only] = compiled(hook('true', 'd', inputs));
   expect(only && fillInputs(only, denied)).toEqual({
     original_directive: 'deploy_staging',
     missing_cap: 'fs.write',
-    text: 'lost ${event.detail.nothing} of 5',
+    text: 'lost  of 5',
     all: [{ target: 'x' }],
+    nested: { plain: 'a } b' },
   });
 });
 

@@ -1,8 +1,22 @@
 // What the condition and the inputs of a hook can read. The names are those that `items` checks
 // conditions against when a directive is loaded; a test keeps the two together. Most conditions look
 // at the event and at nothing else, at every checkpoint, so each part is made when it is read.
-import { fail, type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
-import { type CompiledExpression, compileExpression, fillTemplate } from '../../expr/index.ts';
+import {
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  setOwn,
+} from '../../base/index.ts';
+import {
+  type CompiledExpression,
+  compileExpression,
+  fillTemplate,
+  templatePaths,
+} from '../../expr/index.ts';
 import { HOOK_CONTEXT, type Hook } from '../../items/index.ts';
 import { limitsView } from '../limits/limit.ts';
 import type { CompiledHook, Thread } from '../thread/thread.ts';
@@ -22,15 +36,17 @@ function withParts(context: JsonObject, parts: Readonly<Record<string, () => Jso
 }
 
 /** What this step needs; at the start, what is declared. */
-function requiredBy(event: CheckpointEvent): string[] {
+function requiredBy(event: CheckpointEvent, ofStep: () => readonly string[]): string[] {
   const detail = event.name === 'error' ? event.detail : undefined;
   const missing = detail?.required ?? detail?.missing_all;
-  return Array.isArray(missing) ? missing.map(plainText) : [];
+  const named = Array.isArray(missing) ? missing.map(plainText) : [];
+  return [...new Set([...named, ...ofStep()])];
 }
 
 export function buildContext(
   { place, control, budget, rights, talk }: Thread,
   event: CheckpointEvent,
+  required: () => readonly string[] = () => [],
 ): JsonObject {
   const { id, parent = null, depth, inputs } = place;
   const { name, version } = place.directive;
@@ -44,7 +60,7 @@ export function buildContext(
     {
       cost: () => budget.meter.view(),
       limits: () => limitsView(budget.limits),
-      permissions: () => ({ granted: granted(), required: requiredBy(event) }),
+      permissions: () => ({ granted: granted(), required: requiredBy(event, required) }),
       // The name it has in older directives.
       token: () => ({ capabilities: granted() }),
       labels: () => [...talk.conversation.marks().labels],
@@ -122,7 +138,36 @@ export function select(hooks: readonly CompiledHook[], context: Json, fired: Set
   return { hook: chosen, errors };
 }
 
-/** The hook's inputs with the context put in; what is missing stays as written. */
+/**
+ * The hook's inputs with the context put in. One that is nothing but a path that is not there is left out,
+ * so that its default holds; within a text what is missing is empty. Template text is never passed on.
+ */
 export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
-  return fillTemplate(hook.inputs, context) as JsonObject;
+  const inputs: JsonObject = {};
+  for (const [name, given] of Object.entries(hook.inputs)) {
+    const value = withoutMissing(given, context);
+    if (value !== undefined) setOwn(inputs, name, value);
+  }
+  return fillTemplate(inputs, context) as JsonObject;
+}
+
+/** Without the placeholders that the context does not fill; undefined when nothing else was there. */
+function withoutMissing(given: Json, context: Json): Json | undefined {
+  if (Array.isArray(given)) return given.map((item) => withoutMissing(item, context) ?? null);
+  if (isObject(given)) {
+    const kept: JsonObject = {};
+    for (const [key, item] of Object.entries(given)) {
+      const value = withoutMissing(item, context);
+      if (value !== undefined) setOwn(kept, key, value);
+    }
+    return kept;
+  }
+  if (typeof given !== 'string') return given;
+  const left = templatePaths(given).reduceRight((text, { offset }) => {
+    const end = text.indexOf('}', offset) + 1;
+    const placeholder = text.slice(offset, end);
+    const isFilled = fillTemplate(placeholder, context) !== placeholder;
+    return isFilled ? text : text.slice(0, offset) + text.slice(end);
+  }, given);
+  return left === '' && given !== '' ? undefined : left;
 }

@@ -50,7 +50,7 @@ import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
-import { asLimit, type IdentifiedCall, identifyCall, stepKind } from './tool-call.ts';
+import { asLimit, type IdentifiedCall, identifyCall, requiredFor, stepKind } from './tool-call.ts';
 
 /** What a step is about: a call of a kernel verb, or something a script does by itself. */
 export type StepFacts = Pick<IdentifiedCall, 'tool' | 'effect' | 'volatile' | 'parameters'> & {
@@ -230,6 +230,7 @@ export function stepAct(
     tool,
     turn: journal.turn,
     arguments: call.arguments,
+    required: () => requiredFor(ports, known),
   };
   return {
     async intent() {

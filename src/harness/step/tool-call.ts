@@ -11,6 +11,7 @@ import {
 import type { FlowCheckpoint } from '../../flow/index.ts';
 import type { Library, ToolEffect } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
+import { normalizeCapability } from '../../trust/index.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 
 type Verb = 'search' | 'load' | 'execute' | 'help';
@@ -68,6 +69,20 @@ export function identifyCall(
   }
   const effect = isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write');
   return ok({ verb, request, parameters, effect, volatile, tool: name });
+}
+
+/** What a call needs, named as in `permissions.granted`: what its chain requires, and the tool itself. */
+export function requiredFor(
+  { library }: Pick<HarnessPorts, 'library'>,
+  { verb, tool, parameters }: Pick<IdentifiedCall, 'tool' | 'parameters'> & { verb: string },
+): string[] {
+  const chain = verb === 'execute' ? library.chain(tool) : undefined;
+  if (!chain?.ok) return VERBS.has(verb) ? [`kernel.${verb}`] : [];
+  const [own, ...below] = chain.output.links.flatMap(({ tool: link }) => (link ? [link] : []));
+  const chosen = own?.actions.find((one) => one.name === getOwn(parameters, 'action'));
+  const needs = [chosen?.requires ?? own?.requires ?? [], ...below.map((link) => link.requires)];
+  const name = tool.slice(tool.lastIndexOf('/') + 1);
+  return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }
 
 // A tool call that spawns is a step of its own kind, and a spawn that is refused for its limits is a
