@@ -26,7 +26,7 @@ export { createItemMarks } from './rights/item-marks.ts';
 export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { StreamEvent } from './sink.ts';
-export { watchBox } from './tool/process-marks.ts';
+export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';

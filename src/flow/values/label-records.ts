@@ -1,10 +1,9 @@
 // What files are known to be made of. A value written to a file leaves its marks here, under real
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
-import { closeSync, fstatSync, lstatSync, readSync } from 'node:fs';
+import { lstatSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import {
-  errnoOf,
   fail,
   isInside,
   isObject,
@@ -17,7 +16,7 @@ import {
 import { fileLabels, folderLabel, listingLabels, placeIn } from './file-labels.ts';
 import { carries, type Descriptor, describe, EMPTY, mergeAll, mergeDescriptors } from './labels.ts';
 import { createLinkedFiles } from './linked-files.ts';
-import { createRecordFile, openRecords } from './record-file.ts';
+import { createRecordFile, createTail } from './record-file.ts';
 
 export type LabelRecords = ReturnType<typeof createLabelRecords>;
 
@@ -75,56 +74,6 @@ function readLine(text: string, root: string): Line | undefined {
     : undefined;
 }
 
-const CHUNK = 1 << 16;
-
-/** Reads what others have appended since the last look; starts over when the file was replaced. */
-function createTail(file: string, onLine: (text: string) => void, onReset: () => void) {
-  let [offset, inode] = [0, 0];
-  let rest: Buffer = Buffer.alloc(0);
-
-  function readFrom(descriptor: number, size: number): void {
-    while (offset < size) {
-      const chunk = Buffer.alloc(Math.min(CHUNK, size - offset));
-      const count = readSync(descriptor, chunk, 0, chunk.length, offset);
-      if (count === 0) return;
-      offset += count;
-      rest = Buffer.concat([rest, chunk.subarray(0, count)]);
-      for (let end = rest.indexOf(10); end !== -1; end = rest.indexOf(10)) {
-        onLine(rest.subarray(0, end).toString('utf8'));
-        rest = rest.subarray(end + 1);
-      }
-    }
-  }
-
-  return {
-    /** True when the last line has no end: somebody was cut off while writing it. */
-    isTorn: () => rest.length > 0,
-    /** Throws what the file system throws, except that a missing file is an empty one. */
-    catchUp(): void {
-      // Asked at every file that is read: mostly there is nothing, or nothing new.
-      const there = lstatSync(file, { throwIfNoEntry: false });
-      if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
-      let descriptor: number;
-      try {
-        descriptor = openRecords(file);
-      } catch (error) {
-        if (errnoOf(error) === 'ENOENT') return;
-        throw error;
-      }
-      try {
-        const { size, ino } = fstatSync(descriptor);
-        if (size < offset || ino !== inode) {
-          [offset, inode, rest] = [0, ino, Buffer.alloc(0)];
-          onReset();
-        }
-        readFrom(descriptor, size);
-      } finally {
-        closeSync(descriptor);
-      }
-    },
-  };
-}
-
 /** Other content at a known path: nobody can say what it is made of, but suspicion stays. */
 function suspicion(descriptor: Descriptor, path: string): Descriptor | undefined {
   const labels = ['untrusted', 'secret'].filter((label) => carries(descriptor, label));
@@ -157,82 +106,56 @@ const MAX_FOLDERS = 40;
 
 const exists = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 
-/** `root`: real path of the project. */
-export function createLabelRecords(file: string, root: string) {
-  const known = new Map<string, History>();
+/** All lines that were read, by what they are about. */
+class LabelIndex {
+  readonly known = new Map<string, History>();
   /** By folder: names in it that were made of labelled values. */
-  const names = new Map<string, Map<string, Descriptor>>();
+  readonly names = new Map<string, Map<string, Descriptor>>();
   /** By place: who wrote that all of it is labelled. */
-  const whole = new Map<string, Map<string, Kept>>();
-  let lines = 0;
-  const linked = createLinkedFiles();
+  readonly whole = new Map<string, Map<string, Kept>>();
+  lines = 0;
 
-  const keep = ({ path, hash, descriptor }: Line): void => {
-    const kept = { descriptor, line: ++lines };
-    if (hash === NAME) {
-      const folder = dirname(path);
-      const before = names.get(folder)?.get(path) ?? EMPTY;
-      names.set(
-        folder,
-        (names.get(folder) ?? new Map()).set(path, mergeDescriptors(before, descriptor)),
-      );
-    } else if (hash.startsWith(ALL)) {
-      const writers = whole.get(path) ?? new Map<string, Kept>();
-      if (descriptor === EMPTY) writers.delete(hash);
-      else writers.set(hash, kept);
-      if (writers.size === 0) whole.delete(path);
-      else whole.set(path, writers);
-    } else {
-      const history = known.get(path) ?? { byHash: new Map(), latest: kept };
+  keep({ path, hash, descriptor }: Line): void {
+    const kept = { descriptor, line: ++this.lines };
+    if (hash === NAME) this.#keepName(path, descriptor);
+    else if (hash.startsWith(ALL)) this.#keepWhole(path, hash, kept);
+    else {
+      const history = this.known.get(path) ?? { byHash: new Map(), latest: kept };
       history.latest = kept;
       history.byHash.set(hash, kept);
-      known.set(path, history);
-    }
-  };
-  const tail = createTail(
-    file,
-    (text) => {
-      const line = readLine(text, root);
-      if (line) keep(line);
-    },
-    () => {
-      for (const map of [known, names, whole]) map.clear();
-    },
-  );
-
-  /** INVARIANT: records that cannot be read never make anything trusted. */
-  const isCaughtUp = (): boolean => {
-    try {
-      tail.catchUp();
-      return true;
-    } catch {
-      return false;
-    }
-  };
-
-  function append(path: string, hash: string, descriptor: Descriptor): Outcome<null> {
-    try {
-      const line = toLine(path, hash, describe({ ...descriptor, replaced: [] }));
-      // A torn line before ours is closed first, so that ours stays readable.
-      const records = createRecordFile(file);
-      try {
-        records.append(tail.isTorn() ? `\n${line}` : line);
-      } finally {
-        records.close();
-      }
-      tail.catchUp();
-      return ok(null);
-    } catch (error) {
-      return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
+      this.known.set(path, history);
     }
   }
 
+  #keepName(path: string, descriptor: Descriptor): void {
+    const inside = this.names.get(dirname(path)) ?? new Map<string, Descriptor>();
+    inside.set(path, mergeDescriptors(inside.get(path) ?? EMPTY, descriptor));
+    this.names.set(dirname(path), inside);
+  }
+
+  #keepWhole(path: string, writer: string, kept: Kept): void {
+    const writers = this.whole.get(path) ?? new Map<string, Kept>();
+    if (kept.descriptor === EMPTY) writers.delete(writer);
+    else writers.set(writer, kept);
+    if (writers.size === 0) this.whole.delete(path);
+    else this.whole.set(path, writers);
+  }
+
+  clear(): void {
+    for (const map of [this.known, this.names, this.whole]) map.clear();
+  }
+
+  /** Nothing is said about names and folders: the common case. */
+  get isPlain(): boolean {
+    return this.names.size + this.whole.size === 0;
+  }
+
   /** Of what was said about all that lies at a place or around it, later than a line. */
-  function aroundOf(path: string, since: number): Descriptor {
+  around(path: string, since: number): Descriptor {
     let marks = EMPTY;
-    if (whole.size === 0) return marks;
+    if (this.whole.size === 0) return marks;
     for (let at = path; ; at = dirname(at)) {
-      for (const { descriptor, line } of whole.get(at)?.values() ?? []) {
+      for (const { descriptor, line } of this.whole.get(at)?.values() ?? []) {
         if (line > since) marks = mergeDescriptors(marks, descriptor);
       }
       if (at === dirname(at)) return marks;
@@ -240,23 +163,144 @@ export function createLabelRecords(file: string, root: string) {
   }
 
   /** Has a file there been known exactly since? */
-  const hasLater = (folder: string, line: number): boolean => {
-    for (const [path, { latest }] of known) {
+  hasLater(folder: string, line: number): boolean {
+    for (const [path, { latest }] of this.known) {
       if (latest.line > line && isInside(path, folder)) return true;
     }
     return false;
-  };
+  }
+
+  nameOf(path: string): Descriptor {
+    return this.names.get(dirname(path))?.get(path) ?? EMPTY;
+  }
 
   /** Of the names in a folder, as far as they are still there. */
-  function namesIn(folder: string): Descriptor {
+  namesIn(folder: string): Descriptor {
     let marks = EMPTY;
-    for (const [path, descriptor] of names.get(folder) ?? []) {
+    for (const [path, descriptor] of this.names.get(folder) ?? []) {
       const more = mergeDescriptors(marks, descriptor);
       if (more !== marks && exists(path)) marks = more;
     }
     return marks;
   }
 
+  /** Every place that anything is said about, with what is said. */
+  *said(): Generator<readonly [string, Descriptor]> {
+    for (const [path, { latest }] of this.known) yield [path, latest.descriptor];
+    for (const inside of this.names.values()) yield* inside;
+    for (const [path, writers] of this.whole) {
+      for (const { descriptor } of writers.values()) yield [path, descriptor];
+    }
+  }
+}
+
+/** See `within` of the records. */
+function marksWithin(
+  index: LabelIndex,
+  root: string,
+  { sees, seesBelow }: View,
+  named: readonly string[],
+  isOpen: boolean,
+): Descriptor {
+  let marks = EMPTY;
+  const sources: string[] = [];
+  for (const [path, descriptor] of index.said()) {
+    const more = mergeDescriptors(marks, bareOf(descriptor));
+    const place = more === marks ? undefined : placeIn(root, path);
+    if (place === undefined || !sees(place) || !exists(path)) continue;
+    marks = more;
+    if (sources.length < MAX_SOURCES) sources.push(`file:${place}`);
+  }
+  const folders = named.filter((label) => {
+    const folder = label.slice('dir:'.length);
+    return isAbsolute(folder) ? isOpen : exists(join(root, folder)) && seesBelow(folder);
+  });
+  return mergeDescriptors(marks, describe({ taint: folders, sources }));
+}
+
+/** See `looked` of the records. */
+function marksOfLook(
+  index: LabelIndex,
+  root: string,
+  folders: Iterable<string>,
+  named: readonly string[],
+): Descriptor {
+  const labels = new Set<string>();
+  let marks = EMPTY;
+  for (const folder of folders) {
+    const isRoom = labels.size < MAX_FOLDERS;
+    if (isRoom || named.length > 0) {
+      const own = listingLabels(root, folder);
+      for (const label of isRoom ? own : own.filter((one) => named.includes(one))) {
+        labels.add(label);
+      }
+    }
+    if (!index.isPlain) marks = mergeAll([marks, index.around(folder, 0), index.namesIn(folder)]);
+  }
+  return mergeDescriptors(describe({ taint: [...labels] }), marks);
+}
+
+/** Where other names of a file could lie. */
+function labelledPlaces(index: LabelIndex, root: string, named: readonly string[]) {
+  const files = new Map([...index.known].map(([path, { latest }]) => [path, latest.descriptor]));
+  const folders = new Map<string, (path: string) => Descriptor>();
+  for (const [folder, writers] of index.whole) {
+    const marks = mergeAll([...writers.values()].map(({ descriptor }) => descriptor));
+    folders.set(folder, () => marks);
+  }
+  for (const label of named) {
+    const folder = label.slice('dir:'.length);
+    const ofFile = (path: string) => describe({ taint: fileLabels(root, path) });
+    if (!isAbsolute(folder)) folders.set(join(root, folder), ofFile);
+  }
+  const all = mergeAll([describe({ taint: [...named] }), ...files.values()].map(bareOf));
+  return { files, folders, all };
+}
+
+/** The lines of a file, those that others append included. */
+function createLines(file: string, root: string, index: LabelIndex) {
+  const tail = createTail(
+    file,
+    (text) => {
+      const line = readLine(text, root);
+      if (line) index.keep(line);
+    },
+    () => index.clear(),
+  );
+  return {
+    /** INVARIANT: records that cannot be read never make anything trusted. */
+    isCaughtUp(): boolean {
+      try {
+        tail.catchUp();
+        return true;
+      } catch {
+        return false;
+      }
+    },
+    append(path: string, hash: string, descriptor: Descriptor): Outcome<null> {
+      try {
+        const line = toLine(path, hash, describe({ ...descriptor, replaced: [] }));
+        // A torn line before ours is closed first, so that ours stays readable.
+        const records = createRecordFile(file);
+        try {
+          records.append(tail.isTorn() ? `\n${line}` : line);
+        } finally {
+          records.close();
+        }
+        tail.catchUp();
+        return ok(null);
+      } catch (error) {
+        return fail('internal_error', `cannot keep labels: ${messageOf(error)}`, { file });
+      }
+    },
+  };
+}
+
+/** `root`: real path of the project. */
+export function createLabelRecords(file: string, root: string) {
+  const index = new LabelIndex();
+  const { isCaughtUp, append } = createLines(file, root, index);
+  const linked = createLinkedFiles();
   return {
     root,
     /** To be called before the file is written, so that no unlabelled copy ever exists. */
@@ -266,19 +310,19 @@ export function createLabelRecords(file: string, root: string) {
       written: Descriptor | readonly Descriptor[],
     ): Outcome<null> {
       const descriptor = mergeAll([written].flat() as readonly Descriptor[]);
-      const history = isCaughtUp() ? known.get(realPath) : undefined;
+      const history = isCaughtUp() ? index.known.get(realPath) : undefined;
       const isKnown =
         history?.latest.descriptor === descriptor &&
         history.byHash.get(contentHash)?.descriptor === descriptor &&
-        aroundOf(realPath, history.latest.line) === EMPTY;
+        index.around(realPath, history.latest.line) === EMPTY;
       return isKnown ? ok(null) : append(realPath, contentHash, descriptor);
     },
     /** To be called before something gets this name: also the folders that are made on the way have one. */
     rememberName(realPath: string, marks: Descriptor): Outcome<null> {
       if (marks.taint.length === 0) return ok(null);
       for (let at = realPath; at !== root && at !== dirname(at) && !exists(at); at = dirname(at)) {
-        const before = isCaughtUp() ? names.get(dirname(at))?.get(at) : undefined;
-        if (before && mergeDescriptors(before, marks) === before) continue;
+        const before = isCaughtUp() ? index.nameOf(at) : EMPTY;
+        if (before !== EMPTY && mergeDescriptors(before, marks) === before) continue;
         const kept = append(at, NAME, marks);
         if (!kept.ok) return kept;
       }
@@ -293,85 +337,44 @@ export function createLabelRecords(file: string, root: string) {
      * nothing (`EMPTY`) takes that back.
      */
     rememberFolder(realPath: string, marks: Descriptor, writer: string): Outcome<null> {
-      const before = isCaughtUp() ? whole.get(realPath)?.get(ALL + writer) : undefined;
+      const before = isCaughtUp() ? index.whole.get(realPath)?.get(ALL + writer) : undefined;
       if (marks === EMPTY) return append(realPath, ALL + writer, EMPTY);
       const all = mergeDescriptors(before?.descriptor ?? EMPTY, marks);
-      const isSaid = before?.descriptor === all && !hasLater(realPath, before.line);
+      const isSaid = before?.descriptor === all && !index.hasLater(realPath, before.line);
       return isSaid ? ok(null) : append(realPath, ALL + writer, all);
     },
     /** Undefined: nothing is known about this file. */
     recall(realPath: string, contentHash: string): Descriptor | undefined {
       if (!isCaughtUp()) return UNTRUSTED;
-      const history = known.get(realPath);
+      const history = index.known.get(realPath);
       const exact = history?.byHash.get(contentHash);
       const own = exact?.descriptor ?? (history && suspicion(history.latest.descriptor, realPath));
-      if (names.size + whole.size === 0) return own;
-      const around = aroundOf(realPath, exact?.line ?? 0);
-      const named = names.get(dirname(realPath))?.get(realPath) ?? EMPTY;
-      const all = mergeAll([own ?? EMPTY, around, named]);
+      if (index.isPlain) return own;
+      const around = index.around(realPath, exact?.line ?? 0);
+      const all = mergeAll([own ?? EMPTY, around, index.nameOf(realPath)]);
       return all === EMPTY ? own : all;
     },
     /** What a file carries under its other names in labelled places; `inode`: see `inodeOf`. */
     linked(inode: string, named: readonly string[]): Descriptor {
       if (!isCaughtUp()) return UNTRUSTED;
-      return linked(inode, `${lines} ${named.join(' ')}`, () => {
-        const files = new Map([...known].map(([path, { latest }]) => [path, latest.descriptor]));
-        const folders = new Map<string, (path: string) => Descriptor>();
-        for (const [folder, writers] of whole) {
-          const marks = mergeAll([...writers.values()].map(({ descriptor }) => descriptor));
-          folders.set(folder, () => marks);
-        }
-        for (const label of named) {
-          const folder = label.slice('dir:'.length);
-          const ofFile = (path: string) => describe({ taint: fileLabels(root, path) });
-          if (!isAbsolute(folder)) folders.set(join(root, folder), ofFile);
-        }
-        const all = mergeAll([describe({ taint: [...named] }), ...files.values()].map(bareOf));
-        return { files, folders, all };
-      });
+      const key = `${index.lines} ${named.join(' ')}`;
+      return linked(inode, key, () => labelledPlaces(index, root, named));
     },
     /**
      * Marks of everything in a view: of labelled files that are there, and of folders that `named`
      * names. `isOpen`: folders outside of the project are in it, too.
      */
-    within({ sees, seesBelow }: View, named: readonly string[], isOpen = false): Descriptor {
-      let marks = isCaughtUp() ? EMPTY : UNTRUSTED;
-      const sources: string[] = [];
-      const add = (path: string, descriptor: Descriptor): void => {
-        const more = mergeDescriptors(marks, bareOf(descriptor));
-        const place = more === marks ? undefined : placeIn(root, path);
-        if (place === undefined || !sees(place) || !exists(path)) return;
-        marks = more;
-        if (sources.length < MAX_SOURCES) sources.push(`file:${place}`);
-      };
-      for (const [path, { latest }] of known) add(path, latest.descriptor);
-      for (const inside of names.values()) for (const [path, one] of inside) add(path, one);
-      for (const [path, writers] of whole) {
-        for (const { descriptor } of writers.values()) add(path, descriptor);
-      }
-      const folders = named.filter((label) => {
-        const folder = label.slice('dir:'.length);
-        return isAbsolute(folder) ? isOpen : exists(join(root, folder)) && seesBelow(folder);
-      });
-      return mergeDescriptors(marks, describe({ taint: folders, sources }));
+    within(view: View, named: readonly string[], isOpen = false): Descriptor {
+      const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
+      return mergeDescriptors(lost, marksWithin(index, root, view, named, isOpen));
     },
     /**
      * Marks of having looked at the names in these folders, whatever was found. `named`: the `dir:`
      * labels that somebody has a rule about.
      */
     looked(folders: Iterable<string>, named: readonly string[]): Descriptor {
-      const labels = new Set<string>();
-      let marks = isCaughtUp() ? EMPTY : UNTRUSTED;
-      const isPlain = names.size + whole.size === 0;
-      for (const folder of folders) {
-        if (labels.size < MAX_FOLDERS || named.length > 0) {
-          const own = listingLabels(root, folder);
-          const shown = labels.size < MAX_FOLDERS ? own : own.filter((one) => named.includes(one));
-          for (const label of shown) labels.add(label);
-        }
-        if (!isPlain) marks = mergeAll([marks, aroundOf(folder, 0), namesIn(folder)]);
-      }
-      return mergeDescriptors(describe({ taint: [...labels] }), marks);
+      const lost = isCaughtUp() ? EMPTY : UNTRUSTED;
+      return mergeDescriptors(marksOfLook(index, root, folders, named), lost);
     },
   };
 }

@@ -9,6 +9,7 @@ import {
   lstatSync,
   mkdirSync,
   openSync,
+  readSync,
   writeSync,
 } from 'node:fs';
 import { dirname } from 'node:path';
@@ -85,5 +86,55 @@ export function createRecordFile(file: string) {
       if (written !== length) throw new Error(`only ${written} of ${length} bytes fit`);
     },
     close,
+  };
+}
+
+const CHUNK = 1 << 16;
+
+/** Reads what others have appended since the last look; starts over when the file was replaced. */
+export function createTail(file: string, onLine: (text: string) => void, onReset: () => void) {
+  let [offset, inode] = [0, 0];
+  let rest: Buffer = Buffer.alloc(0);
+
+  function readFrom(descriptor: number, size: number): void {
+    while (offset < size) {
+      const chunk = Buffer.alloc(Math.min(CHUNK, size - offset));
+      const count = readSync(descriptor, chunk, 0, chunk.length, offset);
+      if (count === 0) return;
+      offset += count;
+      rest = Buffer.concat([rest, chunk.subarray(0, count)]);
+      for (let end = rest.indexOf(10); end !== -1; end = rest.indexOf(10)) {
+        onLine(rest.subarray(0, end).toString('utf8'));
+        rest = rest.subarray(end + 1);
+      }
+    }
+  }
+
+  return {
+    /** True when the last line has no end: somebody was cut off while writing it. */
+    isTorn: () => rest.length > 0,
+    /** Throws what the file system throws, except that a missing file is an empty one. */
+    catchUp(): void {
+      // Asked at every file that is read: mostly there is nothing, or nothing new.
+      const there = lstatSync(file, { throwIfNoEntry: false });
+      if (!there || (there.isFile() && there.ino === inode && there.size === offset)) return;
+      let descriptor: number;
+      try {
+        descriptor = openRecords(file);
+      } catch (error) {
+        if (errnoOf(error) === 'ENOENT') return;
+        throw error;
+      }
+      try {
+        const { size, ino } = fstatSync(descriptor);
+        if (size < offset || ino !== inode) {
+          [offset, inode, rest] = [0, ino, Buffer.alloc(0)];
+          onReset();
+        }
+        readFrom(descriptor, size);
+      } finally {
+        closeSync(descriptor);
+      }
+    },
   };
 }

@@ -19,7 +19,7 @@ const MAX_DEPTH = 64;
 /** Large, and seldom what a command is about: looked at last. */
 const LAST = new Set(['node_modules', '.git', '.venv', 'target', 'vendor']);
 
-interface Box {
+export interface Box {
   readonly records: LabelRecords;
   readonly verify: Verifier;
   /** The `dir:` labels that somebody has a rule about. */
@@ -35,7 +35,7 @@ interface Box {
   readonly most?: number;
 }
 
-interface BoxWatch {
+export interface BoxWatch {
   /** Of whatever comes out. */
   readonly marks: Descriptor;
   /** To be called when it has ended, before anybody hears of it; `more`: marks it got meanwhile. */

@@ -31,7 +31,7 @@ import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../
 import { verifierOf } from '../rights/authority.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import type { Plan } from './plan.ts';
-import { watchBox } from './process-marks.ts';
+import type { Box, BoxWatch } from './process-marks.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
 import { createSinks, type SinkPorts } from './stream-sinks.ts';
 import { type AskSignatures, refuseSecrets, unsignedLink } from './tool-rights.ts';
@@ -324,12 +324,17 @@ function startsProcess({ primitive, canStream }: Plan, { config, parameters }: P
   );
 }
 
+/** To be called before a child starts; the code for it is loaded with the first one. */
+export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
+  return (await import('./process-marks.ts')).watchBox(box);
+}
+
 const boxOf = (
   { labels }: BodyPorts,
   { tool, verify, given = EMPTY }: PrimitiveCall,
   { frame }: Caller,
 ) =>
-  watchBox({
+  watchProcess({
     records: labels,
     verify,
     named: namedFolders(frame),
@@ -412,7 +417,7 @@ export async function runBody(
   const started = ports.clock.monotonic();
   const seen = { delivered: 0 };
   const to = { threadId, sinks: caller.sinks, canStream: plan.canStream };
-  const box = startsProcess(plan, call) ? boxOf(ports, call, caller) : undefined;
+  const box = startsProcess(plan, call) ? await boxOf(ports, call, caller) : undefined;
   if (box?.ok === false) return box;
   const ran =
     plan.retries.length === 0

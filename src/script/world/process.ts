@@ -19,7 +19,7 @@ import {
   mergeAll,
   namedFolders,
 } from '../../flow/index.ts';
-import { type PrimitiveCall, type Verifier, verifierOf, watchBox } from '../../kernel/index.ts';
+import { type PrimitiveCall, type Verifier, verifierOf, watchProcess } from '../../kernel/index.ts';
 import type { ProcessRequest, ProcessResult } from '../world.ts';
 import type { WorldPorts } from './access.ts';
 
@@ -111,7 +111,7 @@ export function createProcesses(ports: WorldPorts) {
     if (!authority.ok) return authority;
     const call = callOf(what, verifierOf(authority.output));
     const { frame } = what;
-    const box = watchBox({
+    const box = await watchProcess({
       records: ports.labels,
       verify: call.verify,
       named: namedFolders(frame),
