@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { defineTool } from '../../src/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import {
+  answer,
   call,
   directive,
   openStage,
@@ -213,4 +214,76 @@ test('an interrupt with words while calls wait, and calls of tools that nobody k
   const { thread_id } = await run(made, 'lead');
   expect(ran).toEqual(['look', 'look']);
   await same(made, thread_id);
+});
+
+const SLOW = directive('slow', { outputs: '<action type="string">continue|fail</action>' });
+const hookOn = (event: string, name: string) =>
+  `<hook><when>event.name == "${event}"</when><directive>${name}</directive></hook>`;
+
+test('a thread that was stopped while its hook ran, and that hook', async () => {
+  const hooked = directive('part', {
+    permissions: PROBES,
+    hooks: hookOn('before_step', 'slow'),
+  });
+  let asked = (): void => {};
+  const isAsked = new Promise<void>((resolve) => {
+    asked = resolve;
+  });
+  const slow = () => {
+    asked();
+    return forever();
+  };
+  const play = {
+    lead: [
+      { tool_calls: [spawn('part')], usage },
+      { text: 'done', usage },
+    ],
+    part: PART,
+    slow: [slow],
+  };
+  const made = await openStage({ ...FILES, ...hooked, ...SLOW }, play, { tools: TOOLS });
+  const running = run(made, 'lead');
+  await isAsked;
+  const [lead] = await rows(made);
+  const signal = { thread: lead?.id ?? '', kind: 'terminate', payload: {}, key: 'k', by: 'me' };
+  await made.threads.store.signal(signal);
+  await running;
+  const ended = await rows(made);
+  expect(ended).toHaveLength(3);
+  for (const { id } of ended) await same(made, id, 'terminated');
+});
+
+test('a thread that reached a limit, or was aborted from below, with the children it stopped', async () => {
+  const made = await openStage(
+    {
+      ...FILES,
+      ...directive('lead', {
+        permissions: `${PROBES}<orchestration enabled="true"/>`,
+        limits: '<turns>1</turns>',
+      }),
+    },
+    { lead: [{ tool_calls: [spawn('part')], usage }], part: [forever] },
+    { tools: TOOLS },
+  );
+  const { thread_id: limited } = await run(made, 'lead');
+  await same(made, limited, 'limit');
+  const aborting = await openStage(
+    {
+      ...FILES,
+      ...directive('other', { permissions: PROBES, hooks: hookOn('error', 'stop') }),
+      '.ai/directives/stop.md': answer('stop', { action: 'abort' }),
+    },
+    {
+      lead: [
+        { tool_calls: [spawn('part'), spawn('other')], usage },
+        { text: 'done', usage },
+      ],
+      part: [{ ...tool('look', 1), usage }, forever],
+      other: [{ tool_calls: [call('no/such')], usage }],
+    },
+    { tools: TOOLS },
+  );
+  const { thread_id: lead } = await run(aborting, 'lead');
+  await same(aborting, lead, 'aborted');
+  for (const { id, status } of await rows(aborting)) await same(aborting, id, status);
 });

@@ -155,12 +155,15 @@ async function playOthers(
   while (count() < end && !journal.lost()) {
     const next = events[count()];
     if (next?.type === 'signal' && next.data.stops) {
+      if (next.turn !== journal.turn) return;
       const { stops, reason = '', code } = next.data;
       stopThread(thread, { status: stops, reason, ...(code && { code }) });
       await journal.flush();
       return;
     }
     if (!next || !FROM_OTHERS.has(next.type)) return;
+    // An abort leaves a snapshot of its own.
+    if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
     if (next.type === 'child_end') countChild(thread, next.data);
     else {
       if (next.type === 'spawn') budget.meter.countSpawn();

@@ -9,7 +9,7 @@ import { declaredRights } from '../rights/thread-token.ts';
 import { runScriptThread } from '../script/run-script-thread.ts';
 import { NOT_HELD } from '../script/script-steps.ts';
 import { runSteps } from '../step/steps.ts';
-import { hearInReplay, obeySignals } from '../thread/interruption.ts';
+import { hearInReplay, obeySignals, stopThread } from '../thread/interruption.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import type { HeldLease, Thread } from '../thread/thread.ts';
@@ -111,18 +111,17 @@ async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<End
     : await runLoop(loop);
 }
 
-/** Ends at which nobody was stopped, or after which more is noted. */
-const OF_ITSELF: ReadonlySet<Ending['status']> = new Set(['completed', 'aborted']);
-
 /** What a bug leaves behind is a failed thread, not a lost one. */
 async function runToEnding(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   try {
     const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
-    const final = await endFamily(thread, stopped ? ending : own);
-    // The ends of children that it stopped are in the journal.
-    if (isEnded(final.status) && !OF_ITSELF.has(final.status)) await hearInReplay(thread);
+    const last = stopped ? ending : own;
+    // The ends of children that it stops are in the journal; an abort notes more after them.
+    if (last.status === 'aborted') await hearInReplay(thread);
+    const final = await endFamily(thread, last);
+    if (isEnded(final.status) && final.status !== 'completed') await hearInReplay(thread);
     return final;
   } catch (error) {
     const reason = messageOf(error);
@@ -177,10 +176,7 @@ export async function drive(
     if (id === place.id) void journal.listen();
   });
   const { promise: done, resolve } = Promise.withResolvers<ThreadResult>();
-  const whenStopped = (): void => {
-    control.ending ??= endingWhenStopped(thread);
-    control.stopped = true;
-  };
+  const whenStopped = (): void => stopThread(thread, endingWhenStopped(thread));
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
   live.add({ thread, done });

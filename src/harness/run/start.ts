@@ -8,6 +8,7 @@ import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
 import { packRules } from '../rights/thread-rules.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
+import { hearInReplay } from '../thread/interruption.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
@@ -188,6 +189,8 @@ export const runHook: RunHook = async (thread, name, inputs) => {
   const { reserve } = hooks;
   const birth = { parent: thread, kind: 'hook', ...(reserve && { drawFrom: reserve }) } as const;
   const ran = await runPrepared(ports, prepared.output, birth, control.signal, '');
+  // What others did to the thread meanwhile comes before what the hook said.
+  await hearInReplay(thread);
   if (!ran.ok) return ran;
   const { status, reason, outputs, cost } = ran.output;
   countHook(thread, cost);
