@@ -310,7 +310,7 @@ test('what ran is listed, shown, drawn as a tree and tailed', async () => {
   expect(whole.events.at(-1)).toMatchObject({ type: 'thread_end' });
   expect((await peek('threads', 'tree', id)).out).toContain(`${id} completed`);
   const tail = lines(await km('threads', 'tail', id, '-n', '3', '-f', '--json'));
-  expect(tail.map(({ type }) => type)).toEqual(['assistant_message', 'status', 'thread_end']);
+  expect(tail.map(({ type }) => type)).toEqual(['cost_update', 'status', 'thread_end']);
   expect(await peek('threads', 'wait', id)).toMatchObject({ code: 0 });
   expect((await peek('threads', 'top')).out).toContain(id);
   expect(await peek('threads', 'prune', '--older-than', '0s')).toMatchObject({ code: 0 });

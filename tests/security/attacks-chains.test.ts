@@ -87,6 +87,8 @@ function libraryOf(links: readonly Link[]): Library {
     find: () => ok(items[0]),
     chain: () => chain,
     chainOf: () => chain,
+    // Nothing is known of them, so all are of the highest tier.
+    capabilities: () => ({ catalog: { get: () => undefined } }),
   } as unknown as Library;
 }
 

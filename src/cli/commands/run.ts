@@ -166,8 +166,9 @@ async function answered(
   signal: AbortSignal,
 ): Promise<Outcome<ThreadResult>> {
   const person = personAt(call.terminal);
+  if (!person) return first;
   let done = first;
-  while (person && done.ok && done.output.status === 'waiting' && !signal.aborted) {
+  while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
     const { thread_id } = done.output;
     if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
     done = await threads.resume(thread_id, signal);

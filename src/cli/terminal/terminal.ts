@@ -97,6 +97,10 @@ export const valueText = (value: unknown): string =>
 const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = {
   model_unavailable: ({ variable }) =>
     variable === undefined ? '' : '`--model` chooses another one, `--replies FILE` needs none',
+  needs_input: ({ approval }) =>
+    approval === undefined
+      ? ''
+      : `answer with \`km approvals approve|deny ${plainText(approval)}\``,
   invalid_item: () => '`km check` lists all that is wrong',
   permission_denied: ({ unsigned, file }) =>
     unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``,

@@ -85,8 +85,6 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
   answer,
   ...(approval !== undefined && { approval }),
   ...(why !== '' && { why }),
-  ...(answer === 'pending' &&
-    approval !== undefined && { hint: `answer with \`km approvals approve|deny ${approval}\`` }),
 });
 
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */

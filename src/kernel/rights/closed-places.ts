@@ -35,7 +35,7 @@ interface ClosedPlaces {
 }
 
 const WHY_KEPT =
-  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done with `km audit`';
+  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
 const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
 
 /**
