@@ -51,26 +51,6 @@ export function leastAnswer({ library }: Thread['ports']): number {
   return typeof least === 'number' ? least : MIN_ANSWER;
 }
 
-export interface TurnAccount {
-  /** Size of the request, for the estimate. */
-  bytes: number;
-  maxTokens: number;
-  /** Is its worst case set aside, and the turn noted? */
-  isBegun: boolean;
-  /** With this one, when it failed. */
-  tries: Tries;
-  reply: ModelReply | undefined;
-  calledOff: CalledOff | undefined;
-  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
-  next: NextMove | undefined;
-  /** Stage 4: local limits, then the whole chain in one transaction. */
-  reserve(): Promise<Outcome<LimitReservation>>;
-  /** The reply, its cost and its charge in one commit, before any hook sees it. */
-  readonly keep: (entry: RecordEntry) => void;
-  /** Stage 9: what became of it; in the same commit, when no hook had a say. */
-  readonly record: (entry: RecordEntry) => void;
-}
-
 export const amountsOf = (unit: LimitAmounts): Amounts => ({
   tokens: unit.tokens ?? 0n,
   spend: unit.spend ?? 0n,
@@ -186,25 +166,141 @@ function retryEvents(
     : [{ type: 'model_fallback', data: { to: model, because } }, retry];
 }
 
-export function createTurnAccount(thread: Thread, tries: Tries): TurnAccount {
-  const { ports, journal } = thread;
-  const { meter } = thread.budget;
-  const { conversation } = thread.talk;
-  let key = '';
-  /** What is set aside. */
-  let worst: Amounts = {};
-  let change: Change = {};
-  let charged: Amounts = {};
-  /** A reply that is in the journal, while hooks have their say. */
-  let kept: readonly JournalEvent[] | undefined;
-  /** The model of the request; the thread may have been switched to another since. */
-  let asked: Asked = thread.talk;
+/** How the turn ended, and what it took. */
+function closing(end: TurnEnd, charged: Amounts, { model: { model } }: Asked, cost: Cost) {
+  const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
+  const sums = {
+    model,
+    tokens: Number(tokens),
+    input_tokens: Number(input_tokens),
+    output_tokens: Number(output_tokens),
+    spend: formatMoney(spend),
+  };
+  const events: JournalEvent[] = [
+    // Of a reply that was said the reply tells it.
+    { type: 'turn_end', data: { ...end, ...(tokens > 0n && !end.done && { charged: sums }) } },
+    { type: 'cost_update', data: { cost: packCost(cost) } },
+  ];
+  return events;
+}
 
-  function charge(usage: Usage, spend: bigint): Amounts {
+/** The books of one request, from its reservation to its end. */
+export class TurnAccount {
+  /** Size of the request, for the estimate. */
+  bytes = 0;
+  maxTokens = 0;
+  /** Is its worst case set aside, and the turn noted? */
+  isBegun = false;
+  /** With this one, when it failed. */
+  tries: Tries;
+  reply: ModelReply | undefined;
+  calledOff: CalledOff | undefined;
+  /** What follows a request that failed; undefined: that is for the checkpoint to say. */
+  next: NextMove | undefined;
+  readonly #thread: Thread;
+  #key = '';
+  /** What is set aside. */
+  #worst: Amounts = {};
+  #change: Change = {};
+  #charged: Amounts = {};
+  /** A reply that is in the journal, while hooks have their say. */
+  #kept: readonly JournalEvent[] | undefined;
+  /** The model of the request; the thread may have been switched to another since. */
+  #asked: Asked;
+
+  constructor(thread: Thread, tries: Tries) {
+    this.#thread = thread;
+    this.tries = tries;
+    this.#asked = thread.talk;
+  }
+
+  /** Stage 4: local limits, then the whole chain in one transaction, as soon as there is room. */
+  async reserve(): Promise<Outcome<LimitReservation>> {
+    const thread = this.#thread;
+    const { conversation, system } = thread.talk;
+    const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
+    this.bytes = conversation.bytes() + system.length + tools;
+    this.next = undefined;
+    this.isBegun = false;
+    const least = smallestRequest(this.#plan());
+    const begun = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
+    // Who steers the thread is heard first: nothing was begun.
+    if (!begun.ok && begun.error.code === 'cancelled') this.next = { do: 'again' };
+    return begun;
+  }
+
+  /** The reply, its cost and its charge in one commit, before any hook sees it. */
+  keep({ outcome }: RecordEntry): void {
+    const { reply } = this;
+    const thread = this.#thread;
+    if (!reply) return;
+    this.#chargeRequest(outcome);
+    const [said, ...others] = replyEvents(thread, reply, this.bytes);
+    // A guard may have put something else in its place: then it was never said.
+    const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
+    const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
+    const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
+    this.#kept = [{ ...said, data }, ...(isLeft ? others : [])];
+    const cost = packCost(thread.budget.meter.read());
+    thread.journal.note(this.#kept, { cost, ...this.#change });
+    this.#change = {};
+    for (const event of this.#kept) addToConversation(thread, event);
+    if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
+    this.#writeAudit(outcome, reply);
+  }
+
+  /** Stage 9: what became of it; in the same commit, when no hook had a say. */
+  record({ outcome, retried }: RecordEntry): void {
+    const { reply } = this;
+    const thread = this.#thread;
+    if (!this.isBegun && this.next) return;
+    // Stopped while hooks looked at it: whoever resumes the thread asks them again.
+    if (thread.talk.unjudged && thread.control.stopped) return;
+    // A hook may have put something else in the place of the reply.
+    const isSaid =
+      this.#kept !== undefined &&
+      outcome.ok &&
+      !retried &&
+      outcome.output.data === (reply?.content as unknown);
+    if (!isSaid) this.reply = undefined;
+    const failed = failureEvents(thread, outcome, this);
+    if (!this.#kept) this.#writeAudit(outcome, undefined);
+    const cost = thread.budget.meter.read();
+    const closed = closing(this.#end(outcome, isSaid), this.#charged, this.#asked, cost);
+    // What was refused before it began is no turn.
+    const events =
+      this.isBegun || outcome.ok
+        ? [...failed, ...closed, ...retryEvents(thread, outcome, this)]
+        : failed;
+    // An answer that is lost with this process is asked for again, and was charged its worst case.
+    thread.journal.note(events, { cost: packCost(cost), ...this.#change });
+    [this.#change, this.#charged, this.#kept] = [{}, {}, undefined];
+    for (const event of events) addToConversation(thread, event);
+  }
+
+  #end(outcome: Outcome<unknown>, isSaid: boolean): TurnEnd {
+    if (isSaid) {
+      return { done: true, ...(this.#thread.talk.unjudged && { judged: true as const }) };
+    }
+    if (this.#kept || outcome.ok) return { withheld: true };
+    if (this.next?.do !== 'again') return { failed: true };
+    const usage = usageIn(outcome);
+    return { called_off: true, ...(usage && { usage }) };
+  }
+
+  #writeAudit(outcome: Outcome<unknown>, reply: ModelReply | undefined): void {
+    const { watch } = this.#thread.ports;
+    const facts = { outcome, reply, charged: this.#charged };
+    watch.audit?.write(requestRow(this.#thread, this.#asked, facts));
+  }
+
+  #charge(usage: Usage, spend: bigint): Amounts {
+    const { talk, budget } = this.#thread;
     // The price of a model that has none is a guess.
-    const estimated = usage.estimated || isGuess(thread.talk.price);
-    meter.countRequest(estimated === usage.estimated ? usage : { ...usage, estimated }, spend);
-    if (!usage.estimated) thread.talk.ratio = tokenRatio(usage, account.bytes);
+    const estimated = usage.estimated || isGuess(talk.price);
+    const counted = estimated === usage.estimated ? usage : { ...usage, estimated };
+    budget.meter.countRequest(counted, spend);
+    if (!usage.estimated) talk.ratio = tokenRatio(usage, this.bytes);
     return {
       tokens: BigInt(usage.tokens),
       spend,
@@ -214,162 +310,80 @@ export function createTurnAccount(thread: Thread, tries: Tries): TurnAccount {
   }
 
   /** Once for a request: what it took, as it was reported or else at worst. */
-  function chargeRequest(outcome: Outcome<unknown>): void {
-    const usage = account.reply?.usage ?? (outcome.ok ? undefined : usageIn(outcome));
+  #chargeRequest(outcome: Outcome<unknown>): void {
+    const usage = this.reply?.usage ?? (outcome.ok ? undefined : usageIn(outcome));
     const actual = usage
-      ? charge(usage, costOf(usage, thread.talk.price))
+      ? this.#charge(usage, costOf(usage, this.#thread.talk.price))
       : !outcome.ok && wasFree(outcome)
         ? {}
-        : charge(usageOf(worst), worst.spend ?? 0n);
-    change = { settle: [{ key, actual }] };
-    charged = actual;
+        : this.#charge(usageOf(this.#worst), this.#worst.spend ?? 0n);
+    this.#change = { settle: [{ key: this.#key, actual }] };
+    this.#charged = actual;
   }
 
-  function settle(outcome: Outcome<unknown>): void {
+  #settle(outcome: Outcome<unknown>): void {
     // Whatever became of it later, the reply is paid for and nothing is asked again because of that.
-    if (kept) return;
-    chargeRequest(outcome);
-    account.next = undefined;
+    if (this.#kept) return;
+    this.#chargeRequest(outcome);
+    this.next = undefined;
     if (outcome.ok) return;
+    const { tries } = this;
     const isCostly = !wasFree(outcome) && !usageIn(outcome);
-    account.next = nextMove(thread, outcome, account.calledOff, tries, isCostly);
-    if (account.next) account.tries = nextTries(tries, account.next, isCostly);
+    this.next = nextMove(this.#thread, outcome, this.calledOff, tries, isCostly);
+    if (!this.next) return;
+    this.tries = nextTries(tries, this.next, isCostly);
     // The same turn is tried again: it counts once, whatever its requests cost.
-    if (account.next) meter.giveBackTurn();
+    this.#thread.budget.meter.giveBackTurn();
   }
 
-  /** How the turn ended, and what it took. */
-  function closing(end: TurnEnd): JournalEvent[] {
-    const { tokens = 0n, spend = 0n, input_tokens = 0n, output_tokens = 0n } = charged;
-    const sums = {
-      model: asked.model.model,
-      tokens: Number(tokens),
-      input_tokens: Number(input_tokens),
-      output_tokens: Number(output_tokens),
-      spend: formatMoney(spend),
-    };
-    charged = {};
-    return [
-      // Of a reply that was said the reply tells it.
-      { type: 'turn_end', data: { ...end, ...(tokens > 0n && !end.done && { charged: sums }) } },
-      { type: 'cost_update', data: { cost: packCost(meter.read()) } },
-    ];
-  }
-
-  const planOf = (): RequestPlan => {
-    const { model, price, ratio = 0 } = thread.talk;
+  #plan(): RequestPlan {
+    const { talk, budget, ports } = this.#thread;
+    const { model, price, ratio = 0 } = talk;
     return {
-      input: estimateTokens(account.bytes, ratio),
+      input: estimateTokens(this.bytes, ratio),
       maxTokens: Math.min(model.max_output ?? MAX_ANSWER, MAX_ANSWER),
       minTokens: leastAnswer(ports),
-      used: usedAmounts(meter.read()),
-      limits: thread.budget.limits,
+      used: usedAmounts(budget.meter.read()),
+      limits: budget.limits,
       price,
       ...(price.context === undefined ? {} : { window: price.context }),
     };
-  };
+  }
 
   /** `room`: what those above have left just now; nobody is asked for more. */
-  async function begin(room: Amounts): Promise<Outcome<LimitReservation>> {
-    const plan = planOf();
+  async #begin(room: Amounts): Promise<Outcome<LimitReservation>> {
+    const { talk, budget, journal, place } = this.#thread;
+    const plan = this.#plan();
     const fit = fitRequest({ ...plan, limits: limitsWithin(plan, room) });
     if ('event' in fit) return limitFault(fit.event, fit.needed);
-    key = `${thread.place.id}:turn:${journal.turn}:${journal.nextKey()}`;
-    const { model, provider } = thread.talk.model;
-    asked = { model: thread.talk.model, price: thread.talk.price };
+    const key = `${place.id}:turn:${journal.turn}:${journal.nextKey()}`;
+    const { model, provider } = talk.model;
+    this.#asked = { model: talk.model, price: talk.price };
     // Counted before the answer: whoever reserves meanwhile sees it.
     // Whoever resumes the thread sees by `n` whether a recorded cost holds this turn already.
-    const n = meter.countTurn();
+    const n = budget.meter.countTurn();
     const fitted = Object.keys(room).length > 0 && { fitted: true as const };
     const data = { max_tokens: fit.maxTokens, model, provider, key, n, ...fitted };
     // One commit: a turn that is begun has its worst case set aside, and the other way round.
-    const from = thread.budget.drawFrom;
-    worst = amountsOf(fit.unit);
-    const reserve = [{ key, amounts: worst, ...(from === undefined ? {} : { from }) }];
+    const from = budget.drawFrom;
+    [this.#key, this.#worst] = [key, amountsOf(fit.unit)];
+    const reserve = [{ key, amounts: this.#worst, ...(from === undefined ? {} : { from }) }];
     const started = await journal.commit({ type: 'turn_start', data }, { reserve });
     if (!started.ok) {
-      meter.giveBackTurn();
+      budget.meter.giveBackTurn();
       return started;
     }
-    account.isBegun = true;
-    account.maxTokens = fit.maxTokens;
+    this.isBegun = true;
+    this.maxTokens = fit.maxTokens;
     return ok({
-      settle,
-      release() {
-        meter.giveBackTurn();
+      settle: (outcome) => this.#settle(outcome),
+      release: () => {
+        budget.meter.giveBackTurn();
         // Never sent: given back with whatever is noted about it.
-        change = { settle: [{ key, actual: {} }] };
+        this.#change = { settle: [{ key, actual: {} }] };
       },
     });
   }
-
-  const account: TurnAccount = {
-    bytes: 0,
-    isBegun: false,
-    tries,
-    maxTokens: 0,
-    reply: undefined,
-    calledOff: undefined,
-    next: undefined,
-    async reserve() {
-      const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
-      account.bytes = conversation.bytes() + thread.talk.system.length + tools;
-      account.next = undefined;
-      account.isBegun = false;
-      const begun = await whenThereIsRoom(thread, smallestRequest(planOf()), begin);
-      if (begun.ok) return begun;
-      // Who steers the thread is heard first: nothing was begun.
-      if (begun.error.code === 'cancelled') account.next = { do: 'again' };
-      return begun;
-    },
-    keep({ outcome }) {
-      const { reply } = account;
-      if (!reply) return;
-      chargeRequest(outcome);
-      const [said, ...others] = replyEvents(thread, reply, account.bytes);
-      // A guard may have put something else in its place: then it was never said.
-      const isLeft = outcome.ok && outcome.output.data === (reply.content as unknown);
-      const open = isLeft && mayAnswer(thread.hooks, 'after_step') && { open: true as const };
-      const data = { ...said.data, ...(isLeft ? open : { withheld: true as const }) };
-      kept = [{ ...said, data }, ...(isLeft ? others : [])];
-      journal.note(kept, { cost: packCost(meter.read()), ...change });
-      change = {};
-      for (const event of kept) addToConversation(thread, event);
-      if (thread.talk.unjudged) thread.talk.unjudged.isAsked = true;
-      ports.watch.audit?.write(requestRow(thread, asked, { outcome, reply, charged }));
-    },
-    record({ outcome, retried }) {
-      const { reply } = account;
-      if (!account.isBegun && account.next) return;
-      // Stopped while hooks looked at it: whoever resumes the thread asks them again.
-      if (thread.talk.unjudged && thread.control.stopped) return;
-      // A hook may have put something else in the place of the reply.
-      const isSaid =
-        kept && outcome.ok && !retried && outcome.output.data === (reply?.content as unknown);
-      if (!isSaid) account.reply = undefined;
-      const failed = failureEvents(thread, outcome, account);
-      const told = outcome.ok ? undefined : usageIn(outcome);
-      const end: TurnEnd = isSaid
-        ? { done: true, ...(thread.talk.unjudged && { judged: true as const }) }
-        : kept || outcome.ok
-          ? { withheld: true }
-          : account.next?.do === 'again'
-            ? { called_off: true, ...(told && { usage: told }) }
-            : { failed: true };
-      if (!kept)
-        ports.watch.audit?.write(requestRow(thread, asked, { outcome, reply: undefined, charged }));
-      // What was refused before it began is no turn.
-      const events =
-        account.isBegun || outcome.ok
-          ? [...failed, ...closing(end), ...retryEvents(thread, outcome, account)]
-          : failed;
-      // An answer that is lost with this process is asked for again, and was charged its worst case.
-      journal.note(events, { cost: packCost(meter.read()), ...change });
-      [change, kept] = [{}, undefined];
-      for (const event of events) addToConversation(thread, event);
-    },
-  };
-  return account;
 }
 
 interface FinalAccount {

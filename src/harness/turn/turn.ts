@@ -21,7 +21,7 @@ import { addToConversation } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
-import { createTurnAccount, type TurnAccount } from './turn-account.ts';
+import { TurnAccount } from './turn-account.ts';
 
 /** What is asked, as the thread stands. */
 function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
@@ -88,7 +88,7 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   } = thread;
   if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
   if (tries === NO_TRIES) journal.turn += 1;
-  const account = createTurnAccount(thread, tries);
+  const account = new TurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
   const frame = frameOf(
     thread,
@@ -115,8 +115,8 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
         account.calledOff = cause;
         return failure;
       }),
-    keep: account.keep,
-    record: account.record,
+    keep: (entry) => account.keep(entry),
+    record: (entry) => account.record(entry),
     checkpoint: (event) =>
       account.next && (event.name === 'error' || event.name === 'limit')
         ? undefined
