@@ -39,6 +39,7 @@ type KnownCode =
   | 'spawn_failed'
   | 'mcp_connection_failed'
   | 'hook_failed'
+  | 'hook_unaffordable'
   | 'ended_by_hook'
   | 'needs_input'
   | 'expression_error'

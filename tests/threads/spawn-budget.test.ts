@@ -3,7 +3,7 @@
 
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { getOwn, type Json, plainText } from '../../src/base/index.ts';
+import { getOwn, plainText } from '../../src/base/index.ts';
 import { parseMoney, type ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent, ThreadSummary } from '../../src/store/index.ts';
 import { budgetOf } from '../support/registry-reads.ts';
@@ -74,7 +74,7 @@ function reported(events: readonly StoredEvent[]): { tokens: bigint; spend: bigi
   let [tokens, spend] = [0n, 0n];
   for (const { type, data } of events) {
     if (type !== 'assistant_message' || data.injected === true) continue;
-    const count = (kind: string): bigint => BigInt(Number(getOwn(data.usage as Json, kind) ?? 0));
+    const count = (kind: string): bigint => BigInt(Number(getOwn(data.usage, kind) ?? 0));
     tokens += count('tokens');
     for (const [kind, price] of Object.entries(PRICE)) spend += count(kind) * price;
   }

@@ -115,7 +115,12 @@ test('hooks are in the total, their turns, calls and time apart; no time passes 
   expect(cost).toMatchObject({ turns: 0, tokens: 240, spend: 10n, duration_ms: 110 });
   expect(cost.estimated).toBe(true);
   expect(cost.hooks).toMatchObject({
-    ...{ turns: 3, tool_calls: 1, tokens: 40, input_tokens: 30, duration_ms: 5050, spend: 3n },
+    turns: 3,
+    tool_calls: 1,
+    tokens: 40,
+    input_tokens: 30,
+    duration_ms: 5050,
+    spend: 3n,
   });
   // They draw on what was set aside for them, not on what is left for the thread itself.
   expect(usedAmounts(cost)).toMatchObject({ tokens: 200n, spend: 7n, input_tokens: 100n });
