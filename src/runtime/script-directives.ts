@@ -62,7 +62,7 @@ const loadedOf = (data: Json): LoadedText => ({
   descriptor: unmarked(data),
 });
 
-const withMarks = <T extends { descriptor: Descriptor }>({ descriptor, ...rest }: T): Json => ({
+const withMarks = ({ descriptor, ...rest }: ProcessResult | CodeResult): Json => ({
   ...(plainJson(rest) as object),
   marks: marksIn(descriptor),
 });

@@ -207,7 +207,7 @@ test.each(Object.entries(FROM_FILES))('%s carries the labels of its file', async
     ].join('\n'),
     'other.mld': 'import { @key } from "./private/mod.mld"\nvar @again = @key',
   });
-  write('use.mld', `${text}\nshow ` + '`@v`' + `\nlog @v`);
+  write('use.mld', `${text}\nshow \`@v\`\nlog @v`);
   const open = await script('use.mld');
   expect(open.output).toContain('k-1');
   write('.ai/policy.yaml', 'labels:\n  "dir:private": {deny: ["op:log"]}\n');

@@ -11,6 +11,7 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
 import { fillConfig } from '../../expr/index.ts';
 import {
@@ -320,7 +321,7 @@ function startsProcess({ primitive, canStream }: Plan, { config, parameters }: P
   const listed = getOwn(getOwn(config, 'stream'), 'destinations');
   return (
     Array.isArray(listed) &&
-    listed.some((one) => !OWN_SINKS.test(String(getOwn(one, 'type') ?? '').replace(/^.*\//, '')))
+    listed.some((one) => !OWN_SINKS.test(plainText(getOwn(one, 'type')).replace(/^.*\//, '')))
   );
 }
 
