@@ -150,7 +150,7 @@ async function wireRuntime(
     projectRoot: open.project,
     primitives: () => [...open.primitives.keys()],
     trustStore: open.trustStore,
-    policies: open.policyPlaces,
+    policies: open.policies.places,
     clock: open.clock,
     extra: items,
   });

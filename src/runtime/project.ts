@@ -121,8 +121,6 @@ export interface OpenProject {
   env: Env;
   clock: Clock;
   policies: PolicyFiles;
-  /** The files they are read from. */
-  policyPlaces: readonly PolicyPlace[];
   trustStore: TrustStore;
   keys: KeyFolder;
   catalogs: Catalogs;
@@ -198,7 +196,6 @@ export function openProject(
     home,
     env,
     clock,
-    policyPlaces: places,
     policies: createPolicyFiles(
       places,
       (text, file) => examinePolicy(text, file, trustStore),

@@ -195,7 +195,7 @@ export async function followRun(call: CommandCall, follow: Follow): Promise<Endi
 
 /** A signature that does not hold: the run goes on, without what that policy opened. */
 function tellPolicies(runtime: Runtime, terminal: Terminal): void {
-  const found = runtime.policies().diagnostics.filter(({ code }) => /^signature_/.test(code));
+  const found = runtime.policies().diagnostics.filter(({ code }) => code.startsWith('signature_'));
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 

@@ -142,6 +142,7 @@ export function createPolicyFiles(
   let known: { stamp: string; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
+    places,
     current(): PolicyState {
       if (known && looks.isRecent()) return known.state;
       looks.begin();

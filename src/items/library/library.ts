@@ -183,10 +183,9 @@ export function createLibrary(options: LibraryOptions): Library {
     },
     chainOf: (item) => chainOf(item),
     check(checked = {}) {
-      const { behind } = shelves;
-      const records = shelves.everything();
       const { trustStore: trust, policies } = options;
-      const around = { library, records, behind, opened: files.opened(), trust, policies };
+      const [records, opened] = [shelves.everything(), files.opened()];
+      const around = { library, records, behind: shelves.behind, opened, trust, policies };
       return checkLibrary(around, checked);
     },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
