@@ -526,6 +526,18 @@ test('request_elevated_permissions tells the model what is missing and how to as
   expect(sent[1]).toContain('escalate');
 });
 
+test('request_elevated_permissions does not advise to ask where no capability is missing', async () => {
+  const { sent } = await shipped(
+    'request_elevated_permissions',
+    'event.name == "error"',
+    [read('notes/missing.txt'), DONE],
+    { inputs: '<missing_cap>${event.detail.missing}</missing_cap>' },
+  );
+  expect(sent[1]).toContain('a rule refuses this');
+  expect(sent[1]).not.toContain('escalate, capability');
+  expect(sent[1]).not.toContain('event.detail');
+});
+
 test('handle_turns_exceeded lets a thread go on once, up to the ceiling', async () => {
   const { result } = await shipped(
     'handle_turns_exceeded',

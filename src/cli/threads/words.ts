@@ -132,6 +132,23 @@ function resultLine({ content, is_error }: DataOf<'tool_result'>): EventLine | u
 type Tell<Type extends EventType> = (data: DataOf<Type>) => EventLine | undefined;
 const nothing = (): undefined => undefined;
 
+/** What came of a hook's answer: the action, as its directive says it, and what that meant there. */
+const DEEDS: ReadonlyMap<string, string> = new Map([
+  ['proceed', 'continue'],
+  ['tell_error', 'continue (the model gets the error)'],
+  ['tell_warning', 'continue (the model is warned)'],
+  ['run_with_granted', 'continue (with what is granted)'],
+  ['raise', 'continue (limit raised)'],
+  ['restart', 'retry (from the start)'],
+  ['repeat_step', 'retry (the step again)'],
+  ['new_attempt', 'retry (a new attempt)'],
+  ['skip_step', 'skip (not done)'],
+  ['withhold_result', 'skip (result withheld)'],
+  ['count_as_done', 'skip (counts as done)'],
+  ['ask_person', 'a person is asked'],
+  ['wait', 'waits for a person'],
+]);
+
 /** One for each type: a new event must fail to compile here. */
 const LINES: { readonly [type in EventType]: Tell<type> } = {
   thread_start: ({ directive, version, model }) =>
@@ -150,7 +167,7 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   cost_update: nothing,
   hook_start: nothing,
   hook: ({ directive, event, deed }) =>
-    line('◆', 'yellow', `hook ${directive} at ${event}: ${deed}`),
+    line('◆', 'yellow', `hook ${directive} at ${event}: ${DEEDS.get(deed) ?? deed}`),
   hook_state: nothing,
   permission_denied: ({ detail }) => line('✗', 'red', `denied: ${detail.message}`),
   limit({ limit, current, max, reserved, needed }) {
