@@ -558,6 +558,17 @@ test('request_more_budget asks for what its inputs say', async () => {
   expect(result).toMatchObject({ status: 'completed', cost: { turns: 2 } });
 });
 
+test('handle_cost_exceeded takes nothing away before the limit is reached', async () => {
+  const { result, sent } = await shipped(
+    'handle_cost_exceeded',
+    'cost.turns >= 1',
+    [read('notes/a.txt'), DONE],
+    { limits: '<turns>2</turns>' },
+  );
+  expect(result).toMatchObject({ status: 'completed', text: 'done' });
+  expect(sent[1]).not.toContain('withheld');
+});
+
 test('handle_loop_detected ends the run the first time', async () => {
   const { result } = await shipped(
     'handle_loop_detected',

@@ -1,6 +1,6 @@
 // The four checkpoints of a running thread: which hook answers, what its answer means here, and how
 // that is carried out. The table of meanings is in action.ts; this file only does what it says.
-import { type Failure, type Fault, ok, plainText } from '../../base/index.ts';
+import { type Failure, type Fault, type JsonObject, ok, plainText } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
   type FlowCheckpoint as FlowEvent,
@@ -86,6 +86,19 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   }
 }
 
+/** A directive that asks for `event` is told its name, also when the hook does not say it. */
+function withEvent(
+  { ports }: Thread,
+  directive: string,
+  event: string,
+  inputs: JsonObject,
+): JsonObject {
+  if (Object.hasOwn(inputs, 'event')) return inputs;
+  const found = ports.library.find('directive', directive);
+  const asked = found.ok && found.output.directive?.inputs.some(({ name }) => name === 'event');
+  return asked ? { ...inputs, event } : inputs;
+}
+
 /** The first hook that matches is run; without one the defaults hold. */
 async function decisionOf(
   thread: Thread,
@@ -111,7 +124,8 @@ async function decisionOf(
   const began = thread.ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
-  const answered = await hooks.run(thread, name, fillInputs(hook, context));
+  const inputs = withEvent(thread, name, event.name, fillInputs(hook, context));
+  const answered = await hooks.run(thread, name, inputs);
   budget.meter.startClock();
   // One that cannot be paid counts as no match: the next may answer.
   if (!answered.ok && answered.error.code === 'hook_unaffordable') {
