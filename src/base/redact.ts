@@ -24,7 +24,7 @@ export interface RedactionStream {
  * A text is given back at once, unless a secret may have begun at its end: then it waits for the next
  * ones. Nothing is shown of a secret that goes on over several of them.
  */
-export interface Follower {
+interface Follower {
   /** Is it shown as it is, and at once? Then it need not be pushed. `isClean`: it alone holds no secret. */
   passes(text: string, isClean?: boolean): boolean;
   /** Those that are certain by now, in order. */
