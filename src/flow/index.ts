@@ -52,7 +52,7 @@ export {
   readPolicyFile,
 } from './policies/policy-files.ts';
 export { parsePolicy } from './policies/read-policy.ts';
-export { fileLabels, folderLabel } from './values/file-labels.ts';
+export { fileLabels, folderLabel, inodeOf } from './values/file-labels.ts';
 export { createLabelRecords, type LabelRecords } from './values/label-records.ts';
 export {
   addLabels,
@@ -65,7 +65,6 @@ export {
   mergeDescriptors,
   removeLabels,
 } from './values/labels.ts';
-export { inodeOf } from './values/linked-files.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   addMarks,

@@ -46,3 +46,10 @@ export function folderLabel(root: string, label: string): string {
     ? IN_PLACE_OF_ALL
     : LABEL + absolute.replaceAll(sep, '/');
 }
+
+/** The same for all names of a file; undefined where it has one name only. */
+export const inodeOf = (info: {
+  dev: number | bigint;
+  ino: number | bigint;
+  nlink: number | bigint;
+}) => (Number(info.nlink) > 1 ? `${info.dev}:${info.ino}` : undefined);

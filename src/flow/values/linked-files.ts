@@ -6,13 +6,6 @@ import { type Descriptor, EMPTY, mergeDescriptors } from './labels.ts';
 
 const MAX_ENTRIES = 20_000;
 
-/** The same for all names of a file; undefined where it has one name only. */
-export const inodeOf = (info: {
-  dev: number | bigint;
-  ino: number | bigint;
-  nlink: number | bigint;
-}) => (Number(info.nlink) > 1 ? `${info.dev}:${info.ino}` : undefined);
-
 const look = (path: string): BigIntStats | undefined =>
   lstatSync(path, { bigint: true, throwIfNoEntry: false });
 

@@ -315,6 +315,19 @@ function storeOf(scene: Scene): Store {
   };
 }
 
+/** Threads of the replay alone. */
+const threadsOf = (
+  live: HarnessPorts['threads']['live'],
+  owner: string,
+  store: Store,
+): HarnessPorts['threads'] => ({
+  live,
+  owner,
+  resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
+  elsewhere: async () => fail('not_found', 'other projects are not replayed'),
+  history: async (thread) => await store.read(thread),
+});
+
 export type ReplayStage = ReturnType<typeof createReplayStage>;
 
 export function createReplayStage(
@@ -387,13 +400,7 @@ export function createReplayStage(
         },
       });
     },
-    threads: {
-      live,
-      owner: ports.threads.owner,
-      resume: async (thread) => fail('not_found', `thread \`${thread}\` is not replayed here`),
-      elsewhere: async () => fail('not_found', 'other projects are not replayed'),
-      history: async (thread) => await store.read(thread),
-    },
+    threads: threadsOf(live, ports.threads.owner, store),
     watch: {
       transcript: () => () => {},
       ahead: (thread) => recordOf(thread).lostAt(count(thread)),

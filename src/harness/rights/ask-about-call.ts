@@ -27,7 +27,7 @@ import type { Approval, NewApproval } from '../../store/index.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
-import { countFailure } from '../thread/restore.ts';
+import { countFailure } from '../thread/talk.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { declaredRights } from './thread-token.ts';
 

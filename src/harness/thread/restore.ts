@@ -17,7 +17,7 @@ import type {
   Recorded,
   RecordedOf,
 } from './journal-event.ts';
-import { addToConversation, forgetLoops, withoutTime } from './talk.ts';
+import { addToConversation, countFailure, forgetLoops, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
 
 /** The number of a snapshot's event, or the latest one. */
@@ -154,13 +154,6 @@ function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimit
 function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
   if (note.kind !== 'question' || note.held === undefined || note.call_id === undefined) return;
   control.escalated.set(note.call_id, { approval: note.approval, held: note.held });
-}
-
-/** How often this tool has failed in a row by now. */
-export function countFailure({ control }: Thread, tool: string, isError: boolean): number {
-  const count = isError ? (control.failures.get(tool) ?? 0) + 1 : 0;
-  control.failures.set(tool, count);
-  return count;
 }
 
 /** What a thread remembers besides the conversation. */

@@ -89,3 +89,10 @@ export function newAttempt(
   journal.note({ type: 'retry', data }, { attempt, cost });
   for (const event of talk.opening) addToConversation(thread, event);
 }
+
+/** How often this tool has failed in a row by now. */
+export function countFailure({ control }: Thread, tool: string, isError: boolean): number {
+  const count = isError ? (control.failures.get(tool) ?? 0) + 1 : 0;
+  control.failures.set(tool, count);
+  return count;
+}

@@ -24,8 +24,9 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { fileLabels, inodeOf } from '../../flow/index.ts';
+import { describe, fileLabels, inodeOf, markFailure, mergeAll } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import { resolveProjectPath } from '../rights/project-path.ts';
 
 // Opening a place without losing it on the way. Between asking where a path leads and opening it, a
 // folder on the way can be swapped for a link. So the folder is opened first, what was opened is
@@ -243,3 +244,22 @@ export function fileMarks(
   }
   return { labels: [...labels], sources: [...sources] };
 }
+
+/** That something is not there, or is not what was expected, is told by its folder. */
+function markLook(call: PrimitiveCall, failure: Failure): Failure {
+  const place = resolveProjectPath(call.projectRoot, textOf(call.parameters, 'path', '.'));
+  // A refusal comes before any look.
+  if (!place.ok || failure.error.code === 'permission_denied') return failure;
+  const { absolute } = place.output;
+  const own = describe({ taint: fileLabels(call.projectRoot, absolute) });
+  const seen = call.seen?.([], [dirname(absolute)]);
+  return markFailure(failure, mergeAll(seen ? [own, seen] : [own]));
+}
+
+/** What it says when it fails is marked too. */
+export const marking =
+  (work: BuiltinFunction): BuiltinFunction =>
+  async (call) => {
+    const done = await work(call);
+    return done.ok ? done : markLook(call, done);
+  };
