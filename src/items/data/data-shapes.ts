@@ -91,7 +91,7 @@ const limits = open({
   min_output_tokens: count,
   max_result: count,
   retries: open({
-    pauses: listOf(amount) as Rule<Json>,
+    pauses: listOf(amount),
     patience: amount,
     tries: count,
     fallback_after: count,

@@ -2,7 +2,7 @@
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
 import { fail, type Outcome, ok } from '../../../base/index.ts';
 import { endThread, type Told, tellThread } from '../../../runtime/index.ts';
-import { isEnded, type Store, type ThreadRow, type ThreadStatus } from '../../../store/index.ts';
+import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { visible } from '../../terminal/terminal.ts';
 import { speaker, withThread } from '../../threads/open-threads.ts';
@@ -18,7 +18,7 @@ const COMES: Readonly<Record<string, string>> = {
 
 /** A thread that rests or has ended does nothing more by itself. */
 function toldText({ thread_id, kind, status }: Told): string {
-  if (isEnded(status as ThreadStatus)) return `${thread_id}: ${status}`;
+  if (isEnded(status)) return `${thread_id}: ${status}`;
   if (status === 'running' || status === 'spawning') {
     return `${thread_id}: ${COMES[kind] ?? `told to ${kind}`} (now ${status})`;
   }
