@@ -7,6 +7,7 @@ import {
   createGuardSet,
   defineGuard,
   type Frame,
+  folderLabel,
   type Guard,
   type GuardSet,
   type GuardView,
@@ -20,11 +21,12 @@ import type { GivenRules, Thread, ThreadRules } from '../thread/thread.ts';
 const NO_GUARDS: GuardSet = createGuardSet([]);
 const NOTHING: GivenRules = { guards: [] };
 
-/** What a directive brings with it. */
-export function rulesOf({
-  guards,
-  deviation_rules,
-}: Pick<Directive, 'guards' | 'deviation_rules'>): GivenRules {
+/** What a directive brings with it; `project`: folders that it names are from there. */
+export function rulesOf(
+  { guards: written, deviation_rules }: Pick<Directive, 'guards' | 'deviation_rules'>,
+  project: string,
+): GivenRules {
+  const guards = written.map((guard) => ({ ...guard, on: folderLabel(project, guard.on) }));
   const { ask_first, auto_fix, escalate } = deviation_rules ?? {};
   return {
     guards,

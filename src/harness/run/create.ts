@@ -100,7 +100,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
   const own = await createRights(ports, row, prepared);
   if (!own.ok) return own;
   const rules = createRules({
-    own: rulesOf(prepared.directive),
+    own: rulesOf(prepared.directive, ports.project),
     inherited: startOf(start.history)?.rules,
     parent: parent?.rights.rules,
   });

@@ -170,7 +170,7 @@ export async function prepareThread(
   if (!inputs.ok) return inputs;
   const signed = checkSigned(ports, item, directive);
   if (!signed.ok) return signed;
-  const rules = compileRules(rulesOf(directive));
+  const rules = compileRules(rulesOf(directive, ports.project));
   if (!rules.ok) return rules;
   const hooks = readyHooks(ports, item, directive);
   if (!hooks.ok) return hooks;

@@ -148,7 +148,7 @@ export async function compute(
 ): Promise<Outcome<Json> | undefined> {
   const { script } = prepared.directive.process;
   if (!script) return undefined;
-  const own = rulesOf(prepared.directive);
+  const own = rulesOf(prepared.directive, ports.project);
   const rules = createRules({ own, inherited: undefined, parent: rights.rules });
   if (!rules.ok) return rules;
   const { signal } = control;

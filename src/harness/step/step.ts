@@ -169,7 +169,9 @@ function addRules(
   if (verb !== 'execute' || item_type !== 'directive' || action !== 'run') return ok(null);
   const found = ports.library.find('directive', plainText(item_id));
   const directive = found.ok ? found.output.directive : undefined;
-  return directive ? rights.rules.executed(id, rulesOf(withExtended(ports, directive))) : ok(null);
+  if (!directive) return ok(null);
+  const rules = rulesOf(withExtended(ports, directive), ports.project);
+  return rights.rules.executed(id, rules);
 }
 
 /** What comes of a call carries what went into it, whatever the verb made of its arguments. */

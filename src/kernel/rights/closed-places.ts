@@ -9,7 +9,7 @@ import type { Verifier } from '../primitive.ts';
 import { realOf } from './project-path.ts';
 
 /** In an `.ai` folder: closed to reading too. Other threads are read through `thread.read`, with their labels. */
-const KEPT = ['threads', 'keys', 'trust', 'state', 'outputs', 'audit.jsonl', 'labels.jsonl'];
+export const KEPT = ['threads', 'keys', 'trust', 'state', 'outputs', 'audit.jsonl', 'labels.jsonl'];
 const IN_ITEMS = new RegExp(
   `(?:^|/)\\.ai/(?:${KEPT.join('|').replaceAll('.', '\\.')})(?:/|$)`,
   'i',
