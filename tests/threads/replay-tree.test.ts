@@ -104,7 +104,11 @@ test('a thread that was left in the middle of a call and resumed', async () => {
 
 test('a thread that was paused, spoken to and resumed, twice', async () => {
   const made = await open({
-    lead: [...[1, 2, 3, 4, 5, 6].map((n) => tool('look', n)), { text: 'all done' }],
+    // Slow enough that it is still at work when somebody has found it.
+    lead: [
+      ...[1, 2, 3, 4, 5, 6].map((n) => ({ ...tool('look', n), delay_ms: 60 })),
+      { text: 'all done' },
+    ],
   });
   const { store } = made.threads;
   /** Pauses it after one more call; it may be a call further by then, or at its end. */
