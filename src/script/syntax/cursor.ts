@@ -201,6 +201,8 @@ export class Reader {
   startsStatement(): boolean {
     if (!this.sees(STATEMENT)) return false;
     const line = this.text.lastIndexOf('\n', this.pos - 1) + 1;
+    // An indented slash is a slip inside of what is open, and is told as such.
+    if (this.text[this.pos] === '/' && line !== this.pos) return false;
     return line > 0 && this.slice(line).trim() === '';
   }
 
