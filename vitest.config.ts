@@ -14,6 +14,7 @@ const ON_FILE = [
   'replay',
   'replay-tree',
   'many-threads',
+  'transcript',
 ].map((name) => `tests/threads/${name}.test.ts`);
 const late = (seed: number) => ({
   test: {
