@@ -104,6 +104,10 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     const message = `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``;
     place.child('background').report({ code: 'background_unsupported', message });
   }
+  if (tool.sees && chain.primitive !== 'subprocess') {
+    const message = `\`sees\` narrows what a process may look at, and \`${chain.primitive}\` starts none`;
+    place.child('sees').report({ code: 'sees_unsupported', message });
+  }
   checkPlaceholders(tool, chain, place.child('config'));
 }
 

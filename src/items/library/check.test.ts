@@ -74,6 +74,7 @@ test('tools are checked among the others, each mistake at its place', async () =
       'executor_id: subprocess\nrequires: [fs.red]\n',
     ),
     'project/.ai/tools/late.yaml': toolText('late', 'executor_id: subprocess\nbackground: true\n'),
+    'project/.ai/tools/blind.yaml': toolText('blind', 'executor_id: http_client\nsees: ["a/**"]\n'),
     'project/.ai/tools/module.yaml': toolText(
       'module',
       'executor_id: subprocess\nconfig: { module: ./none.ts }\n',
@@ -86,6 +87,7 @@ test('tools are checked among the others, each mistake at its place', async () =
     'project/.ai/tools/twice.yml': toolText('twice'),
   });
   expect(found(library.check())).toEqual([
+    'project/.ai/tools/blind.yaml sees_unsupported',
     'project/.ai/tools/broken.yaml chain_broken',
     'project/.ai/tools/hole.yaml undeclared_placeholder',
     'project/.ai/tools/late.yaml background_unsupported',
@@ -93,12 +95,12 @@ test('tools are checked among the others, each mistake at its place', async () =
     'project/.ai/tools/needs.yaml unknown_capability',
     'project/.ai/tools/twice.yml duplicate_id',
   ]);
-  expect(library.check()[0]).toMatchObject({
+  expect(library.check()[1]).toMatchObject({
     line: 4,
     column: 14,
     text: 'executor_id: htpt_client',
   });
-  expect(library.check()[4]).toMatchObject({ line: 5, column: 12, hint: 'did you mean `fs.read`' });
+  expect(library.check()[5]).toMatchObject({ line: 5, column: 12, hint: 'did you mean `fs.read`' });
 });
 
 test('directives are checked among the others', async () => {
