@@ -14,6 +14,7 @@ import { probeTools } from '../support/crash-project.ts';
 import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
+  answer,
   call,
   directive,
   directiveText,
@@ -48,7 +49,12 @@ const DONE: ScriptedReply = { text: 'done' };
 const write = (at = 'a') => ({ tool_calls: [call('probe/write', { at })] });
 const INPUTS = '<input name="tag" type="string" required="false"/>';
 
-const TOOLS = probeTools((_name, at) => ({ done: at }));
+/** What was done in this process. */
+const deeds: string[] = [];
+const TOOLS = probeTools((name, at) => {
+  deeds.push(name);
+  return { done: at };
+});
 
 /** A tool that leaves a line for every time it was run; here as in processes of their own. */
 const openWith = ({ parts = {}, files = {} }: Asker, says: readonly ScriptedReply[]) =>
@@ -184,6 +190,25 @@ test.skipIf(isLate)(
   },
   60_000,
 );
+
+test('a hook that has an approved write done again has it asked about again', async () => {
+  const when = 'event.name == "after_step" and event.step == "probe/write"';
+  const hooks = `<hook><when>${when}</when><directive>again</directive></hook>`;
+  const asker = {
+    parts: { guards: ASK, hooks },
+    files: { '.ai/directives/again.md': answer('again', { action: 'retry' }) },
+  };
+  deeds.length = 0;
+  const made = await openWith(asker, [write(), DONE]);
+  const { thread_id } = await run(made, 'lead');
+  await decide(made);
+  expect((await resume(made, thread_id)).status).toBe('waiting');
+  expect(deeds).toHaveLength(1);
+  expect(await queue(made)).toMatchObject([{ shown: { operation: 'tool probe/write' } }]);
+  await decide(made, NO);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+  expect(deeds).toHaveLength(1);
+});
 
 test('one approval answers everything that asks about a call, and for no other', async () => {
   const made = await openWith(

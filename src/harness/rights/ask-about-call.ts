@@ -174,6 +174,10 @@ async function take(thread: Thread, row: Approval, call: string): Promise<Outcom
   return ok(answer);
 }
 
+/** One answer is for one effect: a hook that has the step done again has it asked about again. */
+const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
+  state === 'used' && effect === 'write' && id !== '';
+
 /** In a replay: as it was answered, and rested upon. */
 async function askedBefore(
   thread: Thread,
@@ -201,7 +205,7 @@ export const askAbout =
     const found = await ports.store.approvals({ thread: place.id, binding });
     if (!found.ok) return found;
     const row = found.output.at(-1);
-    if (!row) return await putQuestion(thread, question, binding, call.id);
+    if (!row || isSpent(row, call)) return await putQuestion(thread, question, binding, call.id);
     return row.state === 'pending'
       ? ok(rest(thread, question, row.id))
       : await take(thread, row, call.id);
