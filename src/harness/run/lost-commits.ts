@@ -2,34 +2,16 @@
 // the other. A write that such a line names may have been done, and nobody remembers; so it is not made
 // again, and the model is told. The transcript itself is written anew by whoever goes on.
 import type { JsonObject } from '../../base/index.ts';
-import { packCost } from '../limits/cost.ts';
-import { endCall } from '../step/call-intent.ts';
-import { failureJson, unknownOutcome } from '../step/step.ts';
-import { packMarks } from '../thread/conversation.ts';
-import type { JournalEvent } from '../thread/journal-event.ts';
 import type { LostCommits } from '../thread/ports.ts';
-import { addToConversation, tell } from '../thread/talk.ts';
+import { tell } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
+import { noteUnknown } from './unfinished-work.ts';
 
 /** Calls of the last reply that had begun: what became of them is not known. */
 function settle(thread: Thread, begun: ReadonlyMap<string, string>): void {
   for (const call of thread.talk.conversation.pending()) {
     const tool = begun.get(call.id);
-    if (tool === undefined) continue;
-    thread.budget.meter.countToolCall();
-    const event: JournalEvent = {
-      type: 'tool_result',
-      data: {
-        call_id: call.id,
-        tool,
-        content: failureJson(unknownOutcome(call, tool)),
-        is_error: true,
-        marks: packMarks(thread.talk.conversation.ownMarks()),
-      },
-    };
-    endCall(thread, call);
-    thread.journal.note(event, { cost: packCost(thread.budget.meter.read()) });
-    addToConversation(thread, event);
+    if (tool !== undefined) noteUnknown(thread, call, tool);
   }
 }
 

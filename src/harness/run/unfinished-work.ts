@@ -1,5 +1,7 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
+import type { Json } from '../../base/index.ts';
+import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
@@ -51,6 +53,29 @@ export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Re
   if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
+/** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
+export function noteUnknown(
+  thread: Thread,
+  call: ToolCallBlock,
+  tool: string,
+  instead?: Json,
+): void {
+  thread.budget.meter.countToolCall();
+  const event: JournalEvent = {
+    type: 'tool_result',
+    data: {
+      call_id: call.id,
+      tool,
+      content: instead ?? failureJson(unknownOutcome(call, tool)),
+      is_error: instead === undefined,
+      marks: packMarks(thread.talk.conversation.ownMarks()),
+    },
+  };
+  endCall(thread, call);
+  thread.journal.note(event, { cost: packCost(thread.budget.meter.read()) });
+  addToConversation(thread, event);
+}
+
 /** Calls that were begun and never ended: a write is not repeated, everything else is. */
 export async function settleUnfinishedCalls(
   thread: Thread,
@@ -69,20 +94,7 @@ export async function settleUnfinishedCalls(
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
-    thread.budget.meter.countToolCall();
-    const event: JournalEvent = {
-      type: 'tool_result',
-      data: {
-        call_id: call.id,
-        tool,
-        content: instead?.output.data ?? failureJson(unknown),
-        is_error: !instead,
-        marks: packMarks(thread.talk.conversation.ownMarks()),
-      },
-    };
-    endCall(thread, call);
-    thread.journal.note(event, { cost: packCost(thread.budget.meter.read()) });
-    addToConversation(thread, event);
+    noteUnknown(thread, call, tool, instead?.output.data);
     if (thread.control.ending || thread.journal.lost()) return;
   }
 }

@@ -258,7 +258,7 @@ export function stepAct(
       };
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
-    run: (body) => runInTime(thread, STOPS_TOOL, body, (failure) => stoppedAtWork(tool, failure)),
+    run: (body) => runStep(thread, known, body),
     checkpoint(event) {
       if (event.name === 'before_step' || event.name === 'after_step') {
         return raise(thread, event, step);
