@@ -225,5 +225,12 @@ export type {
   Verb,
 } from './program.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
-export { endThread, type Told, tellThread, waitForEnd } from './steering.ts';
+export {
+  decideApproval,
+  endThread,
+  STANDS_STILL,
+  type Told,
+  tellThread,
+  waitForEnd,
+} from './steering.ts';
 export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';

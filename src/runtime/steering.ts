@@ -31,7 +31,12 @@ export async function tellThread(
 }
 
 /** It goes on only when a person does something. */
-const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set(['paused', 'needs_input', 'interrupted']);
+export const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
+  'paused',
+  'needs_input',
+  'waiting',
+  'interrupted',
+]);
 const EXPIRY_CHECK_MS = 2000;
 
 /** The row when it is over or, unless `untilEnd`, stands still; as it is when the signal aborts. */

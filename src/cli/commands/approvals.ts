@@ -1,6 +1,7 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
 import { compact, fail, type Outcome, ok, plainText } from '../../base/index.ts';
-import type { Approval, Decision, Store, ThreadStatus } from '../../store/index.ts';
+import { decideApproval, STANDS_STILL } from '../../runtime/index.ts';
+import type { Approval, Decision } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 import { countOption, speaker, withRegistry } from '../threads/open-threads.ts';
@@ -9,26 +10,9 @@ import { parseAge } from './threads/prune.ts';
 
 type Given = Omit<Decision, 'who' | 'channel'>;
 
-/** Nobody is at work on such a thread: the answer is read when it goes on. */
-const STANDS_STILL: ReadonlySet<ThreadStatus> = new Set([
-  'needs_input',
-  'waiting',
-  'paused',
-  'interrupted',
-]);
-
-async function firstApproval(store: Store, id: string): Promise<Outcome<Approval>> {
-  const found = await store.approvals({ id });
-  if (!found.ok) return found;
-  const [approval] = found.output;
-  return approval
-    ? ok(approval)
-    : fail('not_found', `there is no approval \`${id}\``, { approval: id });
-}
-
 function command(
   decide: (call: CommandCall) => Outcome<Given>,
-  fits: (approval: Approval, call: CommandCall) => Outcome<null> = () => ok(null),
+  { isWords = false }: { isWords?: boolean } = {},
 ): CommandRun {
   return async (call) => {
     const { args, terminal } = call;
@@ -36,15 +20,17 @@ function command(
     if (!given.ok) return given;
     return await withRegistry(call, async ({ store }) => {
       const id = asText(args[0]) ?? '';
-      const asked = await firstApproval(store, id);
-      const right = asked.ok ? fits(asked.output, call) : asked;
-      if (!right.ok) return right;
-      const who = { who: speaker(call), channel: 'cli' as const };
-      const done = await store.decide(id, { ...given.output, ...who });
+      const decision = { ...given.output, who: speaker(call), channel: 'cli' as const };
+      const told = await decideApproval(store, id, decision, isWords);
+      const isUsage = !told.ok && told.error.code === 'invalid_input';
+      const done = isUsage
+        ? fail('usage', told.error.detail.message.replace('with `beyond`', 'with `--beyond`'))
+        : told;
       const thread = done.ok ? (done.output.thread ?? '') : '';
       const row = await store.thread(thread);
       return terminal.finish(done, ({ state }) => {
         terminal.note(`${id} ${state}`);
+        // Nobody is at work on it: the answer is read when it goes on.
         if (row.ok && STANDS_STILL.has(row.output.status)) {
           terminal.note(`go on with \`km threads resume ${thread}\``);
         }
@@ -52,15 +38,6 @@ function command(
     });
   };
 }
-
-/** Whoever signed the directive did not mean this: that takes a word more than yes. */
-const isDeclared = ({ id, kind, shown }: Approval, { options }: CommandCall): Outcome<null> =>
-  kind !== 'capability' || shown.declared !== 'no' || options.beyond === true
-    ? ok(null)
-    : fail(
-        'usage',
-        `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`--beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
-      );
 
 export const approve = command(({ options }) => {
   const uses = countOption(options, 'uses');
@@ -76,7 +53,7 @@ export const approve = command(({ options }) => {
     answer: options.beyond === true ? { beyond: true } : undefined,
   });
   return ok(given);
-}, isDeclared);
+});
 
 export const deny = command(({ options }) =>
   ok({ decision: 'denied', why: asText(options.why) ?? '' }),
@@ -84,10 +61,7 @@ export const deny = command(({ options }) =>
 
 export const answer = command(
   ({ args }) => ok({ decision: 'approved', why: '', answer: asList(args[1]).join(' ') }),
-  ({ id, kind }) =>
-    kind === 'question'
-      ? ok(null)
-      : fail('usage', `\`${id}\` asks for a ${kind}, not for words: approve it or deny it`),
+  { isWords: true },
 );
 
 const COLOURS = {
