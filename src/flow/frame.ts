@@ -197,6 +197,8 @@ export interface FramePolicy {
   readonly guards: GuardSet;
   /** The `dir:` labels that a rule or a guard of it names. */
   readonly folders: readonly string[];
+  /** `none`: processes may run in no sandbox. */
+  readonly sandbox: 'none' | 'required';
   /** Labels for data from outside that carries none. */
   readonly unlabelled: readonly string[];
   /** Labels that `operations` gives an operation. */

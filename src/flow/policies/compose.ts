@@ -43,7 +43,6 @@ export interface ComposedPolicy extends FramePolicy {
   directives(surface: string): DirectiveAccess;
   readonly limits: Readonly<Record<string, number | string>>;
   readonly allowsUnsigned: boolean;
-  readonly sandbox: 'none' | 'required';
   readonly install: 'allow' | 'ask' | 'deny';
   readonly anneal: 'ask' | 'auto';
   /** May the project's price files say less than the user, the bundle and the price package do? */

@@ -330,20 +330,23 @@ export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
   return (await import('./process-marks.ts')).watchBox(box);
 }
 
-const boxOf = (
+function boxOf(
   { labels }: BodyPorts,
   { tool, verify, given = EMPTY }: PrimitiveCall,
   { frame }: Caller,
-) =>
-  watchProcess({
+) {
+  // Where a policy does without a sandbox, nothing says that there is one: rights hold nobody then.
+  const isOpen = tool.sandbox === 'none' || frame.policy.sandbox === 'none';
+  return watchProcess({
     records: labels,
     verify,
     named: namedFolders(frame),
     sees: tool.sees,
-    isOpen: tool.sandbox === 'none',
-    mayWrite: tool.effect !== 'read' && tool.sandbox !== 'strict',
+    isOpen,
+    mayWrite: isOpen || (tool.effect !== 'read' && tool.sandbox !== 'strict'),
     given: mergeDescriptors(given, frame.influence),
   });
+}
 
 /**
  * A value that becomes the name of a file can be read from the folder. Which parameter it was is

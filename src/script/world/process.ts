@@ -115,7 +115,7 @@ export function createProcesses(ports: WorldPorts) {
       records: ports.labels,
       verify: call.verify,
       named: namedFolders(frame),
-      isOpen: false,
+      isOpen: frame.policy.sandbox === 'none',
       mayWrite: true,
       given: mergeAll([frame.influence, ...frame.inputs.map(({ value }) => value.meta.descriptor)]),
     });
