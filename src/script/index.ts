@@ -1,9 +1,11 @@
 export {
+  type AroundScript,
   diagnose,
   diagnosticOf,
   runScript,
   type ScriptEffect,
   type ScriptOptions,
+  unboundIn,
 } from './run-script.ts';
 export type { Expression } from './syntax/ast.ts';
 export {

@@ -29,10 +29,12 @@ import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
+import { PROVIDED } from './run/names.ts';
 import { VariableScope } from './run/scope.ts';
 import type { Mode, ScriptTree } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './syntax/problem.ts';
+import { type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
@@ -143,8 +145,30 @@ function diagnosticsOf(
   }));
 }
 
-export const diagnose = (text: string, file: string, mode: Mode): Diagnostic[] =>
-  diagnosticsOf(parseScript(text, { mode, file }).problems, text, file);
+/** What a script sees besides its own text: see `Surroundings`. */
+export type AroundScript = Partial<Omit<Surroundings, 'provided'>>;
+
+/** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
+export const unboundIn = (tree: ScriptTree, around: AroundScript = {}): NameFinding[] =>
+  nameFindings(tree, { provided: PROVIDED, inputs: [], module: () => undefined, ...around });
+
+/** Problems of form; where there are none, those of names. */
+export function diagnose(
+  text: string,
+  file: string,
+  mode: Mode,
+  around?: AroundScript,
+): Diagnostic[] {
+  const { script, problems } = parseScript(text, { mode, file });
+  if (!script) return diagnosticsOf(problems, text, file);
+  const unit = { name: file, text };
+  return unboundIn(script, around).map((found) => ({
+    ...lineAt(unit, found.at),
+    code: `script_${found.code}`,
+    severity: found.severity,
+    ...saidIn(found),
+  }));
+}
 
 /** Statements in order; `=> v` at the top ends the file. */
 async function runBody(

@@ -75,6 +75,18 @@ describe('diagnostics', () => {
     expect(found?.range.start).toEqual({ line: 2, character: 8 });
   });
 
+  test('names that nothing binds and arguments that do not fit, also of imported functions', async () => {
+    const text = 'import { post } from "./lib.mld"\nvar @name = 1\nshow @nmae\nshow @post("u")\n';
+    const found = await editor.open('names.mld', text);
+    expect(found.map(({ range, code, severity }) => [range.start, code, severity])).toEqual([
+      [{ line: 2, character: 5 }, 'script_name_unbound', 1],
+      [{ line: 3, character: 5 }, 'script_argument_missing', 2],
+    ]);
+    expect(found[0]?.range.end.character).toBe(10);
+    expect(found[0]?.message).toContain('did you mean `@name`?');
+    expect(await editor.edit('names.mld', '@nmae', '@name')).toHaveLength(1);
+  });
+
   test('directives are checked as everywhere, among the items of their project', async () => {
     const found = await editor.open(
       '.ai/directives/tidy.md',
@@ -261,6 +273,7 @@ describe('completion', () => {
     expect(await editor.complete(file, '</model>\n    <')).toEqual(
       expect.arrayContaining(['limits', 'permissions', 'hooks']),
     );
+    expect(await editor.complete(file, '</model>\n    <')).not.toContain('cost');
     expect(await editor.hover(file, '<limi')).toContain('the most it may use');
   });
 

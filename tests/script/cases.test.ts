@@ -7,7 +7,9 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseYaml } from '../../src/base/index.ts';
 import { printed, runScriptJob } from '../../src/cli/commands/script.ts';
+import { createModules } from '../../src/cli/lsp/modules.ts';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import { diagnose } from '../../src/script/index.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
 const CASES = fileURLToPath(new URL('../cases/scripts', import.meta.url));
@@ -80,6 +82,20 @@ async function check(path: string): Promise<void> {
 const all = globSync('*/*/example.{md,mld}', { cwd: CASES }).toSorted();
 const needsSandbox = (path: string) =>
   STARTS_A_PROCESS.test(readFileSync(join(CASES, path), 'utf8').replaceAll(/^#.*$/gm, ''));
+
+test('a case that runs to its end has no error by the check', () => {
+  const userFolder = fixture.root;
+  const modules = createModules(userFolder, () => undefined);
+  const wrong = all.flatMap((path) => {
+    const file = join(CASES, path);
+    if (existsSync(join(dirname(file), 'fault.yaml'))) return [];
+    const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
+    return diagnose(readFileSync(file, 'utf8'), path, mode, modules.around(file)).filter(
+      ({ severity }) => severity === 'error',
+    );
+  });
+  expect(wrong).toEqual([]);
+});
 
 describe.each([...new Set(all.map((path) => path.split('/')[0] ?? ''))])('%s', (area) => {
   const cases = all.filter((path) => path.startsWith(`${area}/`));

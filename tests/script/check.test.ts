@@ -75,3 +75,39 @@ test('a script that is in order has no problems', async () => {
   const good = scripted('good', 'var @a = 1\nreturn { text: @a }');
   expect(await problems({ '.ai/directives/good.md': good })).toEqual([]);
 });
+
+const PARAMETERS =
+  'parameters:\n  - { name: path, type: string, required: true, description: x }\n';
+
+test('names that nothing binds are found, the inputs of an item are bound', async () => {
+  const inputs = '<topic type="string" required="true">x</topic>';
+  const script = 'show @topic\nshow @input.topic\nshow @tpoic\nreturn { text: @topic }';
+  const tool = TOOL.replace('var = 2', 'show @paht').replace('config:', `${PARAMETERS}config:`);
+  const beside = tool.replace(/ {2}script[\s\S]*/, '  module: ./names.mld\n');
+  fixture = makeFixture({
+    '.ai/directives/names.md': scripted('names', script, { inputs }),
+    '.ai/tools/bad.yaml': tool,
+    '.ai/tools/beside.yaml': beside.replace('tool_id: bad', 'tool_id: beside'),
+    '.ai/tools/names.mld': 'show @path\nshow @paht\n',
+  });
+  const runtime = await fixture.open();
+  const found = await scriptProblems(runtime.library, []);
+  await runtime.close();
+  expect(found.map(({ code, message, hint }) => [code, message, hint])).toEqual([
+    ['script_name_unbound', 'nothing binds `@tpoic`', 'did you mean `@topic`?'],
+    ['script_name_unbound', 'nothing binds `@paht`', 'did you mean `@path`?'],
+    ['script_name_unbound', 'nothing binds `@paht`', 'did you mean `@path`?'],
+  ]);
+});
+
+test('a directive sees the inputs of what it extends, and its heirs bring their own', async () => {
+  const input = (name: string) => `<${name} type="string">x</${name}>`;
+  const base = scripted('base', 'show @own\nshow @more', { inputs: input('own') });
+  const heir = scripted('heir', 'show @own\nshow @more', { inputs: input('more') }).replace(
+    '<category>',
+    '<relationships><extends>base</extends></relationships><category>',
+  );
+  expect(
+    await problems({ '.ai/directives/base.md': base, '.ai/directives/heir.md': heir }),
+  ).toEqual([]);
+});

@@ -66,15 +66,22 @@ function isMarkdownScript(path: string): boolean {
   return text !== undefined && itemKindOf(path, text) === undefined && hasStatement(text);
 }
 
-/** What is wrong with the form of these scripts. Runs nothing. */
-async function checkScriptFiles(files: readonly string[]): Promise<Diagnostic[]> {
+/** What is wrong with the form and the names of these scripts. Runs nothing. */
+async function checkScriptFiles(
+  files: readonly string[],
+  library: Library,
+  userFolder: string,
+): Promise<Diagnostic[]> {
   if (files.length === 0) return [];
   const { diagnose } = await import('../../script/index.ts');
+  const { createModules, inputsOfModule } = await import('../lsp/modules.ts');
+  const modules = createModules(userFolder, () => undefined);
   return files.flatMap((file) => {
     const read = readScript(file);
     if ('bytes' in read) {
       const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
-      return diagnose(read.bytes.toString('utf8'), file, mode);
+      const around = modules.around(file, inputsOfModule(file, library));
+      return diagnose(read.bytes.toString('utf8'), file, mode, around);
     }
     const { message } = read.problem;
     return [{ file, line: 1, column: 1, code: 'file_unreadable', severity: 'error', message }];
@@ -114,6 +121,8 @@ interface Held {
   text: string;
   mode: 'strict' | 'markdown';
   origin: Origin;
+  /** Who gives it variables. */
+  item: NonNullable<Directive> | ToolItem;
 }
 
 type Directive = ReturnType<typeof parseDirective>['directive'];
@@ -122,7 +131,8 @@ function inDirective(directive: Directive, file: string): Held[] {
   const script = directive?.process.script;
   if (!script || script.text === '') return [];
   const { text, line, column } = script;
-  return [{ text, mode: 'strict', origin: { file, line, column, isVerbatim: true } }];
+  const origin = { file, line, column, isVerbatim: true };
+  return [{ text, mode: 'strict', origin, item: directive }];
 }
 
 function inTool(item: ToolItem, library: Library): Held[] {
@@ -132,13 +142,13 @@ function inTool(item: ToolItem, library: Library): Held[] {
   const { script, module } = tool.config;
   if (typeof script === 'string') {
     const origin = originInYaml(file, textIfReadable(file) ?? '');
-    return [{ text: script, mode: 'strict', origin }];
+    return [{ text: script, mode: 'strict', origin, item }];
   }
   const beside = typeof module === 'string' ? resolve(file, '..', module) : '';
   const text = beside === '' ? undefined : textIfReadable(beside);
   if (text === undefined) return [];
   const mode = beside.endsWith('.md') ? 'markdown' : 'strict';
-  return [{ text, mode, origin: { file: beside, line: 1, column: 1, isVerbatim: true } }];
+  return [{ text, mode, origin: { file: beside, line: 1, column: 1, isVerbatim: true }, item }];
 }
 
 const isBelow = (file: string, path: string): boolean =>
@@ -172,8 +182,11 @@ export async function scriptProblems(
   ];
   if (held.length === 0) return [];
   const { diagnose } = await import('../../script/index.ts');
-  return held.flatMap(({ text, mode, origin }) =>
-    diagnose(text, origin.file, mode).map((found) => moved(found, origin)),
+  const { inputNames } = await import('../lsp/modules.ts');
+  return held.flatMap(({ text, mode, origin, item }) =>
+    diagnose(text, origin.file, mode, { inputs: inputNames(item, library) }).map((found) =>
+      moved(found, origin),
+    ),
   );
 }
 
@@ -278,6 +291,7 @@ export const run: CommandRun = async (call) => {
   const project = asText(call.options.project) ?? projectOf(first);
   const work = async (runtime: Runtime): Promise<number> => {
     const { library } = runtime;
+    const userFolder = terminal.env['KERNMANTLE_HOME'] ?? '';
     const isItem = (path: string): boolean =>
       library.all().some(({ file }) => resolve(file) === path);
     const { scripts, others } = divide(paths, isItem);
@@ -287,7 +301,7 @@ export const run: CommandRun = async (call) => {
         : others.flatMap((path) => checkPath(path, library));
     const inScripts = [
       ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
-      ...(await checkScriptFiles(scripts)),
+      ...(await checkScriptFiles(scripts, library, userFolder)),
     ];
     const refused = await refusedItems(runtime, call, paths);
     const prices = await priceProblems(runtime, paths);

@@ -66,7 +66,8 @@ function offerTags(text: string, offset: number): TagOffer | undefined {
     const open = openAt(text, offset - opening.length - 1);
     const parent = open.at(-1);
     if (parent && RAW.has(parent.name)) return undefined;
-    const names = parent ? Object.keys(parent.shape?.children ?? {}) : ['directive'];
+    const children = Object.entries(parent?.shape?.children ?? {}).filter(([, { gone }]) => !gone);
+    const names = parent ? children.map(([name]) => name) : ['directive'];
     return { names, at: offset - opening.length };
   }
   return offerAttributes(text, offset);

@@ -1,8 +1,10 @@
-// What is wrong with an open text: the form of its script, and what the check of items says about the
+// What is wrong with an open text: the form and the names of its script, and what the check of items says about the
 // rest. The same findings as `check`, with ranges.
 import type { Diagnostic } from '../../base/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
+import { unboundIn } from '../../script/index.ts';
 import type { Document, Span } from './document.ts';
+import { inputsOfModule, type Modules } from './modules.ts';
 import type { View } from './view.ts';
 
 type Finding = { range: Span; severity: 1 | 2 | 3; code: string; source: string; message: string };
@@ -14,8 +16,16 @@ const MOST = 200;
 const worded = (message: string, hint: string | undefined): string =>
   hint === undefined ? message : `${message}\nhint: ${hint}`;
 
-export function findingsOf(view: View, document: Document, library?: Library): Finding[] {
-  const script = scriptFindings(view, document);
+export function findingsOf(
+  view: View,
+  document: Document,
+  modules: Modules,
+  library?: Library,
+): Finding[] {
+  const script = [
+    ...scriptFindings(view, document),
+    ...nameFindings(view, document, modules, library),
+  ];
   const items =
     view.kind === 'directive' || view.kind === 'item' ? itemFindings(view, document, library) : [];
   const seen = new Set<string>();
@@ -35,6 +45,28 @@ const scriptFindings = ({ script }: View, document: Document): Finding[] =>
     source: 'kernmantle',
     message: worded(message, hint),
   }));
+
+/** Of a script that is whole: a name may be bound in what cannot be read. */
+function nameFindings(
+  { script, file }: View,
+  document: Document,
+  modules: Modules,
+  library: Library | undefined,
+): Finding[] {
+  const tree = script?.parsed.script;
+  if (!tree || script.isOpen) return [];
+  const inputs = [
+    ...script.inputs.map(({ name }) => name),
+    ...(library ? inputsOfModule(file, library) : []),
+  ];
+  return unboundIn(tree, modules.around(file, inputs)).map((found) => ({
+    range: document.spanOf(found.at, Math.max(found.end, found.at + 1)),
+    severity: SEVERITY[found.severity],
+    code: `script_${found.code}`,
+    source: 'kernmantle',
+    message: worded(found.message, found.hint),
+  }));
+}
 
 const itemFindings = ({ text, file }: View, document: Document, library?: Library): Finding[] =>
   (checkItemText(text, file, library) ?? [])

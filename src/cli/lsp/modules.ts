@@ -3,8 +3,9 @@
 import { statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
+import { type Directive, type Library, resolveExtends, type ToolItem } from '../../items/index.ts';
 import { findScriptProject } from '../../runtime/index.ts';
-import { type Bound, staticText } from '../../script/index.ts';
+import { type AroundScript, type Bound, staticText } from '../../script/index.ts';
 import { readScript, type ScriptView } from './view.ts';
 
 const MAX_FILE = 1024 * 1024;
@@ -64,13 +65,21 @@ export function createModules(userFolder: string, opened: (file: string) => stri
   }
 
   const modules = {
-    /** The file an import names. */
-    of({ source }: Bound, from: string): Module | undefined {
-      const written = source && staticText(source.path);
-      if (written === undefined) return undefined;
+    /** The file of a path as it is written in another. */
+    at(written: string, from: string): Module | undefined {
       const path = locate(written, from);
       return read(path) ?? (extname(path) === '' ? read(`${path}.mld`) : undefined);
     },
+    /** The file an import names. */
+    of({ source }: Bound, from: string): Module | undefined {
+      const written = source && staticText(source.path);
+      return written === undefined ? undefined : modules.at(written, from);
+    },
+    /** What the check of names asks about imports; of a broken file nothing is known. */
+    around: (from: string, inputs: readonly string[] = []): AroundScript => ({
+      inputs,
+      module: (written) => modules.at(written, from)?.script?.parsed.script,
+    }),
     /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
     home(start: Home): Home {
       let here = start;
@@ -113,3 +122,42 @@ function moduleOf(file: string, text: string): Module {
   const mode = file.endsWith('.mld') ? 'strict' : 'markdown';
   return { file, script: readScript(text, mode, file), data: undefined };
 }
+
+const toolsOf = (library: Library): ToolItem[] =>
+  library.all().flatMap((item) => (item.kind === 'tool' ? [item] : []));
+
+const directivesOf = (library: Library): Directive[] =>
+  library.all().flatMap((item) => (item.kind === 'directive' ? (item.directive ?? []) : []));
+
+/** What a script tool may be called with: its own parameters and those of tools that run it. */
+function parametersOf({ id }: ToolItem, library: Library): string[] {
+  const callers = toolsOf(library).filter((item) => {
+    const chain = item.id === id ? undefined : library.chainOf(item);
+    return !chain || (chain.ok && chain.output.links.some((link) => link.id === id));
+  });
+  return callers.flatMap(({ tool }) => {
+    if (!tool) return [];
+    const { properties } = tool.input_schema ?? {};
+    const own = [...tool.parameters, ...tool.actions.flatMap(({ parameters }) => parameters)];
+    return ['action', ...own.map(({ name }) => name), ...Object.keys(properties ?? {})];
+  });
+}
+
+/** The variables that a script in an item is given. */
+export function inputNames(item: Directive | ToolItem, library: Library): string[] {
+  if ('kind' in item) return parametersOf(item, library);
+  const all = directivesOf(library);
+  const whole = resolveExtends(item, (name) => all.find((one) => one.name === name));
+  // Whoever extends it runs this script with inputs of its own.
+  const heirs = all.filter(({ relationships }) => relationships.extends.includes(item.name));
+  return [whole, ...heirs].flatMap(({ inputs }) => inputs.map(({ name }) => name));
+}
+
+/** Of a script file that tools name as their module. */
+export const inputsOfModule = (file: string, library: Library): string[] =>
+  toolsOf(library)
+    .filter(({ tool, file: own }) => {
+      const { module } = tool?.config ?? {};
+      return typeof module === 'string' && resolve(own, '..', module) === file;
+    })
+    .flatMap((item) => parametersOf(item, library));

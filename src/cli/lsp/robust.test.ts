@@ -41,7 +41,7 @@ test('any text can be asked about at any place', () => {
         expect(end).toBeGreaterThanOrEqual(at);
       }
       const document = createDocument('file:///p/a', content, 1);
-      for (const { range } of findingsOf(view, document)) {
+      for (const { range } of findingsOf(view, document, modules)) {
         expect(document.offsetAt(range.end)).toBeGreaterThanOrEqual(document.offsetAt(range.start));
       }
     }),

@@ -81,10 +81,8 @@ function failure(id: Json, error: unknown): JsonObject {
 export function createServer(ports: ServerPorts) {
   const notify: Notify = (method, params) => ports.send({ jsonrpc: '2.0', method, params });
   const documents = createOpenDocuments(notify);
-  const requests = createRequests(
-    documents,
-    createModules(ports.home, (file) => documents.textOf(file)),
-  );
+  const modules = createModules(ports.home, (file) => documents.textOf(file));
+  const requests = createRequests(documents, modules);
   let state: 'new' | 'ready' | 'closed' = 'new';
 
   function answer(method: string, params: JsonObject): Json {
@@ -128,8 +126,10 @@ export function createServer(ports: ServerPorts) {
     const { uri, version } = document;
     const view = documents.view(document);
     const isItem = view.kind === 'directive' || view.kind === 'item';
-    const library = isItem ? await ports.library(view.file) : undefined;
-    const diagnostics = findingsOf(view, document, library);
+    // A script beside tools may be the module of one.
+    const isModule = view.kind === 'script' && /[\\/]\.ai[\\/]/.test(view.file);
+    const library = isItem || isModule ? await ports.library(view.file) : undefined;
+    const diagnostics = findingsOf(view, document, modules, library);
     notify('textDocument/publishDiagnostics', { uri, version, diagnostics });
   }
 

@@ -18,6 +18,8 @@ export interface ScriptView {
   readonly names: readonly Bound[];
   /** Of the directive it stands in: variables of the script. */
   readonly inputs: readonly DirectiveInput[];
+  /** It may see more than that: what the directive extends has inputs too. */
+  readonly isOpen?: true;
 }
 
 export interface View {
@@ -67,7 +69,8 @@ function scriptInside(text: string, file: string): ScriptView | undefined {
   if (!known || !range) return undefined;
   const { from, to } = range;
   const alone = `${blank(text.slice(0, from))}${text.slice(from, to)}${blank(text.slice(to))}`;
-  return readScript(alone, 'strict', file, range, known.inputs);
+  const script = readScript(alone, 'strict', file, range, known.inputs);
+  return known.relationships.extends.length === 0 ? script : { ...script, isOpen: true };
 }
 
 /** Where the script stands in the file: from its first character to the end of its last line. */

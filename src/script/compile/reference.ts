@@ -1,6 +1,5 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 
-import { nearest } from '../../base/index.ts';
 import {
   addMarks,
   descriptorOfFault,
@@ -21,6 +20,7 @@ import {
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
+import { hintOfName } from '../syntax/unbound.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import { absent, isAbsent, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
@@ -244,12 +244,7 @@ function unknownName(env: Environment, name: string): never {
   const names: string[] = [];
   for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
     names.push(...scope.names());
-  const close = nearest(name, names);
-  const dash = name.lastIndexOf('-');
-  const isDifference = names.includes(name.slice(0, Math.max(0, dash)));
-  const hint = isDifference
-    ? `a name may hold \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``
-    : close && `did you mean \`@${close}\`?`;
+  const hint = hintOfName(name, names);
   return raise('not_found', `\`@${name}\` is not defined`, { name, ...(hint ? { hint } : {}) });
 }
 

@@ -63,6 +63,9 @@ const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
   ['help', () => HELP],
 ]);
 
+/** Names that nobody has to bind. */
+export const PROVIDED: ReadonlySet<string> = new Set([...AMBIENT.keys(), ...TRANSFORMERS.keys()]);
+
 /** What came in on stdin; a policy may label what carries no label. */
 function inputOf({ run, frame }: Environment): Value {
   const isLabelled = run.input.meta.descriptor.labels.length > 0;

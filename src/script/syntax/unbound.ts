@@ -1,0 +1,491 @@
+// What can be said about the names of a script without running it: names that nothing binds, calls
+// with too few or too many arguments, imports of what a module does not have. Where a run would fail
+// it is an error; where it would go on with nothing, or with the text as written, a warning; where the
+// script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
+import { nearest } from '../../base/index.ts';
+import type { Expression, NodeOf, PathStep, Range, ScriptTree } from './ast.ts';
+import { type Bound, namesIn, staticText } from './outline.ts';
+
+export interface NameFinding extends Range {
+  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus';
+  readonly severity: 'error' | 'warning';
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** What a script can see besides its own text. */
+export interface Surroundings {
+  /** Names of the language. */
+  readonly provided: ReadonlySet<string>;
+  /** Inputs of a directive, parameters of a tool. */
+  readonly inputs: readonly string[];
+  /** The script that an import names; undefined where that cannot be known. */
+  module(path: string): ScriptTree | undefined;
+}
+
+// How names are read. The same as the compiler reads them, by the form of what they stand in.
+
+/** `needed`: a run fails without it. `text`: it stays as written. `open`: undefined. `asked`: fine. */
+type Use = 'needed' | 'text' | 'open' | 'asked';
+
+interface Place {
+  readonly use: Use;
+  /** In the rules of a guard or hook there is an `@output`. */
+  readonly isRule: boolean;
+  /** What a bare name stands for: itself, a call of it, one with an input, one at the very front. */
+  readonly call: 'none' | 'plain' | 'stage' | 'front';
+  /** What decides whether this is reached. */
+  readonly under: readonly Expression[];
+}
+
+type Seen = readonly [item: unknown, place: Place];
+type Reads = (use: Use, ...items: unknown[]) => Seen[];
+
+const TOP: Place = { use: 'needed', isRule: false, call: 'none', under: [] };
+const ASKS = /^(?:exists|fileexists)$/i;
+
+const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
+  if (step.kind === 'call') return read(isAsked ? 'asked' : 'needed', ...step.arguments);
+  if (step.kind === 'index') return read('open', step.index);
+  return step.kind === 'slice' ? read('open', step.from, step.to) : [];
+};
+
+const inStages = (
+  source: Expression | undefined,
+  stages: readonly unknown[],
+  inner: Place,
+): Seen[] => [
+  [source, { ...inner, call: 'plain' }],
+  ...stages.map((stage, at): Seen => {
+    const call = at === 0 && source === undefined ? 'front' : 'stage';
+    return [stage, { ...inner, call }];
+  }),
+];
+
+type Holder = NodeOf<
+  | 'reference'
+  | 'unary'
+  | 'binary'
+  | 'ternary'
+  | 'array'
+  | 'object'
+  | 'template'
+  | 'command'
+  | 'code'
+  | 'insert'
+  | 'when'
+  | 'arm'
+  | 'if'
+  | 'for'
+  | 'loop'
+  | 'guard'
+  | 'hook'
+  | 'pipeline'
+  | 'with'
+  | 'run'
+  | 'run-value'
+  | 'call-stage'
+  | 'while-stage'
+  | 'group-stage'
+>;
+type Inside<K extends Holder['kind']> = (
+  node: NodeOf<K>,
+  read: Reads,
+  inner: Place,
+  place: Place,
+) => Seen[];
+
+const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
+
+const decided = (inner: Place, by: Expression | undefined): Place =>
+  by ? { ...inner, under: [...inner.under, by] } : inner;
+
+const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
+  [action, { ...inner, call: 'plain' }],
+];
+const rule: Inside<'guard' | 'hook'> = (node, _read, inner) => [
+  [Object.values(node), { ...inner, isRule: true }],
+];
+
+/** What stands in a node; of a kind that is not here everything is needed. */
+const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
+  reference: ({ steps, name }, read) =>
+    steps.flatMap((step) => inStep(step, ASKS.test(name), read)),
+  unary: ({ value }, read) => read('open', value),
+  binary({ operator, left, right }, read) {
+    const isEqual = /^[!=]=$/.test(operator);
+    const asks = (other: Expression): Use => (isEqual && isNull(other) ? 'asked' : 'open');
+    return [...read(operator === '??' ? 'asked' : asks(right), left), ...read(asks(left), right)];
+  },
+  ternary: (node, read) => read('open', node.condition, node.then, node.else),
+  array: ({ items }, read) =>
+    items.flatMap(({ isOptional, value }) => read(isOptional ? 'asked' : 'needed', value)),
+  object: ({ entries }, read) =>
+    entries.flatMap((entry) => {
+      const isAsked = entry.kind === 'pair' && entry.isOptional;
+      return read(isAsked ? 'asked' : 'needed', entry.value);
+    }),
+  template: ({ style, parts }, read) => read(style === 'mustache' ? 'asked' : 'text', parts),
+  command: ({ lines, folder, using }, read) => [
+    ...read('text', lines),
+    ...read('needed', folder, using),
+  ],
+  code: ({ names, folder, using }, read) => [
+    ...read('open', names),
+    ...read('needed', folder, using),
+  ],
+  insert: ({ value, mode, stages }, read, _inner, { use }) => [
+    ...read(mode.kind === 'plain' ? use : 'asked', value),
+    ...read('needed', stages, mode.kind === 'default' ? mode.value : undefined),
+    ...read(use, mode.kind === 'fragment' ? mode.parts : undefined),
+  ],
+  when: ({ subject, items }, read) => [...read('open', subject), ...read('needed', items)],
+  arm({ condition, action }, read, inner) {
+    const value = 'value' in condition ? condition.value : undefined;
+    return [...read('open', value), [action, decided(inner, value)]];
+  },
+  if: ({ condition, then, else: other }, read, inner) => [
+    ...read('open', condition),
+    [[then, other], decided(inner, condition)],
+  ],
+  for: ({ filter, parallel, collection, body, batch }, read, inner) => [
+    ...read('open', filter),
+    ...read('needed', parallel, collection, body),
+    ...inStages({ kind: 'literal', value: null, at: 0, end: 0 }, batch ?? [], inner),
+  ],
+  loop: ({ until, limit, body }, read) => [...read('open', until), ...read('needed', limit, body)],
+  guard: rule,
+  hook: rule,
+  pipeline: ({ source, stages }, _read, inner) => inStages(source, stages, inner),
+  with: ({ value, options }, read, inner, { call }) => [
+    // Names of guards are texts there.
+    ...[...options.entries].flatMap(([key, entry]) =>
+      key === 'guards' && entry.kind !== 'reference' ? [] : read('needed', entry),
+    ),
+    ...inStages(value, options.pipeline ?? [], inner).map(([item, place]): Seen => {
+      const isBare = item === value && options.pipeline === undefined;
+      return [item, isBare ? { ...place, call } : place];
+    }),
+  ],
+  run: called,
+  'run-value': called,
+  'call-stage': ({ target }, _read, inner, { call }) => [
+    [target, { ...inner, call: call === 'front' ? call : 'stage' }],
+  ],
+  'while-stage': ({ target, limit }, read, inner) => [
+    ...read('needed', limit),
+    [target, { ...inner, call: 'stage' }],
+  ],
+  'group-stage': ({ members, cap }, read, inner, { call }) => [
+    ...read('needed', cap),
+    [members, { ...inner, call }],
+  ],
+};
+
+type Speaker = NodeOf<'reference' | 'import' | 'augment' | 'export' | 'helpers'>;
+
+const isSpeaker = (item: { kind?: string }): item is Speaker =>
+  /^(?:reference|import|augment|export|helpers)$/.test(item.kind ?? '');
+const isHolder = (item: { kind?: string }): item is Holder =>
+  item.kind !== undefined && Object.hasOwn(INSIDE, item.kind);
+
+/** Everything that speaks of names, with how it is read there. */
+function* spoken(root: unknown): Generator<readonly [node: Speaker, place: Place]> {
+  const open: Seen[] = [[root, TOP]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [item, place] = next;
+    if (typeof item !== 'object' || item === null) continue;
+    if (Array.isArray(item) || item instanceof Map) {
+      for (const inner of item.values()) open.push([inner, place]);
+      continue;
+    }
+    const inner: Place = { ...TOP, isRule: place.isRule, under: place.under };
+    const read: Reads = (use, ...items) => items.map((one) => [one, { ...inner, use }]);
+    if (isSpeaker(item)) yield [item, place];
+    if (isHolder(item)) {
+      const inside = INSIDE[item.kind] as Inside<Holder['kind']>;
+      open.push(...inside(item, read, inner, place));
+    } else open.push([Object.values(item), 'kind' in item ? inner : place]);
+  }
+}
+
+// What is wrong with them.
+
+/** A difference without blanks is one name; otherwise the closest that there is. */
+export function hintOfName(name: string, names: readonly string[]): string | undefined {
+  const dash = name.lastIndexOf('-');
+  if (dash > 0 && names.includes(name.slice(0, dash))) {
+    return `a name may hold \`-\`; for a difference write \`@${name.slice(0, dash)} - ${name.slice(dash + 1)}\``;
+  }
+  const close = name.length > 1 ? nearest(name, names) : undefined;
+  return close && `did you mean \`@${close}\`?`;
+}
+
+type Exe = NodeOf<'exe'>;
+
+/** What can be imported. */
+function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
+  const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
+  const limits = tree.body.flatMap((node) => (node.kind === 'export' ? [node.names] : []));
+  const listed = limits.length > 0 && !limits.includes(undefined) ? limits.flat() : undefined;
+  const isGiven = ({ name, kind }: Bound): boolean =>
+    listed ? listed.includes(name) : kind !== 'import' && kind !== 'namespace';
+  return new Map(own.filter(isGiven).map((bound) => [bound.name, bound]));
+}
+
+class Names {
+  readonly #tree: ScriptTree;
+  readonly #around: Surroundings;
+  readonly #bound = new Map<string, Bound[]>();
+  /** An import without a name whose path is made by the run: anything may be bound. */
+  readonly #isOpen: boolean;
+
+  constructor(tree: ScriptTree, around: Surroundings) {
+    this.#tree = tree;
+    this.#around = around;
+    for (const bound of namesIn(tree)) {
+      this.#bound.set(bound.name, [...(this.#bound.get(bound.name) ?? []), bound]);
+    }
+    this.#isOpen = tree.body.some(
+      (node) =>
+        node.kind === 'import' &&
+        node.form.kind === 'namespace' &&
+        node.form.alias === undefined &&
+        (node.source.kind !== 'path' || staticText(node.source.path) === undefined),
+    );
+  }
+
+  /** The innermost binding that can be seen from a place. */
+  #find(name: string, at: number): Bound | undefined {
+    const size = ({ seen }: Bound): number => seen.end - seen.at;
+    const isIn = (range: Range | undefined): boolean =>
+      range !== undefined && range.at <= at && at < range.end;
+    // Not yet where its own value is made, or the list that a loop goes through.
+    const isSeen = ({ seen, kind, value, collection }: Bound): boolean =>
+      (isIn(seen) || at === seen.end) &&
+      !/^(?:guard|hook)$/.test(kind) &&
+      !isIn(value ?? collection);
+    const [found] = (this.#bound.get(name) ?? []).filter(isSeen).sort((a, b) => size(a) - size(b));
+    return found;
+  }
+
+  #isKnown(name: string, at: number, isRule = false): boolean {
+    const { provided, inputs } = this.#around;
+    if (this.#isOpen || provided.has(name) || inputs.includes(name)) return true;
+    return (isRule && name === 'output') || this.#find(name, at) !== undefined;
+  }
+
+  /** A condition over names that nobody binds may never hold. */
+  #isDoubtful({ under, isRule }: Place): boolean {
+    return under.some((condition) => {
+      for (const [node] of spoken(condition)) {
+        if (node.kind === 'reference' && !this.#isKnown(node.name, node.at, isRule)) return true;
+      }
+      return false;
+    });
+  }
+
+  #unbound(name: string, place: Range, use: Use, isDoubtful = false): NameFinding {
+    const seen = [...this.#bound.keys()].filter((one) => this.#find(one, place.at));
+    const hint =
+      hintOfName(name, [...seen, ...this.#around.inputs]) ??
+      hintOfName(name, name.length > 2 ? [...this.#around.provided] : []) ??
+      (use === 'text' ? `where the text is meant, write \`@@${name}\`` : undefined);
+    const [severity, ending] = ENDINGS[use];
+    return {
+      at: place.at,
+      end: place.end,
+      code: 'name_unbound',
+      severity: isDoubtful ? 'warning' : severity,
+      message: `nothing binds \`@${name}\`${ending}`,
+      ...(hint === undefined ? {} : { hint }),
+    };
+  }
+
+  /** `user@example.com` and `@scope/package` are texts. */
+  #isText({ name, at }: NodeOf<'reference'>, use: Use): boolean {
+    const { text } = this.#tree;
+    const end = text[at] === '@' ? at + 1 + name.length : at + name.length;
+    const before = text[text[at] === '@' ? at - 1 : at - 2] ?? '';
+    return use === 'text' && (/[\w.%+-]/.test(before) || /^\/\w/.test(text.slice(end, end + 2)));
+  }
+
+  ofReference(node: NodeOf<'reference'>, place: Place): NameFinding[] {
+    const { name, steps, at } = node;
+    const [first] = steps;
+    const asks = first?.kind === 'field' && first.name === 'isDefined';
+    const use = node.isOptional || asks ? 'asked' : place.use;
+    if (name === '<>' || name === '') return [];
+    if (!this.#isKnown(name, at, place.isRule)) {
+      if (use === 'asked' || this.#isText(node, use)) return [];
+      const range = { at, end: at + name.length + 1 };
+      return [this.#unbound(name, range, use, this.#isDoubtful(place))];
+    }
+    return this.#ofCall(node, place);
+  }
+
+  /** A function of this file, or of a module that is imported. */
+  #callee({ name, steps, at }: NodeOf<'reference'>): { exe: Exe; depth: number } | undefined {
+    const bound = this.#find(name, at);
+    const all = this.#bound.get(name) ?? [];
+    if (bound?.exe && all.filter(({ exe }) => exe).length === 1)
+      return { exe: bound.exe, depth: 0 };
+    if (bound?.kind !== 'import' && bound?.kind !== 'namespace') return undefined;
+    const module = this.#moduleOf(bound);
+    const [first] = steps;
+    const member = first?.kind === 'field' ? first.name : undefined;
+    const inner = module && exportsOf(module).get(bound.source?.name ?? member ?? '');
+    const depth = bound.kind === 'namespace' ? 1 : 0;
+    return inner?.exe && { exe: inner.exe, depth };
+  }
+
+  #moduleOf({ source }: Bound): ScriptTree | undefined {
+    const path = source && staticText(source.path);
+    return path === undefined ? undefined : this.#around.module(path);
+  }
+
+  #ofCall(node: NodeOf<'reference'>, { call }: Place): NameFinding[] {
+    const callee = this.#callee(node);
+    const step = node.steps[callee?.depth ?? 0];
+    const isBare = node.steps.length === callee?.depth;
+    if (!callee || (step?.kind !== 'call' && !(isBare && call !== 'none'))) return [];
+    const given = step?.kind === 'call' ? step.arguments : [];
+    // At the front of a group nothing comes in but where no argument is given.
+    if (call === 'front' && given.length === 0) return [];
+    return countArguments(node, callee.exe, given, call === 'stage' ? 1 : 0);
+  }
+
+  ofImport({ form, source }: NodeOf<'import'>): NameFinding[] {
+    const path = source.kind === 'path' ? staticText(source.path) : undefined;
+    const module = path === undefined ? undefined : this.#around.module(path);
+    const exports = module && exportsOf(module);
+    if (form.kind !== 'names' || source.kind !== 'path' || !exports) return [];
+    const names = [...exports.keys()];
+    return form.names
+      .filter(({ name }) => !exports.has(name) && name !== 'default')
+      .map(({ name, alias }) => {
+        const found = this.#bound.get(alias)?.find(({ kind }) => kind === 'import');
+        const { at, end } = found?.place ?? source.path;
+        const message = `\`${path}\` exports no \`${name}\``;
+        const hint =
+          hintOfName(name, names) ??
+          (names.length > 0 ? `it exports ${names.join(', ')}` : 'it exports nothing');
+        return { at, end, code: 'name_unbound', severity: 'error', message, hint };
+      });
+  }
+
+  /** Names without `@` before them, or with something done to them. */
+  ofStatement(node: NodeOf<'augment' | 'export' | 'helpers'>): NameFinding[] {
+    const names = 'names' in node ? (node.names ?? []) : [node.name];
+    const isGuard = (name: string): boolean => this.#bound.has(name);
+    return names
+      .filter((name) => !this.#isKnown(name, node.at) && !(node.kind === 'export' && isGuard(name)))
+      .map((name) => {
+        const at = Math.max(node.at, this.#tree.text.indexOf(name, node.at));
+        return this.#unbound(name, { at, end: at + name.length }, 'needed');
+      });
+  }
+}
+
+const ENDINGS: Readonly<Record<Use, readonly ['error' | 'warning', string]>> = {
+  needed: ['error', ''],
+  text: ['warning', ', so it stays as written'],
+  open: ['warning', ', so there is never a value here'],
+  asked: ['warning', ''],
+};
+
+const several = (count: number): string => `${count} ${count === 1 ? 'argument' : 'arguments'}`;
+
+/** `before`: what a pipeline gives in front of those that are written. */
+function countArguments(
+  node: NodeOf<'reference'>,
+  exe: Exe,
+  given: readonly Expression[],
+  before: number,
+): NameFinding[] {
+  const { parameters, name } = exe;
+  const count = given.length + before;
+  const [extra] = given.slice(Math.max(0, parameters.length - before));
+  if (count > parameters.length && extra) {
+    const takes = several(Math.max(0, parameters.length - before));
+    const from = before > 0 ? ' beside what comes in' : '';
+    return [
+      {
+        at: extra.at,
+        end: given.at(-1)?.end ?? extra.end,
+        code: 'argument_surplus',
+        severity: 'warning',
+        message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
+        hint: 'what is too much is ignored',
+      },
+    ];
+  }
+  const missing = parameters.slice(count).filter((one) => !isOptionalIn(exe, one.name));
+  if (missing.length === 0) return [];
+  const list = missing.map((one) => `\`${one.name}\``).join(', ');
+  return [
+    {
+      at: node.at,
+      end: node.at + node.name.length + 1,
+      code: 'argument_missing',
+      severity: 'warning',
+      message: `\`@${name}\` gets no ${list} here`,
+      hint: `it is \`@${name}(${parameters.map((one) => one.name).join(', ')})\`${
+        before > 0 ? '; what comes in is the first' : ''
+      }`,
+    },
+  ];
+}
+
+/** Does the function itself ask whether the parameter was given? */
+function isOptionalIn({ body }: Exe, name: string): boolean {
+  for (const [node, place] of spoken(body)) {
+    if (node.kind !== 'reference' || node.name !== name) continue;
+    const [first] = node.steps;
+    const asks = first?.kind === 'field' && first.name === 'isDefined';
+    if (node.isOptional || asks || place.use === 'asked') return true;
+  }
+  return asksInForm(body, name);
+}
+
+const isNamed = (item: unknown, name: string): boolean =>
+  typeof item === 'object' &&
+  item !== null &&
+  (item as Partial<NodeOf<'reference'>>).kind === 'reference' &&
+  (item as NodeOf<'reference'>).name === name;
+
+/** `@x => …`, `!@x`, `@x && …`, `@x ? … : …`; in code what looks like these. */
+function asksInForm(root: unknown, name: string): boolean {
+  const open: unknown[] = [root];
+  const word = name.replace(/[^\w]/g, '\\$&');
+  const inCode = new RegExp(
+    `(?:!|typeof\\s+|not\\s+|-[zn]\\s+"?\\$\\{?)${word}(?![\\w])|(?<![\\w.])${word}\\s*(?:\\?|\\|\\||&&|[!=]==?|is\\b|:?[-+=?][^}]*\\}|or\\b)|if\\s*\\(?\\s*${word}(?![\\w])`,
+  );
+  while (open.length > 0) {
+    const item = open.pop();
+    if (typeof item !== 'object' || item === null) continue;
+    open.push(...(item instanceof Map ? item.values() : Object.values(item)));
+    const node = item as Expression | NodeOf<'arm'>;
+    const tested: unknown[] = [];
+    if (node.kind === 'arm' && 'value' in node.condition) tested.push(node.condition.value);
+    else if (node.kind === 'if' || node.kind === 'ternary') tested.push(node.condition);
+    else if (node.kind === 'unary' && node.operator === '!') tested.push(node.value);
+    else if (node.kind === 'binary' && /^(?:&&|\|\|)$/.test(node.operator))
+      tested.push(node.left, node.right);
+    else if (node.kind === 'code' && inCode.test(node.body)) return true;
+    if (tested.some((one) => isNamed(one, name))) return true;
+  }
+  return false;
+}
+
+/** In order of the text. Broken scripts too: names in what could not be read are not there. */
+export function nameFindings(tree: ScriptTree, around: Surroundings): NameFinding[] {
+  const names = new Names(tree, around);
+  const found: NameFinding[] = [];
+  for (const [node, place] of spoken(tree.body)) {
+    if (node.kind === 'reference') found.push(...names.ofReference(node, place));
+    else if (node.kind === 'import') found.push(...names.ofImport(node));
+    else found.push(...names.ofStatement(node));
+  }
+  return found.sort((a, b) => a.at - b.at);
+}
