@@ -19,7 +19,13 @@ export {
 } from './primitives/shipped.ts';
 export type { ProcessPorts } from './process/environment.ts';
 export { resolveModule } from './process/module.ts';
-export { type Audit, type AuditRow, auditRow, createAudit } from './rights/audit.ts';
+export {
+  type Audit,
+  type AuditFilter,
+  type AuditRow,
+  auditRow,
+  createAudit,
+} from './rights/audit.ts';
 export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';
 export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';

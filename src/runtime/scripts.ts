@@ -220,6 +220,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
         ...who,
         subject: subjectNow(),
         operation,
+        target: '',
         decision: failure ? refusal : 'allowed',
         reason: detail ? `${code}: ${detail.message}` : '',
       });

@@ -18,7 +18,7 @@ import type {
   ThreadResult,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
-import type { Kind, Primitive } from '../kernel/index.ts';
+import type { AuditFilter, AuditRow, Kind, Primitive } from '../kernel/index.ts';
 import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
@@ -50,6 +50,23 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
 
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
+
+/** Rows of threads are in the registry, all others in the file: both, by time. */
+export async function readAudit(
+  open: OpenProject,
+  filter: AuditFilter,
+): Promise<Outcome<AuditRow[]>> {
+  const others = open.audit.read(filter);
+  const isThere = open.own.openStore !== undefined || existsSync(registryFile(open));
+  const store = isThere ? await open.store?.() : undefined;
+  if (!others.ok || !store) return others;
+  if (!store.ok) return store;
+  const rows = await store.output.auditRows(filter);
+  if (!rows.ok) return rows;
+  const both = [...others.output, ...rows.output];
+  const byTime = both.toSorted((a, b) => Number(a.time > b.time) - Number(a.time < b.time));
+  return ok(byTime.slice(-filter.limit));
+}
 
 type Harness = typeof import('../harness/index.ts');
 
@@ -257,7 +274,13 @@ function watchOver(
   store: Store,
 ): Watch {
   const { project, clock, env, policies, audit } = open;
-  const about = { surface: 'harness', caller: 'watch', subject: '', operation: 'record:thread' };
+  const about = {
+    surface: 'harness',
+    caller: 'watch',
+    subject: '',
+    operation: 'record:thread',
+    target: '',
+  };
   return watchThreads({
     project,
     clock,

@@ -4,6 +4,7 @@ export type {
   Answer,
   Approval,
   ApprovalState,
+  AuditEntry,
   Commit,
   Committed,
   Decision,

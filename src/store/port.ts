@@ -2,7 +2,7 @@
 // can take the place of the file. INVARIANT: whoever holds a thread writes through `commit` alone,
 // fenced by (seq, epoch), with at least one event; so what was written once cannot be written twice.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
-import type { AuditRow } from '../kernel/index.ts';
+import type { AuditFilter, AuditRow } from '../kernel/index.ts';
 import type { Amounts, BudgetLimits } from './amounts.ts';
 import type { ThreadStatus } from './thread-id.ts';
 
@@ -48,8 +48,11 @@ export interface Leases {
 }
 
 export interface Signals {
-  /** The same key again is the same signal. Wakes a parked thread in the same commit. `thread_ended`. */
-  signal(signal: NewSignal): Answer<{ number: number }>;
+  /**
+   * The same key again is the same signal. Wakes a parked thread in the same commit. `thread_ended`.
+   * `audit`: in the same commit, when a person sends it.
+   */
+  signal(signal: NewSignal, audit?: AuditEntry): Answer<{ number: number }>;
   /** After number `after`, oldest first, at most 1,000. */
   signals(thread: string, after?: number): Answer<Signal[]>;
   /** For threads this process holds, sent by any process, within about 50 ms; answers with the end. */
@@ -62,7 +65,7 @@ export interface Approvals {
   /** One use of such an approval, before the effect. `approval_pending/denied/expired/used`. */
   use(id: string, binding: JsonObject): Answer<Approval>;
   /** Once, by a person; the thread is signalled (`approval`) in the same commit. `conflict` when it was decided. */
-  decide(id: string, decision: Decision): Answer<Approval>;
+  decide(id: string, decision: Decision, audit?: AuditEntry): Answer<Approval>;
   /** Oldest first, 100 when no limit is given. */
   approvals(filter: ApprovalFilter): Answer<Approval[]>;
 }
@@ -77,10 +80,7 @@ export interface Records {
   secrets(thread: string): Answer<Sealed[]>;
   audit(rows: readonly AuditEntry[]): Answer<null>;
   /** The latest, oldest first. */
-  auditRows(
-    limit: number,
-    only?: AuditEntry['decision'],
-  ): Answer<(AuditEntry & { time: string })[]>;
+  auditRows(filter: AuditFilter): Answer<AuditRow[]>;
 }
 
 export interface Commit {

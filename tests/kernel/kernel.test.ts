@@ -178,7 +178,7 @@ test('every call and every refusal is one audit row', async () => {
   await fixture.call('execute', tool('fs/write_file', { path: 'a.txt', content: '' }), 'mcp');
   await fixture.call('execute', { item_type: 'toool', item_id: 'x' });
   const runtime = await fixture.open();
-  const rows = runtime.audit.read(10);
+  const rows = await runtime.audit.read({ limit: 10 });
   await runtime.close();
   expect(
     rows.ok &&

@@ -282,7 +282,7 @@ describe.skipIf(sandbox.kind === 'none')('commands (need a sandbox)', () => {
       outputs: { text: 'hi' },
       cost: { tool_calls: 1 },
     });
-    const rows = made.runtime.audit.read(50);
+    const rows = await made.runtime.audit.read({ limit: 50 });
     expect(rows.ok && rows.output.map(({ surface, caller }) => [surface, caller])).toContainEqual([
       'thread',
       done.thread_id,

@@ -88,8 +88,8 @@ async function open(files: Readonly<Record<string, string>> = {}, signal?: Abort
         },
         frame,
       ),
-    rows: () => {
-      const rows = runtime.output.audit.read(100);
+    rows: async () => {
+      const rows = await runtime.output.audit.read({ limit: 100 });
       if (!rows.ok) throw new Error(rows.error.detail.message);
       return rows.output.map(({ operation, decision }) => `${operation} ${decision}`);
     },
@@ -228,7 +228,7 @@ describe('written files', () => {
     const { write, rows } = await open();
     await write('a.txt', 'x');
     await write('../b.txt', 'x');
-    expect(rows().map((row) => row.replace(/write:\S*\//, 'write:'))).toEqual([
+    expect((await rows()).map((row) => row.replace(/write:\S*\//, 'write:'))).toEqual([
       'write:a.txt allowed',
       'write:b.txt denied',
     ]);
@@ -251,7 +251,7 @@ describe('commands', () => {
     expect(await run(['false | true', 'echo "a\\\\nb"'])).toMatchObject({
       output: { code: 0, stdout: 'a\\nb\n' },
     });
-    expect(rows()).toEqual(['run:cmd:echo allowed', 'run:cmd:false allowed']);
+    expect(await rows()).toEqual(['run:cmd:echo allowed', 'run:cmd:false allowed']);
   });
 
   inSandbox('get stdin, variables and a working folder of the project, nothing else', async () => {
@@ -307,7 +307,7 @@ describe('commands', () => {
     const { run, write, rows } = await open({ 'home/policy.yaml': policy });
     denied(await run('echo hi'));
     denied(await write('x.txt', 'x'));
-    expect(rows()[0]).toBe('run:sh denied');
+    expect((await rows())[0]).toBe('run:sh denied');
   });
 });
 
@@ -401,7 +401,7 @@ describe('tools', () => {
     });
     const labels = outcome.ok ? outcome.output.meta.descriptor.labels : [];
     expect(labels).toEqual(expect.arrayContaining(['pii', 'x']));
-    expect(rows()).toContain('tool:fs/read_file allowed');
+    expect(await rows()).toContain('tool:fs/read_file allowed');
     expect(await world.tool('no/such', new Map(), frame)).toMatchObject({
       error: { code: 'not_found' },
     });

@@ -399,7 +399,7 @@ describe('records', () => {
     const runtime = await fixture.open();
     for (const [index, [verb, request]] of calls.entries()) {
       await runtime.call(verb as 'execute', request, { surface: 'cli' });
-      const rows = runtime.audit.read(1000);
+      const rows = await runtime.audit.read({ limit: 1000 });
       expect([request, rows.ok && rows.output.length]).toEqual([request, index + 1]);
     }
     await runtime.close();

@@ -1,10 +1,20 @@
 // Every model request leaves one row: who, which model, what it took, what became of it.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { directiveText, READ, read, run, type Stage, stage } from '../support/thread-project.ts';
+import {
+  directiveText,
+  execute,
+  READ,
+  read,
+  run,
+  type Stage,
+  stage,
+} from '../support/thread-project.ts';
 
 const FILES = { '.ai/directives/look.md': directiveText('look', { permissions: READ }) };
-const requests = ({ runtime }: Stage) => {
-  const rows = runtime.audit.read(100);
+const requests = async ({ runtime }: Stage) => {
+  const rows = await runtime.audit.read({ limit: 100 });
   return rows.ok ? rows.output.filter(({ operation }) => operation.startsWith('model:')) : [];
 };
 
@@ -15,7 +25,7 @@ test('a request is one row with its tokens and its cost, and nothing of what was
     { text: 'a very special word', usage },
   ]);
   const { thread_id, cost } = await run(made, 'look');
-  const rows = requests(made);
+  const rows = await requests(made);
   expect(rows).toHaveLength(2);
   expect(rows[0]).toMatchObject({
     surface: 'harness',
@@ -34,7 +44,7 @@ test('a request that failed says why, by its code alone', async () => {
   const fault = { status: 400, error: { message: 'the very special word' } };
   const made = await stage(FILES, [{ text: 'special', fault }]);
   expect(await run(made, 'look')).toMatchObject({ status: 'failed' });
-  const rows = requests(made);
+  const rows = await requests(made);
   expect(rows.map(({ decision }) => decision)).toContain('failed');
   expect(rows.at(-1)?.reason).toMatch(/^[a-z_]+; \d+ tokens/);
   expect(JSON.stringify(rows)).not.toContain('special');
@@ -51,10 +61,68 @@ test('a request that a limit refused is a row too, and a replay leaves none', as
     [read('notes/a.txt'), { text: 'never said' }],
   );
   const { thread_id } = await run(made, 'look');
-  const rows = requests(made);
+  const rows = await requests(made);
   expect(rows.map(({ decision }) => decision)).toEqual(['allowed', 'failed']);
   expect(rows[1]?.reason).toMatch(/^turns_exceeded; 0 tokens/);
   const replayed = await made.threads.replay(thread_id);
   expect(replayed.ok && replayed.output.isSame).toBe(true);
-  expect(requests(made)).toHaveLength(2);
+  expect(await requests(made)).toHaveLength(2);
+});
+
+const WRITES = `${READ}<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>`;
+
+test('every call of a thread is a row of the registry, with what it was aimed at', async () => {
+  const files = { '.ai/directives/look.md': directiveText('look', { permissions: WRITES }) };
+  const write = (path: string) => ({
+    tool_calls: [execute('fs/write_file', { path, content: 'a very special word' })],
+  });
+  const made = await stage(files, [
+    read('notes/a.txt'),
+    write('out/new.txt'),
+    write('elsewhere.txt'),
+    { text: 'done' },
+  ]);
+  const { thread_id } = await run(made, 'look');
+  const found = await made.runtime.audit.read({ limit: 50, surface: 'thread', thread: thread_id });
+  const rows = found.ok ? found.output : [];
+  expect(rows.map(({ operation, target, decision }) => [operation, target, decision])).toEqual([
+    ['tool:fs/read_file', 'notes/a.txt', 'allowed'],
+    ['tool:fs/write_file', 'out/new.txt', 'allowed'],
+    ['tool:fs/write_file', 'elsewhere.txt', 'denied'],
+  ]);
+  expect(rows.every(({ subject }) => /^token:[0-9a-f]{16}$/.test(subject))).toBe(true);
+  expect(JSON.stringify(rows)).not.toContain('special');
+  const stored = await made.threads.store.auditRows({ limit: 50, thread: thread_id });
+  expect(stored.ok && stored.output.filter(({ surface }) => surface === 'thread')).toEqual(rows);
+  const inFile = join(made.runtime.project, '.ai/audit.jsonl');
+  expect(existsSync(inFile) && readFileSync(inFile, 'utf8').includes(thread_id)).toBe(false);
+});
+
+test('rows of calls outside threads and of threads come back as one list, by time', async () => {
+  const made = await stage(FILES, [read('notes/a.txt'), { text: 'done' }]);
+  const outside = () =>
+    made.runtime.call(
+      'execute',
+      { item_type: 'tool', item_id: 'fs/read_file', parameters: { path: 'notes/a.txt' } },
+      { surface: 'cli', name: 'ada' },
+    );
+  await outside();
+  await run(made, 'look');
+  await outside();
+  const all = await made.runtime.audit.read({ limit: 50, tool: 'read_file' });
+  const rows = all.ok ? all.output : [];
+  expect(rows.map(({ surface }) => surface)).toEqual(['cli', 'thread', 'cli']);
+  expect(rows.map(({ time }) => time)).toEqual(rows.map(({ time }) => time).toSorted());
+  expect(rows[0]).toMatchObject({ caller: 'ada', target: 'notes/a.txt', subject: 'policy:cli' });
+  const last = await made.runtime.audit.read({ limit: 2, tool: 'read_file' });
+  expect(last.ok && last.output).toEqual(rows.slice(-2));
+});
+
+test('rows of a thread stay when it is pruned', async () => {
+  const made = await stage(FILES, [read('notes/a.txt'), { text: 'done' }]);
+  const { thread_id } = await run(made, 'look');
+  const before = await made.runtime.audit.read({ limit: 50, thread: thread_id });
+  const pruned = await made.threads.store.prune({ before: Date.now() + 1000 });
+  expect(pruned.ok && pruned.output.removed).toEqual([thread_id]);
+  expect(await made.runtime.audit.read({ limit: 50, thread: thread_id })).toEqual(before);
 });

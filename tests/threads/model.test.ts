@@ -297,7 +297,7 @@ test('each try of a turn is reserved, charged and recorded by itself, and the ch
   });
   const budget = await budgetOf(made.threads.store, result.thread_id);
   expect(budget.ok && budget.output.used.tokens).toBe(BigInt(Number(result.cost.tokens)));
-  const rows = made.runtime.audit.read(100);
+  const rows = await made.runtime.audit.read({ limit: 100 });
   const asked = (rows.ok ? rows.output : []).filter(({ operation }) =>
     operation.startsWith('model:'),
   );

@@ -67,7 +67,7 @@ test('nobody there: the run ends as it would, and the audit says so', async () =
   const policy = 'unsigned: allow\nnotify: { webhook: "http://127.0.0.1:9/", command: "exit 3" }\n';
   const made = await stage({ ...limited, '../home/policy.yaml': policy }, [read('notes/a.txt')]);
   expect(await run(made, 'look')).toMatchObject({ status: 'limit' });
-  const rows = made.runtime.audit.read(50, 'failed');
+  const rows = await made.runtime.audit.read({ limit: 50, decision: 'failed' });
   const reasons = rows.ok ? rows.output.map(({ reason }) => reason) : [];
   expect(reasons.filter((reason) => reason.startsWith('nobody could be notified'))).toHaveLength(2);
 });

@@ -18,8 +18,8 @@ const limited = {
   '.ai/directives/look.md': directiveText('look', { permissions: READ, limits: LIMIT }),
 };
 
-const auditOf = ({ runtime }: Stage, prefix: string) => {
-  const rows = runtime.audit.read(200);
+const auditOf = async ({ runtime }: Stage, prefix: string) => {
+  const rows = await runtime.audit.read({ limit: 200 });
   return rows.ok ? rows.output.filter(({ operation }) => operation.startsWith(prefix)) : [];
 };
 
@@ -43,7 +43,8 @@ for (const [what, call] of Object.entries(REFUSED)) {
     expect(result.cost).toMatchObject({ tool_calls: 4 });
     const noted = await types(made, result.thread_id);
     expect(noted.filter((type) => type === 'tool_call')).toHaveLength(4);
-    const rows = ['tool:', 'execute:', 'load:'].flatMap((prefix) => auditOf(made, prefix));
+    const prefixes = ['tool:', 'execute:', 'load:'];
+    const rows = (await Promise.all(prefixes.map((prefix) => auditOf(made, prefix)))).flat();
     const refusals = rows.filter(({ surface }) => surface === 'thread');
     expect(refusals.filter(({ decision }) => decision !== 'allowed').length).toBeGreaterThanOrEqual(
       4,
@@ -185,6 +186,6 @@ test('a parameter carries its marks, whatever it is called', async () => {
   }));
   const made = await stage(files, [read('notes/a.txt'), ...calls, { text: 'done' }]);
   await run(made, 'look');
-  const rows = auditOf(made, 'tool:open');
+  const rows = await auditOf(made, 'tool:open');
   expect(rows.map(({ decision }) => decision)).toEqual(names.map(() => 'denied'));
 });

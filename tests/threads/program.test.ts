@@ -224,7 +224,7 @@ test.each(BREAKS)('a callback that %s breaks no run, and is reported once', asyn
   const done = await threads.output.run({ directive: 'look' });
   expect(done).toMatchObject({ output: { status: 'completed', text: 'it says hello' } });
   expect(provider.count()).toBe(2);
-  const audit = runtime.audit.read(100);
+  const audit = await runtime.audit.read({ limit: 100 });
   const told = (audit.ok ? audit.output : []).filter(({ reason }) =>
     reason.includes('of the program failed'),
   );

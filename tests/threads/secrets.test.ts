@@ -129,7 +129,7 @@ test.skipIf(isLate)('no record of a run shows a secret, in any form', async () =
   expect([...left.keys()].some((name) => name.endsWith('transcript.jsonl'))).toBe(true);
   for (const [name, bytes] of left) expectSilent(bytes, name);
   // Each call is a row, with the right it was judged by.
-  const rows = made.runtime.audit.read(50);
+  const rows = await made.runtime.audit.read({ limit: 50 });
   const calls = (rows.ok ? rows.output : []).filter(({ surface }) => surface === 'thread');
   const seen = calls.map((row) => `${row.decision} ${row.operation}`);
   // Calls that only read may run at the same time.

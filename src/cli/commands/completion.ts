@@ -7,6 +7,12 @@ import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
+/** Options that take one of a few words. */
+const WORDS: Readonly<Record<string, readonly string[]>> = {
+  kind: KINDS,
+  decision: ['allowed', 'denied', 'failed'],
+  surface: ['cli', 'library', 'mcp', 'script', 'thread', 'harness'],
+};
 const MAX_THREADS = 50;
 /** Shells expand what they are offered, and ids may be a stranger's. */
 const IS_PLAIN = /^[\w./-]+$/;
@@ -80,7 +86,7 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   if (command.commands.length > 0) return command.commands.map((one) => one.name());
   const taken = takenBy(typed);
   const kind = taken === 'id' ? (option?.name() ?? before[0] ?? '') : taken;
-  if (kind === 'kind') return KINDS;
+  if (Object.hasOwn(WORDS, kind)) return WORDS[kind] ?? [];
   if (kind === 'shell') return Object.keys(SHELLS);
   const isThread = /^threads?$/.test(kind);
   if (!isThread && !KINDS.some((one) => one === kind)) return [];

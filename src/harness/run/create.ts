@@ -52,6 +52,9 @@ function openJournal(
     alarmed() {
       for (const interruption of control.interruptions) interruption.check();
     },
+    unwritten(rows) {
+      for (const row of rows) ports.watch.audit?.write(row);
+    },
   });
 }
 

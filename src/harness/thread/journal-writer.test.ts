@@ -1,7 +1,7 @@
 import { beforeEach, expect, test } from 'vitest';
 import { createWorld, openMemoryStore } from '../../../tests/support/memory-store/store.ts';
 import { makeClock, must } from '../../../tests/support/registry.ts';
-import { ok } from '../../base/index.ts';
+import { fail, ok } from '../../base/index.ts';
 import type { Store } from '../../store/index.ts';
 import type { JournalEvent } from './journal-event.ts';
 import { JournalWriter } from './journal-writer.ts';
@@ -45,6 +45,9 @@ async function open(more: Partial<Store> = {}): Promise<void> {
     },
     alarmed() {
       alarms += 1;
+    },
+    unwritten(rows) {
+      for (const { operation } of rows) told.push(`unwritten ${operation}`);
     },
   });
 }
@@ -189,4 +192,40 @@ test('what was rolled back is sent again while the lease lasts', async () => {
   expect(await journal.flush()).toBe(true);
   expect(await written()).toEqual(['user_message "a"']);
   expect(ok(commits)).toEqual(ok(3));
+});
+
+const row = (operation: string) => ({
+  surface: 'thread',
+  caller: 't',
+  subject: 'token:1',
+  operation,
+  target: '',
+  decision: 'allowed' as const,
+  reason: '',
+});
+const rows = async (): Promise<string[]> =>
+  must(await store.auditRows({ limit: 9 })).map(({ operation }) => operation);
+
+test('rows of the audit ride with the next commit, also when what may be refused was', async () => {
+  await open();
+  journal.audit(row('first'));
+  expect(commits).toBe(0);
+  const refused = journal.commit(said('no room'), {
+    reserve: [{ key: 'k', amounts: { tokens: 1000n } }],
+  });
+  expect((await refused).ok).toBe(false);
+  journal.audit(row('second'));
+  journal.note(said('more'));
+  await journal.flush();
+  expect(await rows()).toEqual(['first', 'second']);
+});
+
+test('rows that nobody can commit any more are handed on, once', async () => {
+  await open({ commit: async () => fail('stale_epoch', 'held by somebody else') });
+  journal.audit(row('done'));
+  journal.note(said('more'));
+  expect(await journal.flush()).toBe(false);
+  expect(journal.audit(row('late'))).toBe(false);
+  expect(told).toEqual(['unwritten done']);
+  expect(await rows()).toEqual([]);
 });

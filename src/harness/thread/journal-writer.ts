@@ -5,7 +5,15 @@
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Outcome } from '../../base/index.ts';
-import type { Commit, Committed, Held, NewEvent, Signal, Store } from '../../store/index.ts';
+import type {
+  AuditEntry,
+  Commit,
+  Committed,
+  Held,
+  NewEvent,
+  Signal,
+  Store,
+} from '../../store/index.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
 
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
@@ -35,6 +43,8 @@ interface WriterPorts {
   transcribe(events: readonly Encoded[], firstSeq: number): void;
   /** Somebody said something, or the lease is gone. */
   alarmed(): void;
+  /** Rows of what was done, and nobody can commit them any more. */
+  unwritten(rows: readonly AuditEntry[]): void;
 }
 
 export const LEASE_MS = 30_000;
@@ -91,6 +101,8 @@ export class JournalWriter {
   #revoked: string | undefined;
   #queue: Batch[] = [];
   #inbox: readonly Signal[] = [];
+  /** For the next commit. */
+  #rows: AuditEntry[] = [];
   /** How many events are in the commit that waits for its answer. */
   #underWay = 0;
   #draining: Promise<void> | undefined;
@@ -128,6 +140,13 @@ export class JournalWriter {
     this.#open().asked = { ...this.#encode(events, change), answer };
     void this.#drained();
     return promise;
+  }
+
+  /** Rides with whatever is written next; false: nothing is any more. */
+  audit(row: AuditEntry): boolean {
+    if (this.#lost) return false;
+    this.#rows.push(row);
+    return true;
   }
 
   /** Everything so far is in the store; false: this process no longer acts. */
@@ -246,6 +265,7 @@ export class JournalWriter {
 
   #lose(failure: Failure): void {
     this.#lost ??= failure;
+    if (this.#rows.length > 0) this.#ports.unwritten(this.#rows.splice(0));
     for (const { asked } of this.#queue.splice(0)) asked?.answer(failure);
     this.#ports.alarmed();
   }
@@ -275,6 +295,11 @@ export class JournalWriter {
     const commit: Commit = { ...plain, expect, events: [first, ...rest] };
     if (this.#heard > this.#heardBefore) commit.heard = this.#heard;
     if (back ?? use) commit.use = [...(back ?? []), ...(use ?? [])];
+    const rows = this.#rows;
+    if (rows.length > 0) {
+      commit.audit = rows;
+      this.#rows = [];
+    }
     this.#underWay = events.length;
     let since = this.#ports.now();
     let done = await this.#ports.store.commit(this.thread, commit);
@@ -284,6 +309,7 @@ export class JournalWriter {
       done = await this.#ports.store.commit(this.thread, commit);
     }
     this.#underWay = 0;
+    if (!done.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
     if (done.ok) {
       this.#deadline = since + done.output.lease_ms;
       this.#answered = since;

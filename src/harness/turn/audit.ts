@@ -32,6 +32,7 @@ export function requestRow(
     caller: id,
     subject: `directive:${item.id}`,
     operation: `model:${model.provider}/${model.model}`,
+    target: '',
     decision: outcome.ok ? 'allowed' : code === 'permission_denied' ? 'denied' : 'failed',
     reason: `${code && `${code}; `}${figures}${end}${broken}`,
   };

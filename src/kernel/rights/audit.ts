@@ -17,63 +17,154 @@ import { createRecordFile, openRecords, type RecordEntry } from '../../flow/inde
 
 export interface AuditRow {
   time: string;
+  /** Where it came in: `cli`, `mcp`, `library`, `script`, `thread`, `harness`. */
   surface: string;
+  /** Who: the id of a thread, the name of a person, a client or a program. */
   caller: string;
-  /** Hash of the token, or the policy that answered. */
+  /** Hash of the token, the policy that answered, or `person`. */
   subject: string;
   operation: string;
+  /** What it was done to: a path, a host, an id. */
+  target: string;
   decision: 'allowed' | 'denied' | 'failed';
   reason: string;
+}
+
+/** The latest so many rows that fit. */
+export interface AuditFilter {
+  limit: number;
+  decision?: AuditRow['decision'];
+  surface?: string;
+  /** By this thread, or about it. */
+  thread?: string;
+  /** Its id, or what stands after the last slash of it. */
+  tool?: string;
+  /** From this time on, in the form of `AuditRow.time`. */
+  since?: string;
 }
 
 export interface Audit {
   /** Could a row be written, 20 ms ago at most? Asked before anything is done that would need one. */
   ready(): Outcome<null>;
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
-  /** The latest rows, oldest first. */
-  read(limit: number, only?: AuditRow['decision']): Outcome<AuditRow[]>;
+  /** Oldest first. Takes memory for what is found, however long the file is. */
+  read(filter: AuditFilter): Outcome<AuditRow[]>;
   /** Gives back what it holds open; a later row opens it again. */
   close?(): void;
 }
 
+/** Of a URL the host: what stands behind it may hold a key. */
+const hostOf = (text: string): string => (URL.canParse(text) ? new URL(text).host : '') || text;
+
+/** What names a thing that no role tells of. */
+const IDS: ReadonlySet<string> = new Set(['thread_id', 'directive_name', 'item_id']);
+
+/** What an attempt was aimed at, as its arguments or else the operation itself say. */
+function targetOf({ op, arguments: given }: Pick<RecordEntry, 'op' | 'arguments'>): string {
+  const places: string[] = [];
+  for (const { name, role, value } of given) {
+    if (role === undefined ? !IDS.has(name) : role === 'content') continue;
+    const text = value.text;
+    if (role === 'destination') places.push(hostOf(text));
+    else places.push(role === 'command' ? (/^\s*\S+/.exec(text)?.[0].trim() ?? '') : text);
+  }
+  if (places.length > 0) return places.join(' ');
+  const host = op.metadata?.host;
+  return typeof host === 'string' ? host : '';
+}
+
 /** The row of one attempt at an operation. */
 export function auditRow(
-  { op, outcome }: RecordEntry,
+  entry: RecordEntry,
   who: Pick<AuditRow, 'surface' | 'caller' | 'subject'>,
 ): Omit<AuditRow, 'time'> {
-  const operation = `${op.type}:${op.target ?? op.name}`;
-  if (outcome.ok) return { ...who, operation, decision: 'allowed', reason: '' };
+  const { op, outcome } = entry;
+  const about = {
+    ...who,
+    operation: `${op.type}:${op.target ?? op.name}`,
+    target: targetOf(entry),
+  };
+  if (outcome.ok) return { ...about, decision: 'allowed', reason: '' };
   const { code, detail } = outcome.error;
   const decision = code === 'permission_denied' ? 'denied' : 'failed';
-  return { ...who, operation, decision, reason: `${code}: ${detail.message}` };
+  return { ...about, decision, reason: `${code}: ${detail.message}` };
 }
 
 const MAX_TEXT = 500;
-/** How far back reading goes: enough for thousands of rows, whatever the file's size. */
-const MAX_READ = 8 * 1024 * 1024;
+const BLOCK = 256 * 1024;
+/** No row is as long: what is, is no row, and only its end is kept until its beginning is found. */
+const MAX_LINE = 64 * 1024;
+/** As many as the registry gives at once. */
+const MAX_ROWS = 100_000;
 
 const short = (text: string): string =>
   text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
 
-function tail(file: string): string {
+/** Whole lines from the end of a file to its beginning, a block at a time. */
+function* linesFromEnd(handle: number): Generator<string> {
+  const block = Buffer.alloc(BLOCK);
+  let rest: Buffer = Buffer.alloc(0);
+  for (let end = fstatSync(handle).size; end > 0; ) {
+    const from = Math.max(0, end - BLOCK);
+    const count = readSync(handle, block, 0, end - from, from);
+    end = from;
+    // What somebody cut off meanwhile is gone.
+    let text = Buffer.concat([block.subarray(0, count), rest]);
+    for (let at = text.lastIndexOf(10); at !== -1; at = text.lastIndexOf(10)) {
+      yield text.toString('utf8', at + 1);
+      text = text.subarray(0, at);
+    }
+    rest = text.subarray(Math.max(0, text.length - MAX_LINE));
+  }
+  yield rest.toString('utf8');
+}
+
+const TEXTS = ['time', 'surface', 'caller', 'subject', 'operation', 'target', 'reason'] as const;
+const DECISIONS: readonly unknown[] = [
+  'allowed',
+  'denied',
+  'failed',
+] satisfies AuditRow['decision'][];
+
+const BEGINS = '{"time":';
+
+/** Older rows name no target; what is no row at all is left out. A row behind a torn one is found. */
+function rowOf(line: string): AuditRow | undefined {
+  const at = line.lastIndexOf(BEGINS);
+  if (at === -1) return undefined;
+  const parsed = parseJson(at === 0 ? line : line.slice(at));
+  if (!parsed.ok || !isObject(parsed.output)) return undefined;
+  const row = { target: '', ...parsed.output };
+  if (!DECISIONS.includes(getOwn(row, 'decision'))) return undefined;
+  return TEXTS.every((name) => typeof getOwn(row, name) === 'string')
+    ? (row as unknown as AuditRow)
+    : undefined;
+}
+
+const isTool = (operation: string, tool: string): boolean =>
+  operation.startsWith('tool:') && `/${operation.slice(5)}`.endsWith(`/${tool}`);
+
+const fits = (row: AuditRow, { decision, surface, thread, tool, since }: AuditFilter): boolean =>
+  (decision === undefined || row.decision === decision) &&
+  (surface === undefined || row.surface === surface) &&
+  (thread === undefined || row.caller === thread || row.target === thread) &&
+  (tool === undefined || isTool(row.operation, tool)) &&
+  (since === undefined || row.time >= since);
+
+function readRows(file: string, filter: AuditFilter): AuditRow[] {
   const handle = openRecords(file);
+  const limit = Math.min(filter.limit, MAX_ROWS);
+  const rows: AuditRow[] = [];
   try {
-    const { size } = fstatSync(handle);
-    const buffer = Buffer.alloc(Math.min(size, MAX_READ));
-    const count = readSync(handle, buffer, 0, buffer.length, size - buffer.length);
-    const text = buffer.toString('utf8', 0, count);
-    return size > buffer.length ? text.slice(text.indexOf('\n') + 1) : text;
+    for (const line of linesFromEnd(handle)) {
+      if (rows.length >= limit) break;
+      const row = rowOf(line);
+      if (row && fits(row, filter)) rows.push(row);
+    }
+    return rows.reverse();
   } finally {
     closeSync(handle);
   }
-}
-
-function rowOf(line: string): AuditRow | undefined {
-  const parsed = parseJson(line);
-  if (!parsed.ok || !isObject(parsed.output)) return undefined;
-  return typeof getOwn(parsed.output, 'operation') === 'string'
-    ? (parsed.output as unknown as AuditRow)
-    : undefined;
 }
 
 export function createAudit(file: string, clock: Clock): Audit {
@@ -92,10 +183,10 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    write({ surface, caller, subject, operation: asked, decision, reason: why }) {
+    write({ surface, caller, subject, operation: asked, target: place, decision, reason: why }) {
       const time = new Date(clock.now()).toISOString();
-      const [operation, reason] = [short(asked), short(why)];
-      const row: AuditRow = { time, surface, caller, subject, operation, decision, reason };
+      const [operation, target, reason] = [short(asked), short(place), short(why)];
+      const row: AuditRow = { time, surface, caller, subject, operation, target, decision, reason };
       const line = JSON.stringify(row);
       const isLooked = looks.isRecent();
       try {
@@ -107,13 +198,9 @@ export function createAudit(file: string, clock: Clock): Audit {
         return refuse(error);
       }
     },
-    read(limit, only) {
+    read(filter) {
       try {
-        const rows = tail(file)
-          .split('\n')
-          .flatMap((line) => rowOf(line) ?? []);
-        const wanted = only ? rows.filter((row) => row.decision === only) : rows;
-        return ok(wanted.slice(-limit));
+        return ok(readRows(file, filter));
       } catch (error) {
         if (errnoOf(error) === 'ENOENT') return ok([]);
         return fail(

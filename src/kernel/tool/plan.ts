@@ -137,6 +137,12 @@ function toolKeys(id: string, action: string | undefined): string[] {
   return ['op:tool', ...keys, ...(action ? [`op:tool:${id}:${action}`] : [])];
 }
 
+/** The host that the config itself names, for whoever answers for the call. */
+function hostIn({ url }: JsonObject): { host?: string } {
+  const [, host] = /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(plainText(url ?? '')) ?? [];
+  return host === undefined ? {} : { host };
+}
+
 /** Everything that follows from the links and the chosen action alone. */
 function planOf(
   leaf: PlannedTool,
@@ -218,7 +224,7 @@ function planOf(
       risk: tool.risk,
       tier: riskTier(requires, effect, catalog),
       retryOwner: true,
-      metadata: { effect, requires: [...requires] },
+      metadata: { effect, requires: [...requires], ...hostIn(config) },
     },
     facts,
     strictFacts: { ...facts, sandbox: 'strict' },

@@ -7,7 +7,7 @@
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { CommitText, ThreadText } from '../encode.ts';
-import type { Approval, Commit, Committed, Held } from '../port.ts';
+import type { Approval, AuditEntry, Commit, Committed, Held } from '../port.ts';
 import { isEnded, noThread } from '../thread-id.ts';
 import { bornAccount, writeAccount } from './account.ts';
 import {
@@ -22,7 +22,7 @@ import { type BudgetPlan, planBudgets } from './budget.ts';
 import type { Connection } from './file/connection.ts';
 import { EVENTS_A_THREAD } from './file/schema.ts';
 import { type FenceRow, type HeldThread, REVOKING } from './held.ts';
-import { checkSecrets, keepSecrets, writeAudit } from './records.ts';
+import { AUDIT, checkSecrets, keepSecrets } from './records.ts';
 import { sendSignal, signalsAfter, untoldSignals } from './signals.ts';
 import {
   chainOf,
@@ -174,6 +174,22 @@ function bear(
     if (!held.ok) throw new Error(held.error.detail.message);
     return held.output;
   });
+}
+
+const INSERT_AUDIT = `INSERT INTO audit (${AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`;
+const MAX_TEXT = 500;
+const short = (text: string): string =>
+  text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
+
+export function writeAudit(connection: Connection, rows: readonly AuditEntry[], now: number): void {
+  const time = new Date(now).toISOString();
+  for (const { surface, caller, subject, operation, target, decision, reason } of rows) {
+    // biome-ignore format: in the order of the statement
+    connection.run(
+      INSERT_AUDIT, time, surface, caller, subject, short(operation), short(target), decision,
+      short(reason),
+    );
+  }
 }
 
 function writeRest(

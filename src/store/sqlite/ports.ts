@@ -26,7 +26,7 @@ import {
   writeUses,
 } from './approvals.ts';
 import { planBudgets } from './budget.ts';
-import { runCommit } from './commit.ts';
+import { runCommit, writeAudit } from './commit.ts';
 import type { Connection } from './file/connection.ts';
 import type { Group } from './file/group.ts';
 import {
@@ -41,14 +41,7 @@ import {
 } from './leases.ts';
 import { prune } from './prune.ts';
 import { query } from './query.ts';
-import {
-  findArtifact,
-  hashArtifact,
-  putArtifact,
-  readAudit,
-  readSecrets,
-  writeAudit,
-} from './records.ts';
+import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
   findThread,
@@ -204,13 +197,19 @@ export function leasesPort(parts: Parts): Leases {
 export function signalsPort(parts: Parts): Signals {
   const { connection, clock, feed } = parts;
   return {
-    signal(signal) {
+    signal(signal, audit) {
       const text = encodeSignal(signal);
       if (!text.ok) return Promise.resolve(text);
       const { thread } = signal;
-      return parts.write(() => sendSignal(parts, text.output, clock.now()), {
-        thread,
-      });
+      return parts.write(
+        () => {
+          const now = clock.now();
+          const sent = sendSignal(parts, text.output, now);
+          if (sent.ok && audit) writeAudit(connection, [audit], now);
+          return sent;
+        },
+        { thread },
+      );
     },
     signals: (thread, after = 0) => parts.read(() => ok(signalsAfter(connection, thread, after))),
     onSignal: (listener) => feed.onSignal(listener),
@@ -233,7 +232,7 @@ export function approvalsPort(parts: Parts): Approvals {
         writeUses(connection, plans.output, '');
         return findApproval(connection, id, now);
       }),
-    decide(id, decision) {
+    decide(id, decision, audit) {
       let now = 0;
       const wasWritten = (): boolean => {
         const row = connection.get<{ decided: number; who: string }>(DECIDED, id);
@@ -243,6 +242,7 @@ export function approvalsPort(parts: Parts): Approvals {
         () => {
           now = clock.now();
           const decided = decideApproval(connection, id, decision, now);
+          if (decided.ok && audit) writeAudit(connection, [audit], now);
           const thread = decided.ok ? decided.output.thread : undefined;
           if (thread === undefined) return decided;
           const text = JSON.stringify({ approval: id });
@@ -297,6 +297,6 @@ export function recordsPort(parts: Parts): Records {
         },
         { rank: 'audit' },
       ),
-    auditRows: (limit, only) => parts.read(() => ok(readAudit(connection, limit, only))),
+    auditRows: (filter) => parts.read(() => ok(readAudit(connection, filter))),
   };
 }

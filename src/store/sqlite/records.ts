@@ -2,15 +2,14 @@
 // ones once), encrypted bytes of a thread by number, and the audit of what happens in threads.
 import { createHash } from 'node:crypto';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { AuditEntry, Sealed } from '../port.ts';
+import type { AuditFilter, AuditRow } from '../../kernel/index.ts';
+import type { Sealed } from '../port.ts';
 import { noThread } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
 
 const MAX_BYTES = 64 * 1024 * 1024;
-const MAX_TEXT = 500;
-const MAX_READ = 10_000;
-const AUDIT = 'time, surface, caller, subject, operation, decision, reason';
-const INSERT_AUDIT = `INSERT INTO audit (${AUDIT}) VALUES (?, ?, ?, ?, ?, ?, ?)`;
+const MAX_READ = 100_000;
+export const AUDIT = 'time, surface, caller, subject, operation, target, decision, reason';
 const KEEP = 'INSERT OR IGNORE INTO secrets (thread, number, sealed) VALUES (?, ?, ?)';
 const FIND =
   'SELECT bytes FROM artifacts JOIN artifact_uses USING (hash) WHERE thread = ? AND hash = ?';
@@ -21,9 +20,6 @@ interface PutArtifact {
   bytes: Uint8Array;
   secrets: readonly Sealed[];
 }
-
-const short = (text: string): string =>
-  text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
 
 /** The name of these bytes, before they are queued: hashing is slow. */
 export function hashArtifact(thread: string, bytes: Uint8Array): Outcome<string> {
@@ -91,25 +87,31 @@ export function findArtifact(
   return ok(row.bytes);
 }
 
-export function writeAudit(connection: Connection, rows: readonly AuditEntry[], now: number): void {
-  const time = new Date(now).toISOString();
-  for (const { surface, caller, subject, operation, decision, reason } of rows) {
-    // biome-ignore format: in the order of the statement
-    connection.run(
-      INSERT_AUDIT, time, surface, caller, subject, short(operation), decision, short(reason),
-    );
-  }
-}
+/** What a filter asks of a row; `at` stands for the value that it compares. */
+const WHERE: Readonly<Record<Exclude<keyof AuditFilter, 'limit'>, (at: string) => string>> = {
+  decision: (at) => `decision = ${at}`,
+  surface: (at) => `surface = ${at}`,
+  thread: (at) => `${at} IN (caller, target)`,
+  // The whole id, or what stands after its last slash.
+  tool: (at) =>
+    `operation LIKE 'tool:%' AND substr(operation, -1 - length(${at})) IN (':' || ${at}, '/' || ${at})`,
+  since: (at) => `time >= ${at}`,
+};
 
-export function readAudit(
-  connection: Connection,
-  limit: number,
-  only?: AuditEntry['decision'],
-): (AuditEntry & { time: string })[] {
+/** The latest, oldest first. */
+export function readAudit(connection: Connection, { limit, ...filter }: AuditFilter): AuditRow[] {
+  const [texts, values]: [string[], string[]] = [[], []];
+  for (const [name, where] of Object.entries(WHERE)) {
+    const value = filter[name as keyof typeof filter];
+    if (value === undefined) continue;
+    values.push(value);
+    texts.push(where(`?${values.length}`));
+  }
+  // For the index, which holds nothing else.
+  if (filter.decision && filter.decision !== 'allowed') texts.push("decision <> 'allowed'");
+  const where = texts.length > 0 ? `WHERE ${texts.join(' AND ')}` : '';
   const count = Math.max(0, Math.min(limit, MAX_READ));
-  const where = only === undefined ? '' : 'WHERE decision = ?';
-  const sql = `SELECT ${AUDIT} FROM audit ${where} ORDER BY id DESC LIMIT ?`;
-  const values = only === undefined ? [count] : [only, count];
-  const rows = connection.all<AuditEntry & { time: string }>(sql, ...values);
+  const sql = `SELECT ${AUDIT} FROM audit ${where} ORDER BY id DESC LIMIT ${count}`;
+  const rows = connection.all<AuditRow>(sql, ...values);
   return rows.reverse().map((row) => ({ ...row }));
 }

@@ -327,7 +327,7 @@ export function addAudit(world: World, rows: NonNullable<Commit['audit']>): void
   for (const row of rows) {
     const number = String(world.audit.all().length);
     const [operation, reason] = [short(row.operation), short(row.reason)];
-    world.audit.set(number, { ...row, operation, reason, time });
+    world.audit.set(number, { ...row, operation, target: short(row.target), reason, time });
   }
 }
 

@@ -2,6 +2,7 @@
 // everybody honest about what the port promises. Answers come late and in another order when delays
 // are asked for, so whoever relies on an immediate answer is found out.
 import { type Clock, fail, type Outcome, ok } from '../../../src/base/index.ts';
+import type { AuditRow } from '../../../src/kernel/index.ts';
 import {
   type CommitText,
   checkApproval,
@@ -251,10 +252,15 @@ function leasesPort(parts: Parts): Leases {
 
 function signalsPort({ world, wire, told }: Parts): Signals {
   return {
-    signal(signal) {
+    signal(signal, audit) {
       const text = encodeSignal(signal);
       if (!text.ok) return Promise.resolve(text);
-      return wire.call({ work: () => agreed(sendSignal(world, text.output)), lane: signal.thread });
+      const work = () => {
+        const sent = agreed(sendSignal(world, text.output));
+        addAudit(world, audit ? [audit] : []);
+        return sent;
+      };
+      return wire.call({ work, lane: signal.thread });
     },
     signals: (thread, after = 0) =>
       wire.call({ work: () => signalsAfter(world, thread, after).slice(0, 1000) }),
@@ -286,11 +292,13 @@ function approvalsPort({ world, wire }: Parts): Approvals {
           return find(id);
         },
       }),
-    decide(id, decision) {
+    decide(id, decision, audit) {
       let when = 0;
       const work = () => {
         when = world.clock.now();
-        return decide(world, id, decision);
+        const decided = decide(world, id, decision);
+        addAudit(world, audit ? [audit] : []);
+        return decided;
       };
       const written = () => {
         const row = find(id);
@@ -323,10 +331,20 @@ function recordsPort({ world, wire }: Parts): Records {
           return null;
         },
       }),
-    auditRows: (limit, only) =>
+    auditRows: ({ limit, decision, surface, thread, tool, since }) =>
       wire.call({
         work: () => {
-          const rows = world.audit.all().filter(({ decision }) => !only || decision === only);
+          const isWanted = (row: AuditRow): boolean => {
+            const [kind, id = ''] = row.operation.split(/:(.*)/s);
+            return (
+              (decision === undefined || row.decision === decision) &&
+              (surface === undefined || row.surface === surface) &&
+              (thread === undefined || row.caller === thread || row.target === thread) &&
+              (tool === undefined || (kind === 'tool' && `/${id}`.endsWith(`/${tool}`))) &&
+              (since === undefined || row.time >= since)
+            );
+          };
+          const rows = world.audit.all().filter(isWanted);
           return limit < 1 ? [] : rows.slice(-Math.min(limit, MAX_READ));
         },
       }),

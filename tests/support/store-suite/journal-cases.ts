@@ -87,7 +87,15 @@ const WRITTEN: Record<string, Partial<Commit>> = {
   secrets: { secrets: [{ number: 2, sealed: Buffer.from('sealed') }] },
   audit: {
     audit: [
-      { surface: 's', caller: 'c', subject: 's', operation: 'o', decision: 'denied', reason: 'r' },
+      {
+        surface: 's',
+        caller: 'c',
+        subject: 's',
+        operation: 'o',
+        target: 't',
+        decision: 'denied',
+        reason: 'r',
+      },
     ],
   },
   release: { release: true },

@@ -186,18 +186,88 @@ function records(inStage: InStage): void {
   test(
     'audit rows are kept in their order, and found by their decision',
     inStage(async ({ store }) => {
-      const row = { surface: 'cli', caller: 'me', subject: 'x', operation: 'o', reason: 'r' };
+      const row = {
+        surface: 'cli',
+        caller: 'me',
+        subject: 'x',
+        operation: 'o',
+        target: 'z'.repeat(600),
+        reason: 'r',
+      };
       must(await store.audit([{ ...row, decision: 'allowed' }]));
       must(await store.audit([{ ...row, decision: 'denied', operation: 'y'.repeat(600) }]));
       must(await store.audit([{ ...row, decision: 'allowed', reason: 'last' }]));
-      const all = must(await store.auditRows(2));
+      const all = must(await store.auditRows({ limit: 2 }));
       expect(all.map(({ decision }) => decision)).toEqual(['denied', 'allowed']);
       expect(all[0]?.operation).toHaveLength(501);
+      expect(all[0]?.target).toHaveLength(501);
       expect(all[0]?.time).toMatch(/^20\d\d-/);
-      expect(must(await store.auditRows(9, 'allowed')).map(({ reason }) => reason)).toEqual([
-        'r',
-        'last',
+      const allowed = must(await store.auditRows({ limit: 9, decision: 'allowed' }));
+      expect(allowed.map(({ reason }) => reason)).toEqual(['r', 'last']);
+    }),
+  );
+
+  test(
+    'audit rows are found by thread, tool, surface and time, and by all of them at once',
+    inStage(async ({ store, clock }) => {
+      const row = {
+        surface: 'thread',
+        caller: 't1',
+        subject: 'token:1',
+        operation: 'tool:fs/write_file',
+        target: 'a.txt',
+        decision: 'allowed' as const,
+        reason: '',
+      };
+      must(await store.audit([row]));
+      must(await store.audit([{ ...row, operation: 'load:tool:fs/write_file', caller: 't2' }]));
+      clock.pass(1000);
+      const since = new Date(clock.now()).toISOString();
+      must(await store.audit([{ ...row, operation: 'tool:other_write_file', decision: 'failed' }]));
+      must(await store.audit([{ ...row, surface: 'cli', caller: 'ada', target: 't1' }]));
+      const found = async (filter: object): Promise<string[]> =>
+        must(await store.auditRows({ limit: 9, ...filter })).map(
+          ({ caller, operation }) => `${caller} ${operation}`,
+        );
+      const [mine, adas] = ['t1 tool:fs/write_file', 'ada tool:fs/write_file'];
+      expect(await found({ tool: 'fs/write_file' })).toEqual([mine, adas]);
+      expect(await found({ tool: 'write_file' })).toEqual([mine, adas]);
+      expect(await found({ tool: 'e_file' })).toEqual([]);
+      expect(await found({ thread: 't1' })).toEqual([mine, 't1 tool:other_write_file', adas]);
+      expect(await found({ surface: 'cli' })).toEqual([adas]);
+      expect(await found({ since })).toEqual(['t1 tool:other_write_file', adas]);
+      expect(await found({ since, decision: 'failed', thread: 't1' })).toEqual([
+        't1 tool:other_write_file',
       ]);
+      expect(await found({ thread: "t1' OR 1" })).toEqual([]);
+    }),
+  );
+
+  test(
+    'what a person says and its row are one: neither is there without the other',
+    inStage(async ({ store }) => {
+      const row = {
+        surface: 'cli',
+        caller: 'ada',
+        subject: 'person',
+        operation: 'pause',
+        target: 't',
+        decision: 'allowed' as const,
+        reason: '',
+      };
+      const word = { thread: 't', kind: 'pause', payload: {}, key: 'k', by: 'ada (cli)' };
+      expect(codeOf(await store.signal(word, row))).toBe('not_found');
+      const writer = await begin(store, 't');
+      must(await store.signal(word, row));
+      const ask = [{ id: 'ap_1', kind: 'question' as const, binding: { q: 1 }, shown: {} }];
+      await writer.must({ ask });
+      const given = { decision: 'denied', who: 'ada', channel: 'cli', why: '' } as const;
+      must(await store.decide('ap_1', given, { ...row, operation: 'deny' }));
+      expect(codeOf(await store.decide('ap_1', given, { ...row, operation: 'deny' }))).toBe(
+        'conflict',
+      );
+      const rows = must(await store.auditRows({ limit: 9 }));
+      expect(rows.map(({ operation }) => operation)).toEqual(['pause', 'deny']);
     }),
   );
 }
@@ -212,6 +282,7 @@ function ends(inStage: InStage): void {
           caller: 'c',
           subject: 's',
           operation: 'o',
+          target: '',
           decision: 'denied' as const,
           reason: 'r',
         },
@@ -237,7 +308,7 @@ function ends(inStage: InStage): void {
       expect(codeOf(await store.thread('old'))).toBe('not_found');
       expect(must(await store.read('old'))).toEqual([]);
       expect(must(await store.budgets(['old']))).toMatchObject([{ used: { tokens: 3n } }]);
-      expect(must(await store.auditRows(9))).toHaveLength(2);
+      expect(must(await store.auditRows({ limit: 9 }))).toHaveLength(2);
       expect(codeOf(await store.createThread(aThread('old')))).toBe('thread_exists');
       expect(codeOf(await living.commit({ children: [aThread('old_child')] }))).toBe(
         'thread_exists',

@@ -155,6 +155,6 @@ export async function pictureOf(store: Store, threads: readonly string[]): Promi
     ]);
     picture.push({ id, row, events, budgets, signals, approvals, secrets });
   }
-  picture.push(await store.auditRows(1000));
+  picture.push(await store.auditRows({ limit: 1000 }));
   return JSON.stringify(picture, (_, value) => (typeof value === 'bigint' ? `${value}n` : value));
 }

@@ -206,12 +206,12 @@ test('parked and interrupted threads, their signals and what they left open live
   });
   expect(must(written).seq).toBe(2);
   expect(must(await store.approvals({ thread: 'root' }))).toMatchObject([{ id: 'ap_1' }]);
-  expect(must(await store.auditRows(5))).toHaveLength(1);
+  expect(must(await store.auditRows({ limit: 5 }))).toMatchObject([{ reason: 'r', target: '' }]);
   await store.close();
 
   const database = new DatabaseSync(file);
   const one = (sql: string) => Object.values(database.prepare(sql).get() ?? {})[0];
-  expect(one('PRAGMA user_version')).toBe(3);
+  expect(one('PRAGMA user_version')).toBe(4);
   expect(one("SELECT value FROM about WHERE name = 'journal'")).toBe('2');
   expect(one("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'old_%'")).toBe(0);
   expect(one("SELECT count(*) FROM threads, json_each(budget, '$.open')")).toBe(1);
@@ -219,7 +219,14 @@ test('parked and interrupted threads, their signals and what they left open live
 });
 
 /** Where schema 2 differed from this one. */
-const SCHEMA_2 = `
+const SCHEMA_3 = `
+DROP INDEX audit_refused;
+ALTER TABLE audit DROP COLUMN target;
+CREATE INDEX audit_by_decision ON audit(decision);
+PRAGMA user_version = 3;
+`;
+
+const SCHEMA_2 = `${SCHEMA_3}
 DROP TABLE threads; DROP TABLE thread_events; DROP TABLE pruned_budgets;
 CREATE TABLE threads (
   id TEXT PRIMARY KEY, parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
@@ -248,6 +255,20 @@ CREATE TABLE budgets (thread TEXT PRIMARY KEY, ${KINDS.map(
 ).join(', ')}) STRICT, WITHOUT ROWID;
 PRAGMA user_version = 2;
 `;
+
+test('rows of the audit of schema 3 stay, and new ones name their target', async () => {
+  await must(await open()).close();
+  const database = new DatabaseSync(file);
+  database.exec(SCHEMA_3);
+  database.exec("INSERT INTO audit VALUES (1, 't', 's', 'c', 'u', 'o', 'denied', 'r')");
+  database.close();
+  const store = must(await open());
+  const row = { surface: 's', caller: 'c', subject: 'u', operation: 'o', reason: 'r' };
+  must(await store.audit([{ ...row, target: 'a.txt', decision: 'denied' }]));
+  const rows = must(await store.auditRows({ limit: 9, decision: 'denied' }));
+  expect(rows.map(({ target }) => target)).toEqual(['', 'a.txt']);
+  await store.close();
+});
 
 test('threads of schema 2 go on where they were, with their accounts', async () => {
   await must(await open()).close();
@@ -322,9 +343,9 @@ test('a newer schema or journal, and a file of somebody else, are left alone', a
   };
   change("UPDATE about SET value = '3' WHERE name = 'journal'");
   expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
-  change('PRAGMA user_version = 4');
-  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 4 } } });
-  change('PRAGMA user_version = 3; PRAGMA application_id = 5');
+  change('PRAGMA user_version = 5');
+  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 5 } } });
+  change('PRAGMA user_version = 4; PRAGMA application_id = 5');
   expect(await open()).toMatchObject({ error: { code: 'store_failed' } });
 });
 

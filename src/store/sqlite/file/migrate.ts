@@ -2,8 +2,10 @@
 // Schema 1: a change of status was a row without data that shared its number with an event, signals
 // were numbered over all threads, what a thread had obeyed was in its journal alone, and a closed
 // reservation stayed. Schema 2: accounts and reservations had tables of their own, events an index.
+// Schema 3: a row of the audit named no target.
 import { BUDGET_KINDS } from '../../amounts.ts';
 import {
+  AUDIT_INDEX,
   ENDED,
   EVENTS_A_THREAD,
   JOURNAL_VERSION,
@@ -95,3 +97,9 @@ ${drop(OTHER_TABLES)}
 ${carryThreads('json(amounts)')}
 INSERT OR REPLACE INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');
 `;
+
+/** For every older one, after what is its own: the audit had the same form in all of them. */
+export const FROM_3 = `
+ALTER TABLE audit ADD COLUMN target TEXT NOT NULL DEFAULT '';
+DROP INDEX audit_by_decision;
+${AUDIT_INDEX}`;

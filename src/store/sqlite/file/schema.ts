@@ -5,7 +5,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Tells our files from other SQLite files. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 /** The form of the events: what a thread's journal says and how it is read. */
 export const JOURNAL_VERSION = 2;
 
@@ -77,6 +77,11 @@ CREATE TABLE approval_uses (
 ) STRICT, WITHOUT ROWID;
 `;
 
+/** Of what was refused or failed: what was allowed, which is most of it, touches no page more. */
+export const AUDIT_INDEX = `
+CREATE INDEX audit_refused ON audit(decision) WHERE decision <> 'allowed';
+`;
+
 const SINCE_1 = `
 CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 CREATE TABLE artifacts (
@@ -92,10 +97,10 @@ CREATE TABLE secrets (
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE audit (
   id INTEGER PRIMARY KEY, time TEXT NOT NULL, surface TEXT NOT NULL, caller TEXT NOT NULL,
-  subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL
+  subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL,
+  target TEXT NOT NULL DEFAULT ''
 ) STRICT;
-CREATE INDEX audit_by_decision ON audit(decision);
-`;
+${AUDIT_INDEX}`;
 
 /** An empty file becomes a registry. */
 export const CREATE_ALL = `${SINCE_1}${SINCE_2}${THREADS}${THREAD_INDEXES}
