@@ -2,7 +2,7 @@
 // and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
 // so what they know of one another is said here, once.
 import type { Json, Outcome } from '../base/index.ts';
-import type { Argument, InputRole, Operation } from './operation.ts';
+import type { Argument, InputRole, LookAtPlace, Operation } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
 import type { Value } from './values/value.ts';
 
@@ -69,6 +69,7 @@ export interface Frame {
 export interface Input {
   readonly name: string;
   readonly role?: InputRole;
+  readonly place?: LookAtPlace;
   readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
 }
 
@@ -167,6 +168,8 @@ export interface Finding {
   /** The input it was about, when it was about one. */
   readonly input: string | undefined;
   readonly sources: readonly string[];
+  /** What somebody can do so that it is not said again. */
+  readonly ways?: readonly string[];
 }
 
 /** What a script may add to the policy in force. */
@@ -212,11 +215,13 @@ export interface FramePolicy {
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean;
+  /** `read`: of all that a model has read which calls this itself; it may speak for strangers. */
   judge(
     op: Operation,
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
+    read?: Descriptor,
   ): readonly Finding[];
   /** Labels that rules put on the result. */
   resultLabels(
@@ -272,10 +277,19 @@ export interface ScriptHooks {
   ): MaybePromise<Value | Json | undefined>;
 }
 
+/** Of a model's calls: what it has read, and which of its arguments it has from somebody trusted. */
+export interface OriginPort {
+  read(): Descriptor;
+  /** The same inputs, with their origins. */
+  trace(op: Operation, inputs: readonly Argument[]): MaybePromise<readonly Argument[]>;
+}
+
 /** Each has one fixed place among the ten stages; everything done inside a frame finds them there. */
 export interface Ports {
   /** Stages 5 and 8, when the verdict is `ask`. Absent: nobody can be asked, so the answer is no. */
   ask?(question: Question, frame: Frame): MaybePromise<Outcome<Asked>>;
+  /** Stage 5, before policies judge. Absent: arguments are what their marks say. */
+  origins?: OriginPort;
   /** Just before 5 and just before 8. */
   scriptHooks?: ScriptHooks;
   /** Stage 6, as soon as no after-guard can object any more. */

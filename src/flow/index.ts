@@ -8,6 +8,7 @@ export type {
   GuardView,
   Input,
   MaybePromise,
+  OriginPort,
   PolicyRules,
   Ports,
   Question,
@@ -22,7 +23,7 @@ export { isCatchableDenial, judgementOf, operationName, retryHint } from './guar
 export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';
-export type { Argument, Operation } from './operation.ts';
+export type { Argument, ArgumentOrigin, LookAtPlace, Operation, WritePlace } from './operation.ts';
 export type {
   ActPorts,
   CheckpointVerdict,
@@ -56,6 +57,7 @@ export { fileLabels, folderLabel, inodeOf } from './values/file-labels.ts';
 export { createLabelRecords, type LabelRecords } from './values/label-records.ts';
 export {
   addLabels,
+  carries,
   type Descriptor,
   describe,
   descriptorOfFault,

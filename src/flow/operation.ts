@@ -3,6 +3,7 @@
 import {
   createRecent,
   createRecentPairs,
+  type Json,
   type JsonObject,
   literalPrefix,
   matchGlob,
@@ -29,6 +30,8 @@ export interface Operation {
   /** Risk tier of what it needs; a policy may want a person's approval for it. */
   readonly tier?: string;
   readonly metadata?: JsonObject;
+  /** What whoever wrote the operation has fixed himself, by the name of the input: its defaults. */
+  readonly fixed?: Readonly<Record<string, Json>>;
   /**
    * True: holds a retry budget (calls, assignments, tool calls). False: never retried (effects,
    * imports). Absent: a retry goes to the nearest owner around it.
@@ -36,11 +39,38 @@ export interface Operation {
   readonly retryOwner?: boolean;
 }
 
+/** Where something would be written. Undefined instead of it: nobody can say, so nothing is trusted. */
+export interface WritePlace {
+  /** From the project's root, free of links. */
+  readonly relative: string;
+  /** Nothing is there; what the thread itself made; anything else. */
+  readonly state: 'new' | 'own' | 'other';
+  /** What is there stays as it is, something is added to it. */
+  readonly adds?: boolean;
+  /** Of what is there. */
+  readonly sha256?: string;
+}
+
+/** Looks where a thread would write; of a built-in file tool, which can create without changing. */
+export type LookAtPlace = (path: string, thread: string) => Promise<WritePlace | undefined>;
+
+/** Why an argument may steer although whoever wrote it has read what strangers say. */
+export interface ArgumentOrigin {
+  readonly kind: 'said' | 'result' | 'approval' | 'fixed' | 'granted' | 'own';
+  /** The scope that is granted, or the approval. */
+  readonly by?: string;
+  /** `granted`: only while nothing is there. `own`: only while this is there, by its hash. */
+  readonly holds?: string;
+}
+
 /** An input after its evaluation; what stage 2 leaves for all later ones. */
 export interface Argument {
   readonly name: string;
   readonly role: InputRole | undefined;
   readonly value: Value;
+  /** Absent: none that anybody can vouch for, or nobody has asked. */
+  readonly origin?: ArgumentOrigin;
+  readonly place?: LookAtPlace;
 }
 
 const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];

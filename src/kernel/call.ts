@@ -27,6 +27,8 @@ export interface Caller extends AuthFields {
   signal?: AbortSignal;
   /** A person was asked about this very call and said yes. */
   isApproved?: boolean;
+  /** Nothing but this may be where it writes: `new`, or the content of this hash. */
+  holds?: string;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];
   /** The same when this very call is made again, after a crash or a failure; never for another. */

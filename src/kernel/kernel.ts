@@ -9,7 +9,14 @@ import {
   ok,
   plainText,
 } from '../base/index.ts';
-import { judgeOperation, makeValue, type Operation, perform, type Value } from '../flow/index.ts';
+import {
+  type Argument,
+  judgeOperation,
+  makeValue,
+  type Operation,
+  perform,
+  type Value,
+} from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
   Authority,
@@ -150,6 +157,12 @@ const unprepared = (
   body: () => failure,
 });
 
+/** What was found where it writes, when it was judged by that. */
+const heldTo = (inputs: readonly Argument[]): string | undefined => {
+  for (const { origin } of inputs) if (origin?.holds !== undefined) return origin.holds;
+  return undefined;
+};
+
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
 function act(
   { authorize }: Pick<KernelPorts, 'authorize'>,
@@ -164,8 +177,11 @@ function act(
       if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
       const { authority, caller: judged } = made;
       const { isApproved } = frame;
+      const holds = heldTo(frame.inputs);
       const speaker =
-        signal || isApproved ? { ...judged, isApproved, ...(signal && { signal }) } : judged;
+        signal || isApproved || holds !== undefined
+          ? { ...judged, isApproved, ...(signal && { signal }), ...(holds && { holds }) }
+          : judged;
       return call.body(values, { authority, caller: speaker, capture });
     },
     caller.frame,

@@ -55,12 +55,20 @@ export interface PrimitiveCall {
    * To be called before new content takes a file's place, so that no unlabelled copy ever exists:
    * the content's hash, and the files that went into it. When it fails, nothing is written.
    */
-  willWrite?(absolute: string, sha256: string, from?: readonly TouchedFile[]): Outcome<null>;
+  willWrite?(
+    absolute: string,
+    sha256: string,
+    from?: readonly TouchedFile[],
+    /** Of what is there now; null when that is nothing. Absent: it does not matter whose it is. */
+    before?: string | null,
+  ): Outcome<null>;
   /**
    * Marks of files that were read and of folders (real paths) whose names were looked at, also where
    * nothing was found: what is missing is told by the same look.
    */
   seen?(files: readonly TouchedFile[], folders?: Iterable<string>): Descriptor;
+  /** Nothing but this may be where it writes: `new`, or the content of this hash. */
+  holds?: string;
   /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
   idempotencyKey?: string;
   /** Values of environment variables that this call expanded: never to be shown. */

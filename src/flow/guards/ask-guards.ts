@@ -204,15 +204,22 @@ class GuardRound implements Judgement {
     await this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
   }
 
-  judgePolicy(): void {
-    const { op, frame, inputs } = this;
-    for (const finding of frame.policy.judge(op, frame.held, inputs, frame.influence)) {
+  async judgePolicy(): Promise<void> {
+    const { op, frame } = this;
+    const { origins } = frame.ports;
+    if (origins) this.inputs = await origins.trace(op, this.inputs);
+    const { policy, held, influence } = frame;
+    for (const finding of policy.judge(op, held, this.inputs, influence, readBy(frame))) {
       this.findings.push(finding);
       const { kind, guard, text } = finding;
       this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
     }
   }
 }
+
+/** What a model has read whose own call this is, and not a part of what its tool does. */
+const readBy = ({ ports, parent }: Frame): Descriptor =>
+  ports.origins && parent?.op === undefined ? ports.origins.read() : EMPTY;
 
 async function answerOf(guard: Guard, view: GuardView): Promise<Outcome<Verdict>> {
   try {
@@ -232,7 +239,7 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
       if (guards.forMarks(value.meta.descriptor, 'before').length > 0) return false;
     }
   }
-  return !policy.mayObject(op, held, inputs, influence);
+  return !policy.mayObject(op, held, inputs, mergeDescriptors(influence, readBy(frame)));
 }
 
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
@@ -252,7 +259,7 @@ export async function judgeBefore(
   const round = new GuardRound('before', op, frame, inputs);
   const hasGuards = frame.guards.list.length > 0;
   if (hasGuards) await round.perInput();
-  round.judgePolicy();
+  await round.judgePolicy();
   if (hasGuards) await round.perOperation();
   return round;
 }

@@ -87,6 +87,13 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
   ...(why !== '' && { why }),
 });
 
+/** What every rule that objects would accept; a person is one way where one can be asked. */
+function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
+  const ways = [...new Set(findings.flatMap((finding) => finding.ways ?? []))];
+  if (asked?.answer !== 'pending' || asked.approval === undefined) return ways;
+  return [`approve it: \`km approvals approve ${asked.approval}\``, ...ways];
+}
+
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */
 function denial(
   op: Operation,
@@ -101,7 +108,10 @@ function denial(
   if (reasons.length === 0) reasons.push(deciding.text);
   const clean = (texts: readonly string[]) => texts.map(redact);
   const [first = ''] = clean(reasons);
-  const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${first}`;
+  const ways = waysOut(judgement, why?.asked);
+  const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${first}${
+    ways.length === 0 ? '' : `. What helps: ${ways.join('; ')}`
+  }`;
   const failure = fail(why?.code ?? 'permission_denied', redact(message), {
     guard: deciding.guard,
     filter: deciding.filter,
@@ -113,6 +123,7 @@ function denial(
     questions: clean(textsOf(findings, 'ask')),
     hints: clean(textsOf(findings, 'retry')),
     sources: clean(deciding.sources.slice(0, MAX_SOURCES)),
+    ...(ways.length > 0 && { ways: clean(ways) }),
     trace: traceJson(
       judgement.trace.map((entry) => ({
         ...entry,

@@ -102,8 +102,9 @@ export function startAttempt(
     : undefined;
   // Inputs that are values already need no evaluation.
   const ready: Argument[] = [];
-  for (const { name, role, value } of call.inputs) {
-    if (typeof value !== 'function') ready.push({ name, role, value });
+  for (const { name, role, value, place } of call.inputs) {
+    if (typeof value === 'function') continue;
+    ready.push(place ? { name, role, value, place } : { name, role, value });
   }
   const isReady = ready.length === call.inputs.length;
   const inputs = isReady ? ready : [];

@@ -92,14 +92,15 @@ function strictest<T>(
 
 const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
   new Map(
-    NAMED_RULES.map(({ name, isBuiltIn }) => {
+    NAMED_RULES.map(({ name, isBuiltIn, answer }): [string, RuleState] => {
       const read: Reader<RuleState> = ({ rules, packs }) =>
         rules && Object.hasOwn(rules, name)
           ? rules[name]
           : packs?.includes(name)
             ? 'deny'
             : undefined;
-      return [name, strictest(levels, ['deny', 'ask', 'off'], isBuiltIn ? 'deny' : 'off', read)];
+      const fallback: RuleState = isBuiltIn ? (answer ?? 'deny') : 'off';
+      return [name, strictest<RuleState>(levels, ['deny', 'ask', 'off'], fallback, read)];
     }),
   );
 

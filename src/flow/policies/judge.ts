@@ -13,7 +13,7 @@ import {
   type OperationRisk,
   specificity,
 } from '../operation.ts';
-import { carries, type Descriptor, EMPTY, filtersFor } from '../values/labels.ts';
+import { carries, type Descriptor, EMPTY, filtersFor, mergeDescriptors } from '../values/labels.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
@@ -85,12 +85,16 @@ const NO_FINDINGS: readonly Finding[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
 function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judged[] {
-  const judged: Judged[] = inputs.map(({ name, role, value }) => ({
+  const judged: Judged[] = inputs.map(({ name, role, value, origin, place }) => ({
     name,
     role,
     marks: value.meta.descriptor,
+    origin,
+    isPlace: place !== undefined,
   }));
-  if (influence !== EMPTY) judged.push({ name: 'condition', role: undefined, marks: influence });
+  if (influence !== EMPTY) {
+    judged.push({ name: 'condition', role: undefined, marks: influence, isImplied: true });
+  }
   return judged;
 }
 
@@ -134,6 +138,25 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
   return findings;
 }
 
+const SOURCE_TOOL = /^tool:([^@\s]+)/;
+
+/** What there is to do about it, besides asking a person: said where it can be done. */
+function waysOut(
+  { type }: Operation,
+  { name, marks, isImplied, isPlace }: Judged,
+): readonly string[] {
+  if (!carries(marks, 'untrusted') || type !== 'tool') return [];
+  const tools = marks.sources.flatMap((source) => SOURCE_TOOL.exec(source)?.[1] ?? []);
+  const [tool] = tools.toReversed();
+  return [
+    ...(isImplied ? [] : [`name the value of \`${name}\` in the message or an input`]),
+    ...(isPlace ? ['create it in a folder that the directive grants for writing'] : []),
+    ...(tool === undefined
+      ? []
+      : [`trust its source: \`trusted: { tools: [${tool}] }\` in a policy`]),
+  ];
+}
+
 function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Finding[] {
   if (state === 'off') return [];
   return rule.offenders(facts).map((input) => ({
@@ -143,6 +166,7 @@ function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Find
     text: rule.text,
     input: input.name,
     sources: input.marks.sources,
+    ways: waysOut(facts.op, input),
   }));
 }
 
@@ -192,9 +216,10 @@ export function createPolicyJudge(
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
+    read?: Descriptor,
   ): RuleFacts => {
     const keys = keysOf(op, held);
-    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence) };
+    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence), read };
   };
 
   const mayObject: PolicyJudge['mayObject'] = (op, held, inputs, influence) => {
@@ -222,9 +247,9 @@ export function createPolicyJudge(
 
   return {
     mayObject,
-    judge(op, held, inputs, influence) {
-      if (!mayObject(op, held, inputs, influence)) return NO_FINDINGS;
-      const facts = factsOf(op, held, inputs, influence);
+    judge(op, held, inputs, influence, read = EMPTY) {
+      if (!mayObject(op, held, inputs, mergeDescriptors(influence, read))) return NO_FINDINGS;
+      const facts = factsOf(op, held, inputs, influence, read);
       return [
         ...labelFindings(tables, facts),
         ...judging.flatMap((rule) => ruleFindings(rule, states.get(rule.name) ?? 'off', facts)),

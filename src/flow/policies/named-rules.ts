@@ -1,14 +1,19 @@
 // The rules that are known by name. Built-in ones hold unless an operator or user says otherwise;
 // packs hold where a policy names them. No `labels` entry lifts a rule.
 
-import type { Argument, Operation, OperationRisk } from '../operation.ts';
-import { carries, type Descriptor } from '../values/labels.ts';
+import type { Argument, ArgumentOrigin, Operation, OperationRisk } from '../operation.ts';
+import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
 
 /** One input as rules see it; the conditions an operation stands under count as one more. */
 export interface Judged {
   readonly name: string;
   readonly role: Argument['role'];
   readonly marks: Descriptor;
+  readonly origin?: ArgumentOrigin | undefined;
+  /** No parameter: a condition, or the call as a whole. */
+  readonly isImplied?: true;
+  /** A place that could be new. */
+  readonly isPlace?: boolean;
 }
 
 export interface RuleFacts {
@@ -16,11 +21,15 @@ export interface RuleFacts {
   readonly keys: readonly string[];
   readonly risks: ReadonlySet<OperationRisk>;
   readonly inputs: readonly Judged[];
+  /** Of all that a model has read which calls it; absent: no model does. */
+  readonly read?: Descriptor | undefined;
 }
 
 export interface NamedRule {
   readonly name: string;
   readonly isBuiltIn: boolean;
+  /** What it answers where nobody has said anything; `deny` when absent. */
+  readonly answer?: 'ask';
   readonly text: string;
   /** The mark without which no input offends; absent: one may offend by what it lacks. */
   readonly mark?: string;
@@ -38,6 +47,37 @@ const untrusted = marked('untrusted');
 
 /** Content may be tainted; what steers the operation may not. */
 const steers = ({ role }: Judged): boolean => role !== 'content';
+/** A stranger may have chosen it: nobody else is known to have said it. */
+const chosen = (input: Judged): boolean => untrusted(input) && input.origin === undefined;
+/** Somebody has named it, for this very thing. */
+const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
+
+/** The call as a whole counts where none of its arguments was named by anybody. */
+const unlessNamed = (
+  { inputs, read = EMPTY }: RuleFacts,
+  isAsked: (input: Judged) => boolean,
+): readonly Judged[] => {
+  const offenders = inputs.filter((input) => isAsked(input) && chosen(input));
+  if (offenders.length > 0 || !carries(read, 'untrusted')) return offenders;
+  return inputs.some((input) => isAsked(input) && isNamed(input))
+    ? []
+    : [{ name: 'call', role: undefined, marks: read, isImplied: true }];
+};
+
+const steeredBy =
+  (risk: OperationRisk) =>
+  (facts: RuleFacts): readonly Judged[] =>
+    facts.risks.has(risk) ? unlessNamed(facts, steers) : [];
+
+/** Where it goes to; of what leaves in a call of a model that has read strangers' words, all of it. */
+function destinationsChosen(facts: RuleFacts): readonly Judged[] {
+  const { risks, inputs, read = EMPTY } = facts;
+  if (risks.size === 0) return [];
+  if (risks.has('exfil') && carries(read, 'untrusted')) return unlessNamed(facts, () => true);
+  const isAsked = ({ role }: Judged) =>
+    role === 'destination' || (risks.has('exfil') && (role === 'path' || role === 'command'));
+  return inputs.filter((input) => isAsked(input) && chosen(input));
+}
 
 const whenRisky =
   (risk: OperationRisk, offends: (input: Judged) => boolean) =>
@@ -72,26 +112,26 @@ export const NAMED_RULES: readonly NamedRule[] = [
   {
     name: 'no-untrusted-destructive',
     isBuiltIn: true,
+    answer: 'ask',
     mark: 'untrusted',
     text: 'untrusted data does not decide what is destroyed',
-    offenders: whenRisky('destructive', (input) => steers(input) && untrusted(input)),
+    offenders: steeredBy('destructive'),
   },
   {
     name: 'no-untrusted-privileged',
     isBuiltIn: true,
+    answer: 'ask',
     mark: 'untrusted',
     text: 'untrusted data does not steer privileged operations',
-    offenders: whenRisky('privileged', (input) => steers(input) && untrusted(input)),
+    offenders: steeredBy('privileged'),
   },
   {
     name: 'untrusted-destination',
     isBuiltIn: true,
+    answer: 'ask',
     mark: 'untrusted',
-    text: 'the destination must have a trusted origin',
-    offenders: ({ risks, inputs }) =>
-      risks.size > 0
-        ? inputs.filter((input) => input.role === 'destination' && untrusted(input))
-        : [],
+    text: 'what is sent, and where to, must have a trusted origin',
+    offenders: destinationsChosen,
   },
   {
     name: 'no-sensitive-exfil',

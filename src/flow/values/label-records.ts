@@ -33,6 +33,9 @@ interface History {
 
 /** In the place of a content's hash: the line is about the name itself … */
 const NAME = 'name';
+/** … behind one: the thread that made this content there … */
+const MADE = '@';
+const IS_MADE = /^[0-9a-f]{64}@/;
 /** … or about all that lies there and below; what follows tells the one who wrote it. */
 const ALL = '*';
 
@@ -113,11 +116,14 @@ class LabelIndex {
   readonly names = new Map<string, Map<string, Descriptor>>();
   /** By place: who wrote that all of it is labelled. */
   readonly whole = new Map<string, Map<string, Kept>>();
+  /** By place: which content there was made by which thread. */
+  readonly made = new Map<string, Set<string>>();
   lines = 0;
 
   keep({ path, hash, descriptor }: Line): void {
     const kept = { descriptor, line: ++this.lines };
-    if (hash === NAME) this.#keepName(path, descriptor);
+    if (IS_MADE.test(hash)) this.made.set(path, (this.made.get(path) ?? new Set()).add(hash));
+    else if (hash === NAME) this.#keepName(path, descriptor);
     else if (hash.startsWith(ALL)) this.#keepWhole(path, hash, kept);
     else {
       const history = this.known.get(path) ?? { byHash: new Map(), latest: kept };
@@ -142,7 +148,7 @@ class LabelIndex {
   }
 
   clear(): void {
-    for (const map of [this.known, this.names, this.whole]) map.clear();
+    for (const map of [this.known, this.names, this.whole, this.made]) map.clear();
   }
 
   /** Nothing is said about names and folders: the common case. */
@@ -301,6 +307,8 @@ export function createLabelRecords(file: string, root: string) {
   const index = new LabelIndex();
   const { isCaughtUp, append } = createLines(file, root, index);
   const linked = createLinkedFiles();
+  const isMadeBy = (path: string, hash: string, thread: string): boolean =>
+    index.made.get(path)?.has(hash + MADE + thread) === true;
   return {
     root,
     /** To be called before the file is written, so that no unlabelled copy ever exists. */
@@ -343,6 +351,14 @@ export function createLabelRecords(file: string, root: string) {
       const isSaid = before?.descriptor === all && !index.hasLater(realPath, before.line);
       return isSaid ? ok(null) : append(realPath, ALL + writer, all);
     },
+    /** This content, which is about to be there, is a thread's own. */
+    rememberMade(realPath: string, contentHash: string, thread: string): Outcome<null> {
+      const isKnown = isCaughtUp() && isMadeBy(realPath, contentHash, thread);
+      return isKnown ? ok(null) : append(realPath, contentHash + MADE + thread, EMPTY);
+    },
+    /** Did this thread, and nobody since, put this content there? */
+    isMade: (realPath: string, contentHash: string, thread: string): boolean =>
+      isCaughtUp() && isMadeBy(realPath, contentHash, thread),
     /** Undefined: nothing is known about this file. */
     recall(realPath: string, contentHash: string): Descriptor | undefined {
       if (!isCaughtUp()) return UNTRUSTED;

@@ -3,6 +3,7 @@
 // them out. INVARIANT: rules are only ever added; a child has all that its parent has.
 import { type Failure, type Outcome, ok } from '../../base/index.ts';
 import {
+  carries,
   compileGuards,
   createGuardSet,
   defineGuard,
@@ -12,6 +13,7 @@ import {
   type GuardSet,
   type GuardView,
   type Operation,
+  type OriginPort,
   type Ports,
   type Verdict,
 } from '../../flow/index.ts';
@@ -156,6 +158,18 @@ export function createRules({ own, inherited, parent }: RulesOrigin): Outcome<Th
 export const packRules = (rules: GivenRules | undefined): { rules?: GivenRules } =>
   rules && !isNothing(rules) ? { rules } : {};
 
+/** Where a thread's model has its arguments from; looked into only after it has read strangers' words. */
+export const originsIn = (thread: Thread): OriginPort => ({
+  read: () => thread.talk.conversation.marks(),
+  async trace(op, inputs) {
+    if (!inputs.some(({ value }) => carries(value.meta.descriptor, 'untrusted'))) return inputs;
+    return await (await import('./origins.ts')).traceOrigins(thread, op, inputs);
+  },
+});
+
 /** A frame with all that holds in the thread: policies and rules; `ask` puts questions to a person. */
-export const frameOf = ({ ports, rights }: Thread, ask: NonNullable<Ports['ask']>): Frame =>
-  ports.frame({ guards: rights.rules.guards(), ports: { ask } });
+export const frameOf = (
+  { ports, rights }: Thread,
+  ask: NonNullable<Ports['ask']>,
+  more: Pick<Ports, 'origins'> = {},
+): Frame => ports.frame({ guards: rights.rules.guards(), ports: { ask, ...more } });

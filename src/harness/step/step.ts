@@ -40,7 +40,7 @@ import {
   escalateFailure,
   isPending,
 } from '../rights/ask-about-call.ts';
-import { frameOf, packRules, rulesOf } from '../rights/thread-rules.ts';
+import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
@@ -146,7 +146,9 @@ export async function callKernel(
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
-    frame: frame ? childFrame(frame, { guards, ports: { ask } }) : frameOf(thread, ask),
+    frame: frame
+      ? childFrame(frame, { guards, ports: { ask } })
+      : frameOf(thread, ask, { origins: originsIn(thread) }),
     auth: () => rights.approved.auth(call.id),
     __thread_id: place.id,
     __directive_id: place.directive.name,

@@ -1,7 +1,7 @@
 // What was said, with the marks of every part. A model that has read something may say it again in
 // other words, so everything it says carries the merge of all it has read.
 import { getOwn, type Json, plainText } from '../../base/index.ts';
-import { type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
+import { carries, type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import {
   type Block,
   createWrittenMessages,
@@ -13,6 +13,11 @@ import type { Marks } from './journal-event.ts';
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 
+interface Trusted {
+  texts: string[];
+  results: Json[];
+}
+
 export class Conversation {
   /** Messages as they were written for earlier requests. */
   readonly written = createWrittenMessages();
@@ -20,8 +25,9 @@ export class Conversation {
   #marks = EMPTY;
   /** Calls of the last reply that have no result yet, in order. */
   readonly #open = new Map<string, ToolCallBlock>();
-  #late: { text: string; marks: Descriptor }[] = [];
+  #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
   #bytes = 0;
+  #trusted: Trusted = { texts: [], results: [] };
 
   messages(): readonly Message[] {
     return this.#messages;
@@ -42,11 +48,15 @@ export class Conversation {
     return [...this.#open.values()];
   }
 
-  /** While calls wait for their results it is held back: providers want those first. */
-  user(text: string, marks: Descriptor): void {
-    if (this.#open.size > 0) this.#late.push({ text, marks });
+  /**
+   * While calls wait for their results it is held back: providers want those first. `isOwn`: a line of
+   * the harness, which may quote anything.
+   */
+  user(text: string, marks: Descriptor, isOwn = false): void {
+    if (this.#open.size > 0) this.#late.push({ text, marks, isOwn });
     else {
       this.learn(marks);
+      if (!isOwn && !carries(marks, 'untrusted')) this.#trusted.texts.push(text);
       this.#add('user', [{ type: 'text', text }]);
     }
   }
@@ -58,15 +68,21 @@ export class Conversation {
 
   result(id: string, content: Json, marks: Descriptor, isError: boolean): void {
     this.learn(marks);
+    if (!isError && !carries(marks, 'untrusted')) this.#trusted.results.push(content);
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
     if (this.#open.size > 0) return;
-    for (const said of this.#late.splice(0)) this.user(said.text, said.marks);
+    for (const said of this.#late.splice(0)) this.user(said.text, said.marks, said.isOwn);
   }
 
   /** Something was read; by itself it is no part of what is said. */
   learn(marks: Descriptor): void {
     this.#marks = mergeDescriptors(this.#marks, marks);
+  }
+
+  /** What no stranger had a hand in, as far as it is part of what is said. */
+  trusted(): Readonly<Trusted> {
+    return this.#trusted;
   }
 
   /** Size of what the next request will send, for the estimate. */
@@ -78,6 +94,7 @@ export class Conversation {
   clear(): void {
     this.#open.clear();
     [this.#messages, this.#late, this.#bytes] = [[], [], 0];
+    this.#trusted = { texts: [], results: [] };
   }
 
   /** Neighbours of one role are one message: providers want them to take turns. */

@@ -29,9 +29,13 @@ export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEv
 function putInto({ conversation }: Thread['talk'], event: JournalEvent): void {
   switch (event.type) {
     case 'user_message':
-    case 'injected_message':
       conversation.user(event.data.text, unpackMarks(event.data.marks));
       return;
+    case 'injected_message': {
+      const { text, marks, by } = event.data;
+      conversation.user(text, unpackMarks(marks), by === 'harness');
+      return;
+    }
     case 'assistant_message':
       // What a script asked has a conversation of its own; what a guard refused was not said.
       if (event.data.injected || !(event.data.apart || event.data.withheld)) {

@@ -5,7 +5,13 @@ import { markFailure } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { cancelled, isSet, textOf } from './content.ts';
 import { looksBinary, placeFor, readWhole, suggestSibling } from './read-file.ts';
-import { MAX_WRITTEN_BYTES, protectedPlace, tooLarge, writeWhole } from './write-file.ts';
+import {
+  elsewhere,
+  MAX_WRITTEN_BYTES,
+  protectedPlace,
+  tooLarge,
+  writeWhole,
+} from './write-file.ts';
 
 const SHOWN_PLACES = 20;
 
@@ -104,7 +110,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   // Errors quote the file's content by line: whoever edits must also be allowed to read.
   const readable = call.verify({ capability: 'fs.read', scope: { path: relative } });
   if (!readable.ok) return readable;
-  const refused = protectedPlace(relative);
+  const refused = protectedPlace(relative) ?? elsewhere(call, relative);
   if (refused) return refused;
   const before = await readWhole(place.output, MAX_WRITTEN_BYTES);
   if (!before.ok) return suggestSibling(call, place.output, before);
@@ -130,7 +136,9 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const replaces = { mtimeMs, size: before.output.bytes.length };
   const written = await writeWhole(place.output, bytes, {
     replaces,
-    willWrite: (sha256) => call.willWrite?.(absolute, sha256, [read]) ?? ok(null),
+    holds: call.holds,
+    before: old,
+    willWrite: (sha256, was) => call.willWrite?.(absolute, sha256, [read], was) ?? ok(null),
   });
   if (!written.ok) return written;
   const { count, lines } = edited.output;

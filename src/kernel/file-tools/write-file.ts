@@ -46,9 +46,37 @@ interface WriteOptions {
   onlyNew?: boolean;
   /** Refuse when the file is no longer this one: somebody else wrote it in between. */
   replaces?: { mtimeMs: number; size: number };
-  /** Told the content's hash before it takes its place; a failure stops the write. */
-  willWrite?: (sha256: string) => Outcome<null>;
+  /** Refuse when anything else than this is there: `new`, or the content of this hash. */
+  holds?: string | undefined;
+  /**
+   * Told the content's hash before it takes its place, and that of what is there (null: nothing); a
+   * failure stops the write.
+   */
+  willWrite?: (sha256: string, before: string | null) => Outcome<null>;
+  /** Of what is there, when that is known. */
+  before?: string;
 }
+
+/** The hash of what is there; null when that is nothing. */
+async function hashOf(
+  place: ProjectPath,
+  there: Stats | undefined,
+  known: string | undefined,
+): Promise<Outcome<string | null>> {
+  if (!there) return ok(null);
+  if (known !== undefined) return ok(known);
+  const { readWhole } = await import('./read-file.ts');
+  const whole = await readWhole(place, MAX_WRITTEN_BYTES);
+  // What cannot be read was not made by whoever writes.
+  return ok(whole.ok ? whole.output.sha256 : '');
+}
+
+const changedMeanwhile = (relative: string): Failure =>
+  fail(
+    'tool_failed',
+    `\`${relative}\` was changed by somebody else in the meantime; read it again`,
+    { path: relative, reason: 'changed' },
+  );
 
 async function putInPlace(
   { path: folder }: OpenFolder,
@@ -91,17 +119,18 @@ export async function writeWhole(
     const name = basename(absolute);
     const before = await standing(join(folder.output.path, name), relative);
     if (!before.ok) return before;
-    const { replaces, onlyNew = false } = options;
+    const { replaces, holds } = options;
+    const onlyNew = options.onlyNew === true || holds === 'new';
     if (onlyNew && before.output) return diskFault({ code: 'EEXIST' }, relative);
     const changed =
       replaces &&
       (before.output?.mtimeMs !== replaces.mtimeMs || before.output.size !== replaces.size);
-    if (changed) {
-      const message = `\`${relative}\` was changed by somebody else in the meantime; read it again`;
-      return fail('tool_failed', message, { path: relative, reason: 'changed' });
-    }
+    const old = await hashOf(place, before.output, options.before);
+    if (!old.ok) return old;
+    const isOther = holds !== undefined && holds !== 'new' && holds !== old.output;
+    if (changed || isOther) return changedMeanwhile(relative);
     const sha256 = hash('sha256', bytes);
-    const told = options.willWrite?.(sha256) ?? ok(null);
+    const told = options.willWrite?.(sha256, old.output) ?? ok(null);
     if (!told.ok) return told;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });
@@ -118,11 +147,26 @@ export const tooLarge = (path: string, size: number): Failure =>
     `content for \`${path}\` has ${size} bytes, more than ${MAX_WRITTEN_BYTES}`,
   );
 
+/** It was judged by the place as it is written: by now something else is on the way there. */
+export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string) {
+  return holds === undefined || relative === plainPath(textOf(parameters, 'path'))
+    ? undefined
+    : fail('permission_denied', `\`${relative}\` is not the place that was judged; call again`);
+}
+
+/** A path that means the place it names, and nothing else; undefined when there is any doubt. */
+export function plainPath(path: string): string | undefined {
+  const plain = path.startsWith('./') ? path.slice(2) : path;
+  const isOdd = plain !== plain.normalize('NFC') || /[\p{C}\\:]/u.test(plain);
+  const isNamed = plain.split('/').every((part) => part !== '' && !/[. ]$|^git~\d/i.test(part));
+  return isOdd || !isNamed ? undefined : plain;
+}
+
 export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
   const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.write');
   if (!place.ok) return place;
   const { absolute, relative } = place.output;
-  const refused = protectedPlace(relative);
+  const refused = protectedPlace(relative) ?? elsewhere(call, relative);
   if (refused) return refused;
   const bytes = Buffer.from(textOf(call.parameters, 'content'), 'utf8');
   if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes.length);
@@ -130,7 +174,8 @@ export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveR
   const onlyNew = getOwn(call.parameters, 'overwrite') === false;
   const written = await writeWhole(place.output, bytes, {
     onlyNew,
-    willWrite: (sha256) => call.willWrite?.(absolute, sha256) ?? ok(null),
+    holds: call.holds,
+    willWrite: (sha256, before) => call.willWrite?.(absolute, sha256, [], before) ?? ok(null),
   });
   if (!written.ok) return written;
   const { created, sha256 } = written.output;

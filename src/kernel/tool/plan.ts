@@ -13,6 +13,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  setOwn,
 } from '../../base/index.ts';
 import type { Operation } from '../../flow/index.ts';
 import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
@@ -60,6 +61,8 @@ export interface Plan {
   /** Does the config say anything about streaming? */
   canStream: boolean;
   roles: ReadonlyMap<string, ToolParameter['role']>;
+  /** The built-in function that writes, of a tool that is all ours. */
+  writes?: string;
   /** Packages that any link declares. */
   dependencies: readonly Json[];
   op: Operation;
@@ -143,6 +146,25 @@ function hostIn({ url }: JsonObject): { host?: string } {
   return host === undefined ? {} : { host };
 }
 
+const WRITERS: readonly Json[] = ['write_file', 'edit_file'];
+
+function writerIn(primitive: string, links: readonly PlannedTool[], config: JsonObject) {
+  const isOurs = primitive === 'function' && links.every(({ source }) => source === 'bundle');
+  const name = isOurs ? config.function : undefined;
+  return typeof name === 'string' && WRITERS.includes(name) ? name : undefined;
+}
+
+/** Defaults, and choices of one: what the author has decided. */
+function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
+  const fixed: JsonObject = {};
+  for (const { name, default: fallback, enum: members } of parameters) {
+    const only = members?.length === 1 ? members[0] : undefined;
+    const value = fallback ?? only;
+    if (value !== undefined) setOwn(fixed, name, value);
+  }
+  return fixed;
+}
+
 /** Everything that follows from the links and the chosen action alone. */
 function planOf(
   leaf: PlannedTool,
@@ -187,6 +209,7 @@ function planOf(
   );
   const schema = tool.input_schema ?? schemaOf(inherited);
   const broken = brokenSignature(links);
+  const writer = writerIn(primitive, links, config);
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
   return Object.freeze<Plan>({
     leaf,
@@ -212,6 +235,7 @@ function planOf(
     isSigned: leaf.signature.state !== 'unsigned',
     isFixed: !hasBraces(config),
     canStream: getOwn(config, 'stream') !== undefined,
+    ...(writer === undefined ? {} : { writes: writer }),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
     op: {
@@ -225,6 +249,7 @@ function planOf(
       tier: riskTier(requires, effect, catalog),
       retryOwner: true,
       metadata: { effect, requires: [...requires], ...hostIn(config) },
+      fixed: fixedIn(inherited),
     },
     facts,
     strictFacts: { ...facts, sandbox: 'strict' },

@@ -407,12 +407,19 @@ export async function runBody(
         ports.labels.looked(folders, namedFolders(caller.frame)),
         ...recalled(ports.labels, files, caller),
       ]),
-    willWrite: (absolute, sha256, from) =>
-      ports.labels.remember(absolute, sha256, [
+    ...(caller.holds !== undefined && { holds: caller.holds }),
+    willWrite(absolute, sha256, from, before) {
+      const kept = ports.labels.remember(absolute, sha256, [
         ...given,
         ...recalled(ports.labels, from, caller),
         ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
-      ]),
+      ]);
+      const { __thread_id: thread } = caller;
+      if (!kept.ok || before === undefined || thread === undefined) return kept;
+      // What a thread has made it may change, as long as nobody else has.
+      const isOwn = before === null || ports.labels.isMade(absolute, before, thread);
+      return isOwn ? ports.labels.rememberMade(absolute, sha256, thread) : kept;
+    },
   };
   const named = nameFiles(ports, allowed, given, caller);
   if (!named.ok) return named;

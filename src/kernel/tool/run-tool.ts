@@ -10,7 +10,7 @@ import {
   setOwn,
   withDetail,
 } from '../../base/index.ts';
-import { type Input, makeValue, type Value } from '../../flow/index.ts';
+import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
@@ -133,12 +133,26 @@ function passedOn(
 /** A tool and its parameters, fit to be called. */
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
+/** A built-in file tool: it can tell creating from changing, and keep to it. */
+const withPlace =
+  ({ projectRoot, labels }: ToolPorts, by: string) =>
+  (input: Input): Input => {
+    if (input.role !== 'path') return input;
+    const place: LookAtPlace = async (path, thread) => {
+      const { lookAtPlace } = await import('../file-tools/write-place.ts');
+      return await lookAtPlace({ projectRoot, labels, by }, path, thread);
+    };
+    return { ...input, place };
+  };
+
 function call(
   ports: ToolPorts,
   { plan, parameters }: CheckedCall,
   request: ExecuteRequest,
 ): PreparedCall {
-  const inputs = inputsOf(request, parameters, plan.roles);
+  const plain = inputsOf(request, parameters, plan.roles);
+  const { writes } = plan;
+  const inputs = writes === undefined ? plain : plain.map(withPlace(ports, writes));
   return {
     op: plan.op,
     inputs,

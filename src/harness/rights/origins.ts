@@ -1,0 +1,140 @@
+// Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
+// what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
+// the directive, a result that no stranger had a hand in, a person who was asked.
+import { isObject, type Json, matchGlob } from '../../base/index.ts';
+import { type Argument, type ArgumentOrigin, carries, type Operation } from '../../flow/index.ts';
+import { unpackMarks } from '../thread/conversation.ts';
+import type { Thread } from '../thread/thread.ts';
+import { saidIn } from './said-in.ts';
+import { declaredRights } from './thread-token.ts';
+
+function* leavesOf(value: Json): Generator<Json> {
+  if (Array.isArray(value)) for (const item of value) yield* leavesOf(item);
+  else if (isObject(value)) for (const item of Object.values(value)) yield* leavesOf(item);
+  else yield value;
+}
+
+/** Everything of an argument that somebody must have said: names of fields carry data too. */
+function* partsOf(value: Json): Generator<Json> {
+  if (Array.isArray(value)) for (const item of value) yield* partsOf(item);
+  else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) {
+      yield name;
+      yield* partsOf(item);
+    }
+  } else yield value;
+}
+
+/** The directive as it was shown, inputs filled in; after strangers had a hand in those, as it is signed. */
+function directiveParts({ talk, place }: Thread): Json[] {
+  for (const event of talk.opening) {
+    if (event.type !== 'tool_result' || event.data.is_error) continue;
+    if (!carries(unpackMarks(event.data.marks), 'untrusted')) return [event.data.content];
+  }
+  const { state } = place.item.signature;
+  if (state !== 'signed' && state !== 'bundle') return [];
+  const { description, process, context, outputs } = place.directive;
+  return [JSON.parse(JSON.stringify([description, process, context, outputs])) as Json];
+}
+
+/** What was said to a thread and shown to it, for one call. */
+class SaidToThread {
+  readonly #texts: readonly string[];
+  readonly #fields: ReadonlySet<Json>;
+  readonly #said = new Map<boolean, ReadonlySet<string>>();
+
+  constructor(thread: Thread) {
+    const { texts, results } = thread.talk.conversation.trusted();
+    const directive = directiveParts(thread).flatMap((part) => [...leavesOf(part)]);
+    const written = directive.filter((leaf) => typeof leaf === 'string');
+    this.#texts = [...texts, ...written];
+    this.#fields = new Set(results.flatMap((result) => [...leavesOf(result)]));
+  }
+
+  #isSaid(value: string, words: boolean): boolean {
+    let said = this.#said.get(words);
+    if (!said) {
+      said = new Set(this.#texts.flatMap((text) => [...saidIn(text, words)]));
+      this.#said.set(words, said);
+    }
+    return said.has(value);
+  }
+
+  /** Undefined: nobody said it. A command is more than one of its words. */
+  originOf(part: Json, role: Argument['role']): ArgumentOrigin | undefined {
+    if (typeof part === 'string' && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
+    return part !== null && this.#fields.has(part) ? { kind: 'result' } : undefined;
+  }
+}
+
+const isEmpty = (value: Json): boolean =>
+  value === null || value === '' || (typeof value === 'object' && Object.keys(value).length === 0);
+
+const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
+
+/** Of one argument, by what it says alone. */
+function originOf(
+  said: SaidToThread,
+  { fixed = {} }: Operation,
+  { name, role, value: { data } }: Argument,
+): ArgumentOrigin | undefined {
+  if (Object.hasOwn(fixed, name) && JSON.stringify(fixed[name]) === JSON.stringify(data)) {
+    return { kind: 'fixed' };
+  }
+  // Nothing says nothing, but may mean everything to whoever is told where or what.
+  if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
+  let found: ArgumentOrigin | undefined;
+  for (const part of partsOf(data)) {
+    const origin = said.originOf(part, role);
+    if (!origin) return undefined;
+    found ??= origin;
+  }
+  return found;
+}
+
+/** All of the project, however it is written. */
+const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
+
+/** Scopes narrower than the project that the directive, or a person, lets this thread write to. */
+function grantedScopes({ ports, place, rights }: Thread): string[] {
+  const declared = declaredRights(ports, place.directive);
+  const grants = [
+    ...(declared.ok ? declared.output.grants : []),
+    ...rights.approved.takeable().map(({ grant }) => grant),
+  ];
+  return grants.flatMap(({ capability, scope }) => {
+    const path = capability === 'fs.write' ? scope?.path : undefined;
+    return path === undefined || isWhole(path) ? [] : [path];
+  });
+}
+
+/** What stands at the place decides: something new, or what the thread made itself. */
+async function originByPlace(
+  thread: Thread,
+  { role, place, value: { data } }: Argument,
+): Promise<ArgumentOrigin | undefined> {
+  if (!place || role !== 'path' || typeof data !== 'string') return undefined;
+  const there = await place(data, thread.place.id);
+  const by = there && grantedScopes(thread).find((glob) => matchGlob(glob, there.relative));
+  if (by === undefined) return undefined;
+  if (there?.adds) return { kind: 'granted', by };
+  if (there?.state === 'new') return { kind: 'granted', by, holds: 'new' };
+  return there?.state === 'own' && there.sha256 !== undefined
+    ? { kind: 'own', by, holds: there.sha256 }
+    : undefined;
+}
+
+/** The arguments of a call that a thread's model makes, with their origins. */
+export async function traceOrigins(
+  thread: Thread,
+  op: Operation,
+  inputs: readonly Argument[],
+): Promise<readonly Argument[]> {
+  const said = new SaidToThread(thread);
+  const traced: Argument[] = [];
+  for (const input of inputs) {
+    const origin = originOf(said, op, input) ?? (await originByPlace(thread, input));
+    traced.push(origin ? { ...input, origin } : input);
+  }
+  return traced;
+}

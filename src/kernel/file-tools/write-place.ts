@@ -1,0 +1,39 @@
+// What stands where a built-in file tool would write, looked at before it is allowed to. The answer is
+// about names and content as they are now; the tool is held to it when it writes.
+import { lstat } from 'node:fs/promises';
+import { errnoOf } from '../../base/index.ts';
+import type { LabelRecords, WritePlace } from '../../flow/index.ts';
+import { resolveProjectPath } from '../rights/project-path.ts';
+import { readWhole } from './read-file.ts';
+import { MAX_WRITTEN_BYTES, plainPath, protectedPlace } from './write-file.ts';
+
+interface WriteRequest {
+  readonly projectRoot: string;
+  readonly labels: Pick<LabelRecords, 'isMade'>;
+  /** `config.function` of the tool. */
+  readonly by: string;
+}
+
+/** Undefined: the path is not plainly a place, or none to write to. */
+export async function lookAtPlace(
+  { projectRoot, labels, by }: WriteRequest,
+  path: string,
+  thread: string,
+): Promise<WritePlace | undefined> {
+  const found = resolveProjectPath(projectRoot, path);
+  if (!found.ok || found.output.relative !== plainPath(path)) return undefined;
+  const { absolute, relative } = found.output;
+  if (protectedPlace(relative) || /(?:^|\/)\.ai(?:\/|$)/i.test(relative)) return undefined;
+  const other: WritePlace = { relative, state: 'other' };
+  try {
+    const info = await lstat(absolute);
+    // A file with several names is in several places.
+    if (!info.isFile() || info.nlink !== 1) return other;
+  } catch (error) {
+    return errnoOf(error) === 'ENOENT' && by === 'write_file' ? { relative, state: 'new' } : other;
+  }
+  const whole = await readWhole(found.output, MAX_WRITTEN_BYTES);
+  if (!whole.ok) return other;
+  const { sha256 } = whole.output;
+  return labels.isMade(absolute, sha256, thread) ? { relative, state: 'own', sha256 } : other;
+}

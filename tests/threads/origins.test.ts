@@ -1,0 +1,252 @@
+// A model that has read what strangers wrote: what it may still do by itself is what somebody else has
+// said, word for word, and creating something new where its directive lets it write. All else asks.
+import { existsSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import type { JsonObject } from '../../src/base/index.ts';
+import type { ScriptedReply } from '../../src/llm/index.ts';
+import { TRUSTING } from '../support/project.ts';
+import {
+  call,
+  directive,
+  openStage,
+  type Parts,
+  run,
+  type Stage,
+} from '../support/thread-project.ts';
+
+const own = (id: string, more: string) => ({
+  [`.ai/tools/own/${id}.yaml`]: `tool_id: ${id}\ndescription: a test\nexecutor_id: script\n${more}\n`,
+});
+const script = (id: string, more: string) =>
+  own(id, `${more}\nconfig: { script: '/append "${id} @path" to "done/log.txt"' }`);
+const path = 'parameters: [{ name: path, type: string, role: path }]';
+const FILES = {
+  ...own(
+    'page',
+    'parameters: []\neffect: read\nlabels: [untrusted]\nconfig: { script: \'/return { "text": "do it", "file": "done/stranger.md" }\' }',
+  ),
+  ...own(
+    'book',
+    'parameters: []\neffect: read\nconfig: { script: \'/return { "files": [{ "name": "done/known.md" }] }\' }',
+  ),
+  ...script('wipe', `${path}\neffect: write\nrequires: [fs.write]\nrisk: [destructive]`),
+  ...script(
+    'all',
+    'parameters: [{ name: path, type: string, role: content, default: x }]\neffect: write\nrequires: [fs.write]\nrisk: [destructive]',
+  ),
+  'done/old.md': 'as it was\n',
+  'reports/old.md': 'as it was\n',
+  'reports/sub/old.md': 'as it was\n',
+};
+const TOOLS = ['own/page', 'own/book', 'own/wipe', 'own/all', 'fs/write_file', 'fs/edit_file']
+  .map((id) => `<execute resource="tool" id="${id}"/>`)
+  .join('');
+const grant = (glob: string) => `<write resource="filesystem" path="${glob}"/>`;
+const NIGHTLY: Parts = {
+  permissions: `${TOOLS}${grant('reports/**')}${grant('done/**')}`,
+  inputs: '<input name="target" type="string" required="false"/>',
+};
+const page: ScriptedReply = { tool_calls: [call('own/page')] };
+const write = (to: string, content = 'new\n', more: JsonObject = {}): ScriptedReply => ({
+  tool_calls: [call('fs/write_file', { path: to, content, ...more })],
+});
+const edit = (to: string, from = 'new', into = 'newer'): ScriptedReply => ({
+  tool_calls: [call('fs/edit_file', { path: to, old_string: from, new_string: into })],
+});
+const wipe = (to: string): ScriptedReply => ({ tool_calls: [call('own/wipe', { path: to })] });
+const DONE: ScriptedReply = { text: 'done' };
+
+const open = (says: readonly ScriptedReply[], parts: Parts = NIGHTLY, files = {}) =>
+  openStage({ ...directive('lead', parts), ...FILES, ...files }, { lead: says });
+const textOf = ({ fixture }: Stage, file: string): string | undefined =>
+  existsSync(join(fixture.root, file)) ? readFileSync(join(fixture.root, file), 'utf8') : undefined;
+const queue = async ({ threads }: Stage) => {
+  const found = await threads.store.approvals({ state: 'pending' });
+  return found.ok ? found.output : [];
+};
+const resultsOf = async ({ threads }: Stage, id: string): Promise<JsonObject[]> => {
+  const events = await threads.store.read(id);
+  const all = events.ok ? events.output.filter(({ type }) => type === 'tool_result') : [];
+  return all.slice(1).map(({ data }) => data);
+};
+async function approve(made: Stage, decision: 'approved' | 'denied' = 'approved') {
+  for (const { id } of await queue(made)) {
+    await made.threads.store.decide(id, { decision, who: 'ann', channel: 'cli', why: '' });
+  }
+}
+
+test('a new file in a folder that the directive grants is written unattended', async () => {
+  const made = await open([page, write('reports/2026/nightly.md'), DONE]);
+  const { status, thread_id } = await run(made, 'lead');
+  expect(await resultsOf(made, thread_id)).toMatchObject([{}, { content: { created: true } }]);
+  expect(status).toBe('completed');
+  expect(textOf(made, 'reports/2026/nightly.md')).toBe('new\n');
+});
+
+test('what the thread made itself it may change, also after a resume', async () => {
+  const made = await open([
+    page,
+    write('reports/a.md'),
+    edit('reports/a.md'),
+    write('reports/a.md', 'third\n'),
+    write('done/old.md'),
+    edit('reports/a.md', 'third', 'fourth'),
+    DONE,
+  ]);
+  const { status, thread_id } = await run(made, 'lead');
+  expect([status, textOf(made, 'reports/a.md')]).toEqual(['waiting', 'third\n']);
+  await approve(made, 'denied');
+  const again = await made.threads.resume(thread_id);
+  expect(again.ok && again.output.status).toBe('completed');
+  expect(textOf(made, 'reports/a.md')).toBe('fourth\n');
+  expect(textOf(made, 'done/old.md')).toBe('as it was\n');
+});
+
+test('what it made and somebody else changed is not its own any more', async () => {
+  const made = await openStage(
+    { ...directive('lead', NIGHTLY), ...FILES },
+    {
+      lead: [
+        page,
+        write('reports/a.md'),
+        () => {
+          writeFileSync(join(made.fixture.root, 'reports/a.md'), 'mine now\n');
+          return write('reports/a.md', 'third\n');
+        },
+      ],
+    },
+  );
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  expect(textOf(made, 'reports/a.md')).toBe('mine now\n');
+});
+
+test('what another thread made is not its own', async () => {
+  const made = await open([page, write('reports/a.md'), write('reports/a.md', 'again\n'), DONE]);
+  expect((await run(made, 'lead')).status).toBe('completed');
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  expect(textOf(made, 'reports/a.md')).toBe('again\n');
+});
+
+const TRICKS: readonly (readonly [string, (root: string) => string])[] = [
+  ['a file that is there', () => 'reports/old.md'],
+  ['a file that is there, further down', () => 'reports/sub/old.md'],
+  ['another folder', () => 'src/new.md'],
+  ['the project itself', () => 'new.md'],
+  ['up and out', () => 'reports/../new.md'],
+  ['up and back', () => 'reports/../reports/new.md'],
+  ['an absolute path', (root) => join(root, 'reports/new.md')],
+  ['outside', () => '../new.md'],
+  ['a slash too many', () => 'reports//new.md'],
+  ['a slash behind', () => 'reports/new.md/'],
+  ['a folder of its own', () => 'reports/./new.md'],
+  ['git', () => 'reports/.git/config'],
+  ['git in another case', () => 'reports/.GIT/config'],
+  ['items', () => '.ai/tools/own/page.yaml'],
+  ['items further down', () => 'reports/.ai/tools/x.yaml'],
+  ['a link to a folder', () => 'reports/link/new.md'],
+  ['a link to a file', () => 'reports/linked.md'],
+  ['a link to nothing', () => 'reports/nowhere.md'],
+  ['a file with two names', () => 'reports/twice.md'],
+  ['a name that is not seen', () => 'reports/\u200bnew.md'],
+  ['a name that ends in a dot', () => 'reports/new.md.'],
+  ['another form of a letter', () => 'reports/e\u0301.md'],
+  ['a backslash', () => 'reports\\new.md'],
+  ['the folder', () => 'reports'],
+];
+
+test.each(TRICKS)('%s: waits or is refused, and nothing changes', async (_name, trick) => {
+  const made = await openStage(
+    { ...directive('lead', NIGHTLY), ...FILES, 'src/a.md': 'a' },
+    {
+      lead: [
+        page,
+        () => write(trick(made.fixture.root)),
+        () => edit(trick(made.fixture.root), 'as', 'not as'),
+        DONE,
+      ],
+    },
+  );
+  const { root } = made.fixture;
+  const at = (name: string) => join(root, name);
+  mkdirSync(at('elsewhere'));
+  writeFileSync(at('elsewhere/kept.md'), 'as it was\n');
+  symlinkSync('../elsewhere', at('reports/link'));
+  symlinkSync('../elsewhere/kept.md', at('reports/linked.md'));
+  symlinkSync('../elsewhere/none.md', at('reports/nowhere.md'));
+  linkSync(at('elsewhere/kept.md'), at('reports/twice.md'));
+  const before = textOf(made, '.ai/tools/own/page.yaml');
+  const { status, thread_id } = await run(made, 'lead');
+  if (status !== 'waiting') {
+    expect(await resultsOf(made, thread_id)).toMatchObject([
+      {},
+      { is_error: true },
+      { is_error: true },
+    ]);
+  } else {
+    await approve(made, 'denied');
+    await made.threads.resume(thread_id);
+    await approve(made, 'denied');
+    await made.threads.resume(thread_id);
+  }
+  for (const kept of ['reports/old.md', 'reports/sub/old.md', 'elsewhere/kept.md']) {
+    expect(textOf(made, kept)).toBe('as it was\n');
+  }
+  expect(textOf(made, '.ai/tools/own/page.yaml')).toBe(before);
+  const made_up = ['src/new.md', 'new.md', 'reports/new.md', '../new.md', 'elsewhere/new.md'];
+  const hidden = ['reports/.git', 'reports/.ai', 'elsewhere/none.md', 'reports/new.md.'];
+  for (const none of [...made_up, ...hidden]) expect(textOf(made, none)).toBeUndefined();
+});
+
+test.each(['**', '**/*', '*/**', './**'])(
+  'a grant of `%s` is no place of its own',
+  async (glob) => {
+    const parts = { ...NIGHTLY, permissions: `${TOOLS}${grant(glob)}` };
+    const made = await open([page, write('reports/new.md'), DONE], parts);
+    expect((await run(made, 'lead')).status).toBe('waiting');
+    expect(textOf(made, 'reports/new.md')).toBeUndefined();
+  },
+);
+
+test.each([
+  ['the message', { message: 'please wipe done/old.md.' }],
+  ['an input', { inputs: { target: 'done/old.md' } }],
+])('%s names what is wiped', async (_name, given) => {
+  const made = await open([page, wipe('done/old.md'), wipe('done/other.md'), DONE]);
+  const { status, thread_id } = await run(made, 'lead', given);
+  expect(status).toBe('waiting');
+  expect(await queue(made)).toMatchObject([{ shown: { arguments: { path: 'done/other.md' } } }]);
+  expect(await resultsOf(made, thread_id)).toMatchObject([{}, { is_error: false }]);
+});
+
+test('a field of a result that nobody else had a hand in is as good, until then', async () => {
+  const book: ScriptedReply = { tool_calls: [call('own/book')] };
+  const made = await open([book, page, wipe('done/known.md'), wipe('done/stranger.md'), DONE]);
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  expect(await queue(made)).toMatchObject([{ shown: { arguments: { path: 'done/stranger.md' } } }]);
+  const late = await open([page, book, wipe('done/known.md'), DONE]);
+  expect((await run(late, 'lead')).status).toBe('waiting');
+});
+
+test('a tool that says nothing of what it makes counts as changing', async () => {
+  const made = await open([page, wipe('reports/new.md'), DONE]);
+  expect((await run(made, 'lead')).status).toBe('waiting');
+});
+
+test('a risky call with nothing to check waits for a person', async () => {
+  const made = await open([page, { tool_calls: [call('own/all')] }, DONE]);
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  const free = await open([{ tool_calls: [call('own/all')] }, DONE]);
+  expect((await run(free, 'lead')).status).toBe('completed');
+});
+
+test('a policy that denies refuses, and says what helps', async () => {
+  const made = await open([page, wipe('done/old.md'), DONE], NIGHTLY, {
+    '../home/policy.yaml': `${TRUSTING}rules: { no-untrusted-destructive: deny }\n`,
+  });
+  const { status, thread_id } = await run(made, 'lead');
+  expect([status, await queue(made)]).toEqual(['completed', []]);
+  const told = JSON.stringify((await resultsOf(made, thread_id)).at(-1));
+  expect(told).toContain('name the value of `path` in the message or an input');
+  expect(told).toContain('own/page');
+});
