@@ -267,6 +267,47 @@ function reportUnknown(
   });
 }
 
+// The same rules over a value that stands in no document: a config that was merged out of several.
+
+export interface ShapeProblem {
+  readonly path: RulePath;
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+/** Errors only. The path begins with the name that the value is given. */
+export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
+  const problems: ShapeProblem[] = [];
+  const placeAt = (path: RulePath): RulePlace => ({
+    path,
+    child: (step) => placeAt([...path, step]),
+    position: () => ({ line: 1, column: 1 }),
+    report({ code, message, hint, severity = 'error' }) {
+      if (severity !== 'error' || problems.length >= MAX_DIAGNOSTICS) return undefined;
+      problems.push(compact<ShapeProblem>({ path, code, message, hint }));
+      return undefined;
+    },
+  });
+  rule(value, placeAt([name]));
+  return problems;
+}
+
+const PLACEHOLDER = /\{[^{}]+\}/;
+const ONLY_PLACEHOLDER = /^\s*\$?\{[^{}]+\}\s*$/;
+
+/** What is still to be filled in: a placeholder alone may become anything. */
+export const fillable =
+  <T>(rule: Rule<T>): Rule<T> =>
+  (value, place) =>
+    typeof value === 'string' && ONLY_PLACEHOLDER.test(value) ? undefined : rule(value, place);
+
+/** The same for texts, of which a placeholder may be a part. */
+export const fillableText =
+  <T>(rule: Rule<T>): Rule<T> =>
+  (value, place) =>
+    typeof value === 'string' && PLACEHOLDER.test(value) ? undefined : rule(value, place);
+
 // Reading JSON that somebody else wrote: a field is there with the right type, or it is not there.
 
 /** Empty when absent or not a text. */

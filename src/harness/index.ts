@@ -17,6 +17,7 @@ export {
   artifactKind,
   createThreadPrimitive,
   type ThreadAction,
+  type ThreadFunction,
   threadKind,
 } from './spawn/thread-primitive.ts';
 export { modelFor } from './thread/choose-model.ts';

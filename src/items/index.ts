@@ -19,6 +19,12 @@ export {
 } from './library/check-file.ts';
 export { createLibrary, type Library } from './library/library.ts';
 export { examinePolicy, type SignedFile, signItem, verifyItem } from './library/sign.ts';
+export {
+  type Chain,
+  type ConfigFault,
+  mergedConfig,
+  writerOf,
+} from './library/tool-chain.ts';
 export { contentCategory } from './library/write.ts';
 export { parseTool } from './tool/parse.ts';
 export type { Retry, Tool, ToolParameter } from './tool/tool.ts';

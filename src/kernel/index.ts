@@ -32,6 +32,7 @@ export { createItemMarks } from './rights/item-marks.ts';
 export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { StreamEvent } from './sink.ts';
+export { checkConfig } from './tool/check-config.ts';
 export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';

@@ -1,6 +1,6 @@
 // What stands at the end of every chain. The kernel owns this type and receives a table of
 // primitives; it never asks what one does.
-import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Json, JsonObject, Outcome, Rule } from '../base/index.ts';
 import type { Descriptor } from '../flow/index.ts';
 import type { ToolEffect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
@@ -107,6 +107,8 @@ export interface Primitive {
   name: string;
   /** Fields of a config that are handed over as they were written: nothing is filled in. */
   verbatim?: readonly string[];
+  /** What a merged config must look like, judged before anything is filled in; absent: anything goes. */
+  config?: Rule<unknown>;
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;

@@ -71,7 +71,9 @@ export function countField(
   const value = getOwn(config, name) ?? preset;
   return typeof value === 'number' && Number.isSafeInteger(value) && value >= min
     ? ok(value)
-    : fail('config_invalid', `\`${name}\` must be a whole number of at least ${min}`);
+    : fail('config_invalid', `\`${name}\` must be a whole number of at least ${min}`, {
+        config_path: `config.${name}`,
+      });
 }
 
 export function choiceField<Name extends string>(
@@ -82,6 +84,8 @@ export function choiceField<Name extends string>(
   const value = getOwn(config, name) ?? choices[0];
   const found = choices.find((choice) => choice === value);
   return found === undefined
-    ? fail('config_invalid', `\`${name}\` must be one of ${choices.join(', ')}`)
+    ? fail('config_invalid', `\`${name}\` must be one of ${choices.join(', ')}`, {
+        config_path: `config.${name}`,
+      })
     : ok(found);
 }

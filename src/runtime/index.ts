@@ -15,6 +15,7 @@ import {
   type AuditFilter,
   type AuditRow,
   type Caller,
+  checkConfig,
   type Kernel,
   readProgramTools,
   type SandboxReport,
@@ -151,7 +152,7 @@ async function wireRuntime(
   const programs = readProgramTools(options.tools ?? []);
   if (!programs.ok) return programs;
   const { items, functions } = programs.output;
-  const files = createLibrary({
+  const files: Library = createLibrary({
     roots: createItemRoots(open.project, open.home, BUNDLE, open.clock),
     projectRoot: open.project,
     primitives: () => [...open.primitives.keys()],
@@ -159,6 +160,7 @@ async function wireRuntime(
     policies: open.policies.places,
     clock: open.clock,
     extra: items,
+    checkConfig: (config, chain) => checkConfig(config, chain, open.primitives, files),
   });
   const library = withProgramTools(files, items);
   mountPrimitives(open, library, functions);

@@ -1,7 +1,18 @@
 // Threads over one project: the registry and the harness, loaded when the first thread is.
 import { existsSync, realpathSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
+import {
+  fail,
+  fillableText,
+  flag,
+  type Outcome,
+  ok,
+  oneOf,
+  record,
+  systemClock,
+  systemRandom,
+  text,
+} from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
   HarnessPorts,
@@ -15,6 +26,7 @@ import type {
   ResumeOptions,
   RunRequest,
   ThreadAction,
+  ThreadFunction,
   ThreadResult,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
@@ -123,6 +135,30 @@ const THREAD_ACTIONS: Readonly<Record<ThreadAction, true>> = {
   cancel: true,
 };
 
+const THREAD_FUNCTIONS: Readonly<Record<ThreadFunction, true>> = {
+  spawn: true,
+  wait: true,
+  wait_all: true,
+  registry: true,
+  transcript: true,
+  inject: true,
+  pause: true,
+  interrupt: true,
+  terminate: true,
+  kill: true,
+  resume: true,
+};
+
+/** What a tool above the primitive may say. */
+const threadConfig = record(
+  {
+    function: oneOf(Object.keys(THREAD_FUNCTIONS)),
+    runner: fillableText(text),
+    make_id: flag,
+  },
+  { required: ['function'] },
+);
+
 /** How chains and `execute` reach threads; the harness is loaded when the first call does. */
 export function reachThreads(
   open: OpenProject,
@@ -145,6 +181,7 @@ export function reachThreads(
   return {
     primitive: {
       name: 'thread',
+      config: threadConfig,
       async run(call) {
         const { createThreadPrimitive, ports } = await load();
         return await createThreadPrimitive(ports).run(call);

@@ -186,6 +186,7 @@ const ACTS = {
   resume: (asker, parameters) =>
     resume(asker, idOf(parameters), textIn(parameters, 'inject_message') ?? ''),
 } satisfies Record<string, Act>;
+export type ThreadFunction = keyof typeof ACTS;
 
 const DEFAULT_WAIT_MS = 60_000;
 const wordIn = (value: Json | undefined): string => plainText(value ?? '');
@@ -246,7 +247,7 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
         const near = nearest(name, Object.keys(ACTS));
         const hint = near ? `; did you mean \`${near}\`` : '';
         return fail('config_invalid', `threads have no function \`${name}\`${hint}`, {
-          failed_at: { tool_id: call.tool.id, config_path: 'config.function' },
+          config_path: 'config.function',
         });
       }
       const asker = await askerOf(ports, call);

@@ -15,7 +15,7 @@ import { moduleFile } from '../signature.ts';
 import { filledConfig, parseTool, texts } from '../tool/parse.ts';
 import type { Tool, ToolParameter } from '../tool/tool.ts';
 import { placeOfFile } from './sign.ts';
-import type { Chain } from './tool-chain.ts';
+import { type Chain, type ConfigFault, unalias } from './tool-chain.ts';
 
 /** A tool that no library holds, seen as if one did. */
 export function looseTool(text: string, file: string): ToolItem {
@@ -32,6 +32,8 @@ export function looseTool(text: string, file: string): ToolItem {
 /** What checking a tool asks of a library. */
 export interface ToolWorld {
   chainOf(item: ToolItem): Outcome<Chain>;
+  configFaults(chain: Chain): readonly ConfigFault[];
+  all(kind: 'tool'): readonly ToolItem[];
   capabilities(): CatalogData;
 }
 
@@ -92,6 +94,35 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
   }
 }
 
+/** Others add what it leaves out; of those with a short name that is known without looking. */
+const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
+  unalias(lastSegment(id)) === id ||
+  world.all('tool').some((other) => {
+    const chain = other.id === id ? undefined : world.chainOf(other);
+    return chain?.ok && chain.output.links.some((link) => link.id === id);
+  });
+
+/** A mistake is told where it was written: once, and not again by every tool above it. */
+function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place: RulePlace): void {
+  for (const fault of world.configFaults(chain)) {
+    const { code, message, hint, path, link } = fault;
+    if (code === 'missing_field' && isExecutor(item, world)) continue;
+    // The parser says what it thinks of this one.
+    if (path[1] === 'background') continue;
+    const own = path.reduce((at, step) => at.child(step), place);
+    if (link.id === item.id) {
+      const at = code === 'unknown_field' ? ({ at: 'key' } as const) : {};
+      own.report({ code: 'config_invalid', message, hint, ...at });
+      continue;
+    }
+    const below = world.chainOf(link);
+    const told = below.ok ? world.configFaults(below.output) : [];
+    if (code !== 'missing_field' && told.some((one) => one.message === message)) continue;
+    const where = `${message}; \`${path.join('.')}\` is in \`${link.id}\``;
+    place.child('executor_id').report({ code: 'config_invalid', message: where, hint });
+  }
+}
+
 function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePlace): void {
   const resolved = world.chainOf(item);
   if (!resolved.ok) {
@@ -109,6 +140,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     place.child('sees').report({ code: 'sees_unsupported', message });
   }
   checkPlaceholders(tool, chain, place.child('config'));
+  checkMergedConfig(item, chain, world, place);
 }
 
 /** Checks across items; a tool with errors of its own has nothing more to say. In file order. */

@@ -20,7 +20,14 @@ import { type CheckOptions, checkLibrary, checkText } from './check.ts';
 import { createLibraryFiles } from './library-files.ts';
 import type { FileRecord } from './record.ts';
 import type { Searchable, SearchPage, SearchQuery } from './search.ts';
-import { type Chain, resolveChain, unalias } from './tool-chain.ts';
+import {
+  type Chain,
+  type CheckConfig,
+  type ConfigFault,
+  createConfigFaults,
+  resolveChain,
+  unalias,
+} from './tool-chain.ts';
 import { removeItem, type WriteMode, type Written, writeItem } from './write.ts';
 
 interface LibraryOptions {
@@ -35,6 +42,8 @@ interface LibraryOptions {
   policies?: readonly PolicyPlace[];
   /** Items that no file stands for: found by a search before files of the same name. */
   extra?: readonly Item[];
+  /** What the primitive of a chain would refuse of its config; absent: configs are not judged. */
+  checkConfig?: CheckConfig;
   /** Roots with more files than this are watched instead of looked through. */
   watchAbove?: number;
 }
@@ -58,6 +67,8 @@ export interface Library {
   chain(toolId: string): Outcome<Chain>;
   /** The chain of a tool that is at hand, be it in the library or not. */
   chainOf(item: ToolItem): Outcome<Chain>;
+  /** What is wrong with the merged config of a chain; judged once. */
+  configFaults(chain: Chain): readonly ConfigFault[];
   /** Everything that is wrong, across items. */
   check(options?: CheckOptions): Diagnostic[];
   /** Puts an item into the project, whole or not at all; with errors in it nothing is written. */
@@ -125,7 +136,7 @@ export function createLibrary(options: LibraryOptions): Library {
 
   const files = createLibraryFiles({ roots, clock, signatureOf, onChange: changed, watchAbove });
   const { shelves, searching } = files;
-  const rootsNow = () => files.opened().map((one) => ({ root: one.root, real: one.real() }));
+  const rootsNow = () => files.opened().map(({ root, real }) => ({ root, real: real() }));
   const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
     resolveChain(leaf, (id) => library.find('tool', id), primitives());
@@ -182,11 +193,11 @@ export function createLibrary(options: LibraryOptions): Library {
       return chain;
     },
     chainOf: (item) => chainOf(item),
+    configFaults: createConfigFaults(options.checkConfig),
     check(checked = {}) {
       const { trustStore: trust, policies } = options;
-      const [records, opened] = [shelves.everything(), files.opened()];
-      const around = { library, records, behind: shelves.behind, opened, trust, policies };
-      return checkLibrary(around, checked);
+      const own = { records: shelves.everything(), opened: files.opened() };
+      return checkLibrary({ library, ...own, behind: shelves.behind, trust, policies }, checked);
     },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
       looks.forget();

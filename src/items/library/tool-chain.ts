@@ -1,6 +1,17 @@
 // executor_id -> … -> a primitive. Resolved and checked without running anything; a cycle or a
 // missing link names the tools.
-import { type Failure, fail, nearest, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  mergeDeep,
+  nearest,
+  type Outcome,
+  ok,
+  type ShapeProblem,
+} from '../../base/index.ts';
 import type { ToolItem } from '../item.ts';
 
 /** Short names that always mean these tools, whatever else a project holds. */
@@ -79,4 +90,55 @@ function missing(
   const message = `tool \`${link.id}\` runs on \`${name}\`${through}: ${found.error.detail.message}${why}`;
   const failed_at = { tool_id: link.id, config_path: 'executor_id' };
   return fail('config_invalid', message, { chain, failed_at, cause: found.error.code });
+}
+
+// The configs of a chain are one config in the end, and each part of it was written by one link.
+
+/** The leaf wins, lists are replaced. */
+export const mergedConfig = (links: readonly ToolItem[]): JsonObject =>
+  links.reduceRight<JsonObject>((merged, { tool }) => mergeDeep(merged, tool?.config ?? {}), {});
+
+const hasPath = (config: JsonObject | undefined, path: ShapeProblem['path']): boolean => {
+  let at: Json | undefined = config;
+  for (const step of path) {
+    at = Array.isArray(at) ? at[Number(step)] : getOwn(at, String(step));
+    if (at === undefined) return false;
+  }
+  return true;
+};
+
+/** Of a path that begins with `config`: who wrote what stands there, or the nearest part around it. */
+export function writerOf(links: readonly ToolItem[], path: ShapeProblem['path']): ToolItem {
+  for (let length = path.length; length > 1; length--) {
+    const part = path.slice(1, length);
+    const writer = links.find(({ tool }) => hasPath(tool?.config, part));
+    if (writer) return writer;
+  }
+  return links[0] as ToolItem;
+}
+
+/** What the primitive at the end would refuse, and the link that wrote it. */
+export interface ConfigFault extends ShapeProblem {
+  link: ToolItem;
+}
+
+/** Judges the merged config of a chain without filling anything in. */
+export type CheckConfig = (config: JsonObject, chain: Chain) => readonly ShapeProblem[];
+
+const NO_FAULTS: readonly ConfigFault[] = [];
+
+/** Each chain is judged once; with a changed link it is another. */
+export function createConfigFaults(check: CheckConfig | undefined) {
+  const known = new WeakMap<Chain, readonly ConfigFault[]>();
+  return (chain: Chain): readonly ConfigFault[] => {
+    const before = known.get(chain);
+    if (before || !check) return before ?? NO_FAULTS;
+    const { links } = chain;
+    const faults = check(mergedConfig(links), chain).map((problem) => ({
+      ...problem,
+      link: writerOf(links, problem.path),
+    }));
+    known.set(chain, faults);
+    return faults;
+  };
 }

@@ -2,6 +2,7 @@
 // checked here: scheme, method, header names and values; nothing is connected yet.
 import {
   createRedactor,
+  type Failure,
   fail,
   getOwn,
   isObject,
@@ -13,6 +14,7 @@ import {
 } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { choiceField, countField } from '../sink.ts';
+import { METHODS } from './config-shape.ts';
 
 export interface WireRequest {
   method: string;
@@ -26,7 +28,6 @@ export interface WireRequest {
   hidden: string[];
 }
 
-const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 /** Framing and routing are ours: a second opinion about them is how requests are smuggled. */
 const OURS = new Set(
@@ -35,6 +36,10 @@ const OURS = new Set(
     .concat('proxy-authorization'),
 );
 const ALWAYS_CREDENTIALS = ['authorization', 'cookie'];
+
+/** The author's mistake, and where it stands. */
+const invalid = (field: string, message: string): Failure =>
+  fail('config_invalid', `\`${field}\` ${message}`, { config_path: `config.${field}` });
 
 const scalar = (value: Json | undefined): string | undefined =>
   typeof value === 'string'
@@ -56,7 +61,7 @@ function headerProblem(name: string, value: string): string | undefined {
 
 function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
   const given = getOwn(config, 'headers') ?? {};
-  if (!isObject(given)) return fail('config_invalid', '`headers` must be an object');
+  if (!isObject(given)) return invalid('headers', 'must be an object');
   const headers: Record<string, string> = Object.create(null) as Record<string, string>;
   for (const [key, raw] of Object.entries(given)) {
     if (raw === null) continue;
@@ -71,7 +76,7 @@ function readHeaders(config: JsonObject): Outcome<Record<string, string>> {
 
 function readUrl(config: JsonObject, schemes: readonly string[]): Outcome<URL> {
   const text = getOwn(config, 'url');
-  if (typeof text !== 'string') return fail('config_invalid', '`url` is missing');
+  if (typeof text !== 'string') return invalid('url', 'is missing');
   const url = URL.parse(text);
   if (url === null) return fail('invalid_input', '`url` is not a valid URL');
   const problem = urlProblem(url, schemes);
@@ -90,7 +95,7 @@ export function urlProblem(url: URL, schemes: readonly string[]): string | undef
 
 function addQuery(url: URL, config: JsonObject): Outcome<null> {
   const query = getOwn(config, 'query') ?? {};
-  if (!isObject(query)) return fail('config_invalid', '`query` must be an object');
+  if (!isObject(query)) return invalid('query', 'must be an object');
   for (const [name, value] of Object.entries(query)) {
     for (const item of Array.isArray(value) ? value : [value]) {
       const text = scalar(item);
@@ -140,10 +145,11 @@ function readAuth(config: JsonObject): Outcome<Credential> {
   const type = getOwn(auth, 'type');
   const reader = typeof type === 'string' && Object.hasOwn(AUTH, type) ? AUTH[type] : undefined;
   if (reader === undefined) {
-    return fail('config_invalid', '`auth.type` must be one of bearer, api_key, basic, none');
+    return invalid('auth.type', 'must be one of bearer, api_key, basic, none');
   }
   const credential = reader((name) => scalar(getOwn(auth, name)));
-  if (typeof credential === 'string') return fail('config_invalid', credential);
+  if (typeof credential === 'string')
+    return fail('config_invalid', credential, { config_path: 'config.auth' });
   const problem = credential.header && headerProblem(...credential.header);
   return problem === undefined ? ok(credential) : fail('invalid_input', problem);
 }
@@ -168,7 +174,7 @@ function readBody(config: JsonObject, contentType: string): Outcome<[string, str
     const added = addQuery(form, { query: body });
     return added.ok ? ok([form.search.slice(1), FORM]) : added;
   }
-  if (kind !== 'text') return fail('config_invalid', '`body_type` must be json, text or form');
+  if (kind !== 'text') return invalid('body_type', 'must be json, text or form');
   const text = scalar(body);
   return text === undefined
     ? fail('invalid_input', 'a text body must be a text')

@@ -39,16 +39,18 @@ const MAX_TIMEOUT = 2 ** 31 - 1;
 /** Reads `config.timeouts` (seconds); `total` is never longer than the call itself may take. */
 export function timeoutsOf(config: JsonObject, callMs: number): Outcome<Timeouts> {
   const given = getOwn(config, 'timeouts') ?? {};
-  if (!isObject(given)) return fail('config_invalid', '`timeouts` must be an object');
+  const wrong = (message: string, name: string, more: JsonObject = {}): Failure =>
+    fail('config_invalid', message, { config_path: `config.${name}`, ...more });
+  if (!isObject(given)) return wrong('`timeouts` must be an object', 'timeouts');
   const result = { ...PRESETS, total: callMs > 0 ? callMs : PRESETS.total };
   for (const [name, seconds] of Object.entries(given)) {
     if (!(name in PRESETS)) {
-      return fail('config_invalid', `\`timeouts.${name}\` is unknown`, {
-        hint: 'known are connect, first_byte, idle and total',
-      });
+      const hint = 'known are connect, first_byte, idle and total';
+      return wrong(`\`timeouts.${name}\` is unknown`, `timeouts.${name}`, { hint });
     }
     if (typeof seconds !== 'number' || !(seconds > 0)) {
-      return fail('config_invalid', `\`timeouts.${name}\` must be a number of seconds above 0`);
+      const message = `\`timeouts.${name}\` must be a number of seconds above 0`;
+      return wrong(message, `timeouts.${name}`);
     }
     const ms = Math.min(seconds * 1000, MAX_TIMEOUT);
     result[name as keyof Timeouts] = name === 'total' ? Math.min(ms, result.total) : ms;

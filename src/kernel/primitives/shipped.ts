@@ -1,9 +1,12 @@
 import { type Clock, fail, nearest, plainText } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
+import { httpConfig } from '../http/config-shape.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
+import { processConfig } from '../process/config-shape.ts';
 import type { ProcessPorts } from '../process/environment.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
+import { functionConfig } from './config-shapes.ts';
 import { freshPrimitive, lazyPrimitive, lazySink } from './lazy-primitive.ts';
 
 /**
@@ -24,9 +27,9 @@ function createFunctionPrimitive(
       if (run) return run(call);
       const near = nearest(name, Object.keys(bundle));
       const hint = near ? `; did you mean \`${near}\`` : '';
-      const failed_at = { tool_id: call.tool.id, config_path: 'config.function' };
       const message = `there is no built-in function \`${name}\`${hint}`;
-      return Promise.resolve(fail('config_invalid', message, { failed_at }));
+      const config_path = 'config.function';
+      return Promise.resolve(fail('config_invalid', message, { config_path }));
     },
     plan: (call) => ({ function: call.config.function ?? call.tool.id }),
   };
@@ -46,19 +49,22 @@ interface ShippedPorts {
 
 export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
   const { clock, isHostAllowed, program } = ports;
+  const fileTools = lazyPrimitive('function', async () => {
+    const { fileFunctions } = await import('../file-tools/file-tools.ts');
+    return createFunctionPrimitive(fileFunctions, program);
+  });
+  const http = lazyPrimitive('http_client', async () => {
+    const { createHttpPrimitive } = await import('../http/http-client.ts');
+    return createHttpPrimitive({ clock, isHostAllowed });
+  });
+  const subprocess = freshPrimitive('subprocess', async () => {
+    const { createProcessPrimitive } = await import('../process/subprocess.ts');
+    return createProcessPrimitive(await ports.process());
+  });
   return [
-    lazyPrimitive('function', async () => {
-      const { fileFunctions } = await import('../file-tools/file-tools.ts');
-      return createFunctionPrimitive(fileFunctions, program);
-    }),
-    lazyPrimitive('http_client', async () => {
-      const { createHttpPrimitive } = await import('../http/http-client.ts');
-      return createHttpPrimitive({ clock, isHostAllowed });
-    }),
-    freshPrimitive('subprocess', async () => {
-      const { createProcessPrimitive } = await import('../process/subprocess.ts');
-      return createProcessPrimitive(await ports.process());
-    }),
+    { ...fileTools, config: functionConfig },
+    { ...http, config: httpConfig },
+    { ...subprocess, config: processConfig },
   ];
 }
 

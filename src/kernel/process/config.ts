@@ -4,17 +4,18 @@ import {
   type Failure,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   listAt,
   type Outcome,
   ok,
   plainText,
+  problemsIn,
   textAt,
   textsAt,
 } from '../../base/index.ts';
 import type { ProcessBounds } from './bounds.ts';
+import { filledProcess, RUNTIMES } from './config-shape.ts';
 
 export interface ProcessConfig {
   /** What is run: a program with arguments, a shell script, or a module in one of the runtimes. */
@@ -38,61 +39,13 @@ export interface ProcessConfig {
   bounds: ProcessBounds;
 }
 
-const RUNTIMES = ['node', 'python'] as const;
 export type ScriptRuntime = (typeof RUNTIMES)[number];
 
-const SHELLS = ['bash', 'sh', 'zsh'];
 const DEFAULT_OUTPUT = 1024 * 1024;
-const MAX_OUTPUT = 64 * 1024 * 1024;
 const DEFAULT_GRACE_MS = 2000;
 const DEFAULT_MEMORY_MB = 4096;
 const DEFAULT_PROCESSES = 1024;
 const DEFAULT_OPEN_FILES = 4096;
-const MAX_MEMORY_MB = 1024 * 1024;
-const MAX_COUNT = 1024 * 1024;
-const MAX_GRACE_MS = 60_000;
-
-const oneOf = (members: readonly string[]) => (value: Json) => members.some((one) => one === value);
-const isNames = (value: Json) =>
-  Array.isArray(value) && value.every((item) => typeof item === 'string');
-const isText = (value: Json) => typeof value === 'string';
-const isUpTo =
-  (max: number, min = 0) =>
-  (value: Json) =>
-    typeof value === 'number' && Number.isInteger(value) && value >= min && value <= max;
-/** Less than this no interpreter starts with. */
-const MIN_MEMORY_MB = 16;
-const MIN_COUNT = 16;
-const counted = `must be a whole number from ${MIN_COUNT} to ${MAX_COUNT}`;
-
-/** What a field must be where it stands; an empty one is not there. */
-const FIELDS: readonly [name: string, isRight: (value: Json) => boolean, message: string][] = [
-  ['runtime', oneOf(RUNTIMES), `must be one of ${RUNTIMES.join(', ')}`],
-  ['args', Array.isArray, 'must be a list'],
-  ['args_from', isNames, 'must be a list of names'],
-  ['args_last', Array.isArray, 'must be a list'],
-  ['shell', oneOf(SHELLS), `must be one of ${SHELLS.join(', ')}`],
-  ['env', isObject, 'must map names to values'],
-  ['ok_exit_codes', Array.isArray, 'must be a list'],
-  ['max_output', isUpTo(MAX_OUTPUT), `must be a whole number from 0 to ${MAX_OUTPUT}`],
-  ['grace_ms', isUpTo(MAX_GRACE_MS), `must be a whole number from 0 to ${MAX_GRACE_MS}`],
-  ['home_files', isNames, 'must be a list of names'],
-  ['dependencies', isNames, 'must be a list of names'],
-  [
-    'max_memory_mb',
-    isUpTo(MAX_MEMORY_MB, MIN_MEMORY_MB),
-    `must be a whole number from ${MIN_MEMORY_MB} to ${MAX_MEMORY_MB}`,
-  ],
-  ['max_processes', isUpTo(MAX_COUNT, MIN_COUNT), counted],
-  ['max_open_files', isUpTo(MAX_COUNT, MIN_COUNT), counted],
-  [
-    'pathspecs',
-    (value) => value === 'none' || Array.isArray(value),
-    'must be a list of paths, or `none`',
-  ],
-  ['cwd', isText, 'must be a folder inside the project'],
-  ['output', oneOf(['text', 'json']), 'must be `text` or `json`'],
-];
 
 const invalid = (field: string, message: string): Failure =>
   fail('config_invalid', `\`config.${field}\` ${message}`, { config_path: `config.${field}` });
@@ -184,10 +137,8 @@ export function readProcessConfig(
   config: JsonObject,
   parameters: JsonObject,
 ): Outcome<ProcessConfig> {
-  for (const [name, isRight, message] of FIELDS) {
-    const value = getOwn(config, name) ?? null;
-    if (value !== null && !isRight(value)) return invalid(name, message);
-  }
+  const [odd] = problemsIn(config, 'config', filledProcess);
+  if (odd) return fail('config_invalid', odd.message, { config_path: odd.path.join('.') });
   const program = programOf(config, parameters);
   if (!program.ok) return program;
   const env = envOf(config);

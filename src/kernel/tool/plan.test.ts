@@ -27,7 +27,8 @@ const CATALOG = { get: (name: string) => ({ tier: TIERS[name] }) };
 function libraryOf(links: readonly PlannedTool[], primitive = 'function'): Library {
   const chain = ok({ links, primitive });
   const capabilities = () => ({ catalog: CATALOG });
-  return { chain: () => chain, capabilities } as unknown as Library;
+  const configFaults = () => [];
+  return { chain: () => chain, capabilities, configFaults } as unknown as Library;
 }
 
 function planOf(library: Library, item: PlannedTool, parameters = {}) {

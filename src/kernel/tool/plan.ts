@@ -8,7 +8,6 @@ import {
   getOwn,
   type Json,
   type JsonObject,
-  mergeDeep,
   nearest,
   type Outcome,
   ok,
@@ -16,7 +15,16 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import type { Operation } from '../../flow/index.ts';
-import type { Item, Library, Retry, Tool, ToolEffect, ToolParameter } from '../../items/index.ts';
+import {
+  type Chain,
+  type Item,
+  type Library,
+  mergedConfig,
+  type Retry,
+  type Tool,
+  type ToolEffect,
+  type ToolParameter,
+} from '../../items/index.ts';
 import {
   type CapabilityCatalog,
   normalizeCapability,
@@ -26,11 +34,10 @@ import {
 import type { PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
 import { checkSignature } from '../rights/item-marks.ts';
+import { configFailure } from './check-config.ts';
 import { hasPatterns, inheritParameters, schemaOf } from './parameters.ts';
 
 export type PlannedTool = Extract<Item, { kind: 'tool' }>;
-
-type Chain = Extract<ReturnType<Library['chain']>, { ok: true }>['output'];
 
 export interface Plan {
   leaf: PlannedTool;
@@ -52,6 +59,8 @@ export interface Plan {
   /** The first link whose signature is broken or not trusted: nothing of the chain is used. */
   broken?: { link: PlannedTool; failure: Failure };
   unsigned?: PlannedTool;
+  /** What the primitive would refuse of the config: no call of the tool is begun. */
+  misconfigured?: Failure;
   hasPatterns: boolean;
   category: string;
   /** The leaf: does it carry a signature? */
@@ -171,6 +180,7 @@ function planOf(
   { links, primitive }: Chain,
   action: ChosenAction | undefined,
   catalog: CapabilityCatalog,
+  misconfigured: Failure | undefined,
 ): Plan {
   const tools = links.map((link) => link.tool as Tool);
   const tool = tools[0] as Tool;
@@ -204,9 +214,7 @@ function planOf(
     ...(sees && { sees }),
   };
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
-  const config = freezeJson(
-    tools.reduceRight<JsonObject>((merged, link) => mergeDeep(merged, link.config), {}),
-  );
+  const config = freezeJson(mergedConfig(links));
   const schema = tool.input_schema ?? schemaOf(inherited);
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, links, config);
@@ -230,6 +238,7 @@ function planOf(
     ...(action ? { action: action.name } : {}),
     ...(broken && { broken }),
     ...(unsigned && { unsigned }),
+    ...(misconfigured && { misconfigured }),
     hasPatterns: hasPatterns(schema),
     category: leaf.category,
     isSigned: leaf.signature.state !== 'unsigned',
@@ -297,7 +306,8 @@ export function resolvePlan(
   const chosen =
     unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
-  const plan = planOf(item, chain, chosen.output, catalog);
+  const odd = configFailure(library.configFaults(chain));
+  const plan = planOf(item, chain, chosen.output, catalog, odd);
   known.set(chain, { catalog, plans: [...plans, plan] });
   return ok(plan);
 }

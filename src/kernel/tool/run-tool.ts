@@ -3,6 +3,7 @@
 import {
   type Failure,
   fail,
+  getOwn,
   type Json,
   type JsonObject,
   type Outcome,
@@ -11,7 +12,8 @@ import {
   withDetail,
 } from '../../base/index.ts';
 import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/index.ts';
-import type { Library } from '../../items/index.ts';
+import { type Library, writerOf } from '../../items/index.ts';
+import { normalizeCapability } from '../../trust/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
@@ -50,20 +52,46 @@ export function inputsOf(
   return inputs;
 }
 
+/** What decides where a call goes, by the primitive at the end; the first that a link wrote counts. */
+const DECIDING: Readonly<Record<string, readonly string[]>> = {
+  http_client: ['url'],
+  subprocess: ['command', 'script', 'module'],
+  script: ['module', 'script'],
+};
+
+/** The link whose config or call failed, and the part of its config. */
+function failedAt({ code, detail }: Failure['error'], plan: Plan): JsonObject {
+  const { validation_errors, config_path, missing } = detail;
+  const errors = validation_errors === undefined ? {} : { validation_errors };
+  if (typeof config_path === 'string') {
+    const [, ...path] = config_path.split('.');
+    const { id } = writerOf(plan.links, ['config', ...path]);
+    return { tool_id: id, config_path, ...errors };
+  }
+  const leaf = { tool_id: plan.leaf.id, config_path: null, ...errors };
+  // The caller's own mistake, or what nobody granted him.
+  if (code === 'invalid_input') return leaf;
+  if (code === 'permission_denied') {
+    const needs = ({ tool }: PlannedTool): boolean =>
+      tool?.requires.some((name) => normalizeCapability(name) === missing) === true;
+    return { ...leaf, tool_id: plan.links.find(needs)?.id ?? plan.leaf.id };
+  }
+  const decides = DECIDING[plan.primitive] ?? ['function'];
+  const part = decides.find((name) => getOwn(plan.config, name) !== undefined);
+  if (part === undefined) return leaf;
+  const { id } = writerOf(plan.links, ['config', part]);
+  // A function of ours is no place that somebody chose.
+  return { ...leaf, tool_id: id, config_path: part === 'function' ? null : `config.${part}` };
+}
+
 /** Adds the chain and the failing link; the code stays the link's own. */
 export function inChain(failure: Failure, plan: Plan): Failure {
   const { code, detail } = failure.error;
-  const { validation_errors, config_path } = detail;
-  const failedAt: JsonObject = {
-    tool_id: plan.leaf.id,
-    config_path: config_path ?? null,
-    ...(validation_errors === undefined ? {} : { validation_errors }),
-  };
   const named =
     code === '' ? { ...failure, error: { ...failure.error, code: 'tool_chain_failed' } } : failure;
   return withDetail(named, {
     chain: [...plan.chain],
-    failed_at: failedAt,
+    failed_at: failedAt(failure.error, plan),
     cause: { code: code || 'tool_chain_failed', message: detail.message },
   });
 }
@@ -178,6 +206,7 @@ export const createToolPreparer =
     const resolved = resolvePlan(ports.library, item, given);
     if (!resolved.ok) return resolved;
     const plan = resolved.output;
+    if (plan.misconfigured) return inChain(plan.misconfigured, plan);
     const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return inChain(harmless, plan);
     const checked = checkParameters(item.id, given, plan.parameters, plan.schema);

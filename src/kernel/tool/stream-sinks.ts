@@ -11,7 +11,9 @@ import {
   ok,
 } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
+import { MAX_DESTINATIONS } from '../http/config-shape.ts';
 import type { PrimitiveCall } from '../primitive.ts';
+import { sinkId } from '../primitives/config-shapes.ts';
 import { countingSink, type Sink, type SinkContext, type SinkFactory } from '../sink.ts';
 import { type Plan, resolvePlan } from './plan.ts';
 import {
@@ -30,19 +32,12 @@ export interface SinkPorts {
   moduleSink: (tool: PrimitiveCall['tool']) => SinkFactory;
 }
 
-const ALIASES: Readonly<Record<string, string>> = {
-  file: 'file_sink',
-  websocket: 'websocket_sink',
-  null: 'null_sink',
-};
-const MAX_SINKS = 16;
-
 const own = <T>(table: Readonly<Record<string, T>>, name: string): T | undefined =>
   Object.hasOwn(table, name) ? table[name] : undefined;
 
 /** A sink is a chain too: every link's signature counts, and an unsigned one is handed no secret. */
 function sinkPlan(type: string, ports: SinkPorts): Outcome<Plan> {
-  const found = ports.library.find('tool', own(ALIASES, type) ?? type);
+  const found = ports.library.find('tool', sinkId(type));
   if (!found.ok) return found;
   const plan = resolvePlan(ports.library, found.output, {});
   if (!plan.ok) return plan;
@@ -100,8 +95,11 @@ export async function createSinks(
 ): Promise<Outcome<SinkSet>> {
   const stream = getOwn(config, 'stream');
   const listed = getOwn(stream, 'destinations') ?? (isObject(stream) ? [{ type: 'return' }] : []);
-  if (!Array.isArray(listed) || listed.length > MAX_SINKS) {
-    return fail('config_invalid', `\`stream.destinations\` must be a list of at most ${MAX_SINKS}`);
+  if (!Array.isArray(listed) || listed.length > MAX_DESTINATIONS) {
+    return fail(
+      'config_invalid',
+      `\`stream.destinations\` must be a list of at most ${MAX_DESTINATIONS}`,
+    );
   }
   const sinks: Sink[] = [];
   let delivered = 0;

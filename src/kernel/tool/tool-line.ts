@@ -145,6 +145,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const mounted = ports.primitives.get(plan.primitive);
   const primitive = (await mounted?.loaded?.()) ?? mounted;
   function form(given: JsonObject, varying: string): Outcome<FormedBody> {
+    if (plan.misconfigured) return plan.misconfigured;
     const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return harmless;
     const checked = checkParameters(leaf.id, given, declared, schema);

@@ -31,9 +31,6 @@ function metadata(item: Item, library: Library): JsonObject {
     shadows: asJson(item.shadows),
     diagnostics: asJson(item.diagnostics),
     ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),
-    ...(plan && !plan.ok && item.diagnostics.length === 0
-      ? { unavailable: plan.error.detail.message }
-      : {}),
   };
 }
 

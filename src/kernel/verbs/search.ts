@@ -19,6 +19,19 @@ export const firstLine = (text: string, length = 160): string => {
 export const levelOf = (source: string | undefined): Source | undefined =>
   source === undefined || source === 'all' || source === 'local' ? undefined : (source as Source);
 
+/** Why a tool cannot be used: its file, its chain, or what the primitive would refuse of its config. */
+function unavailable(item: Item, library: Library): string | undefined {
+  const wrong = item.diagnostics.find(({ severity }) => severity === 'error');
+  if (wrong || item.kind !== 'tool') return wrong?.message;
+  const effective = library.chain(item.id);
+  const isOther = effective.ok && effective.output.links[0] !== item;
+  const chain = isOther ? library.chainOf(item) : effective;
+  if (!chain.ok) return chain.error.detail.message;
+  const [fault] = library.configFaults(chain.output);
+  if (!fault) return undefined;
+  return fault.link.id === item.id ? fault.message : `${fault.message} (in \`${fault.link.id}\`)`;
+}
+
 /** One hit, as small as the caller asked for. */
 export function summarise(
   item: Item,
@@ -30,7 +43,7 @@ export function summarise(
   const tool = item.kind === 'tool' ? item.tool : undefined;
   const plan =
     tool && detail === 'schema' ? resolvePlan(library, item as PlannedTool, {}) : undefined;
-  const broken = item.diagnostics.find(({ severity }) => severity === 'error');
+  const broken = unavailable(item, library);
   return {
     ...short,
     title: item.title,
@@ -42,7 +55,7 @@ export function summarise(
       : { source: item.source, signed: SIGNED.has(item.signature.state) }),
     requires: tool?.requires ?? [],
     ...(item.shadows.length > 0 ? { shadowed: item.shadows.map(({ source }) => source) } : {}),
-    ...(broken ? { unavailable: broken.message } : {}),
+    ...(broken === undefined ? {} : { unavailable: broken }),
     ...(plan?.ok ? { input_schema: plan.output.schema, effect: plan.output.effect } : {}),
   };
 }

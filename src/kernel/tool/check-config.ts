@@ -1,0 +1,106 @@
+// What a primitive would refuse of a merged config, known before anybody runs it: its own shape, and for
+// a stream the shape of every sink, with the destination's fields over those of the sink's tool.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  mergeDeep,
+  nearest,
+  type Outcome,
+  ok,
+  problemsIn,
+  type ShapeProblem,
+} from '../../base/index.ts';
+import { type Chain, type ConfigFault, type Library, mergedConfig } from '../../items/index.ts';
+import type { Primitive } from '../primitive.ts';
+import { SINK_SHAPES, sinkId } from '../primitives/config-shapes.ts';
+import { PROGRAM } from '../primitives/program-tools.ts';
+
+type Primitives = ReadonlyMap<string, Pick<Primitive, 'config'>>;
+type Shelf = Pick<Library, 'all' | 'find' | 'chainOf'>;
+
+interface SinkConfig {
+  /** Of the tool; nothing for the one that is built in. */
+  config: JsonObject;
+  rule: Primitive['config'];
+}
+
+const shapeOf = (name: Json | undefined): Primitive['config'] =>
+  typeof name === 'string' && Object.hasOwn(SINK_SHAPES, name) ? SINK_SHAPES[name] : undefined;
+
+function findSink(type: string, primitives: Primitives, library: Shelf): Outcome<SinkConfig> {
+  if (type === 'return') return ok({ config: {}, rule: SINK_SHAPES.return });
+  const found = library.find('tool', sinkId(type));
+  if (!found.ok) {
+    const sinks = library.all('tool').flatMap(({ id, tags }) => (tags.includes('sink') ? id : []));
+    const near = nearest(type, ['return', 'file_sink', 'null_sink', 'websocket_sink', ...sinks]);
+    const hint = near ? { hint: `did you mean \`${near}\`` } : {};
+    return fail('not_found', `there is no sink \`${type}\``, hint);
+  }
+  const chain = library.chainOf(found.output);
+  if (!chain.ok) return chain;
+  const { links, primitive } = chain.output;
+  const config = mergedConfig(links);
+  if (primitive !== 'function') return ok({ config, rule: primitives.get(primitive)?.config });
+  const rule = shapeOf(config.function);
+  return rule ? ok({ config, rule }) : fail('config_invalid', `tool \`${type}\` is no sink`);
+}
+
+function destinationProblems(
+  destination: Json,
+  at: ShapeProblem['path'],
+  primitives: Primitives,
+  library: Shelf,
+): ShapeProblem[] {
+  if (!isObject(destination)) return [];
+  const { type } = destination;
+  const place = [...at, 'type'];
+  if (typeof type !== 'string') {
+    const message = 'every destination of a stream needs a `type`';
+    return [{ path: type === undefined ? at : place, code: 'missing_field', message }];
+  }
+  const sink = findSink(type, primitives, library);
+  if (!sink.ok) {
+    const { message, hint } = sink.error.detail;
+    const help = typeof hint === 'string' ? { hint } : {};
+    return [{ path: place, code: 'unknown_sink', message, ...help }];
+  }
+  const { config, rule } = sink.output;
+  const found = rule ? problemsIn(mergeDeep(config, destination), at.join('.'), rule) : [];
+  return found.map(({ path, ...rest }) => ({ ...rest, path: [...at, ...path.slice(1)] }));
+}
+
+/** For a library that is going to hold the tools; a program vouches for its own. */
+export function checkConfig(
+  config: JsonObject,
+  { links, primitive }: Chain,
+  primitives: Primitives,
+  library: Shelf,
+): ShapeProblem[] {
+  const rule = primitives.get(primitive)?.config;
+  if (!rule || links[0]?.file.startsWith(PROGRAM)) return [];
+  const found = problemsIn(config, 'config', rule);
+  const listed = primitive === 'http_client' ? getOwn(config.stream, 'destinations') : [];
+  const destinations = Array.isArray(listed) ? listed : [];
+  return destinations.reduce<ShapeProblem[]>((all, destination, index) => {
+    const at = ['config', 'stream', 'destinations', index];
+    return [...all, ...destinationProblems(destination, at, primitives, library)];
+  }, found);
+}
+
+/** The refusal of a call whose tool has such a config. */
+export function configFailure(faults: readonly ConfigFault[]): Failure | undefined {
+  const [first] = faults;
+  if (!first) return undefined;
+  const errors = faults
+    .filter(({ link }) => link === first.link)
+    .map(({ path, message }) => ({ field: path.join('.'), error: message }));
+  return fail('config_invalid', first.message, {
+    ...(first.hint === undefined ? {} : { hint: first.hint }),
+    config_path: first.path.join('.'),
+    validation_errors: errors,
+  });
+}
