@@ -24,7 +24,7 @@ version: "1.0.0"
 category: test
 description: starts something
 executor_id: subprocess
-config: { command: [ls] }
+config: { command: ls }
 requires: [process.spawn]
 effect: read
 `;
