@@ -12,7 +12,7 @@ import type {
 } from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, Verifier } from './primitive.ts';
-import type { Sink } from './sink.ts';
+import type { EventFilter, Sink } from './sink.ts';
 
 export interface Caller extends AuthFields {
   /** Where the call came in: `cli`, `mcp`, `library`, `thread`, `script`. */
@@ -38,6 +38,8 @@ export interface Caller extends AuthFields {
    * config, of which `return` then only counts. Made anew for every attempt.
    */
   sinks?: () => readonly Sink[];
+  /** With `sinks`: what stands before those of the tool's config. */
+  filter?: (() => EventFilter) | undefined;
 }
 
 /** What a caller may do. Every answer denies when in doubt. */

@@ -31,7 +31,7 @@ export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts'
 export { createItemMarks } from './rights/item-marks.ts';
 export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
-export type { StreamEvent } from './sink.ts';
+export type { EventFilter, StreamEvent } from './sink.ts';
 export { checkConfig } from './tool/check-config.ts';
 export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';

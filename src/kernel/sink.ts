@@ -27,6 +27,40 @@ export interface Sink {
   close(): Promise<SinkReport>;
 }
 
+/** Stands before a sink and takes out of events what is not for it. Made anew for every stream. */
+export interface EventFilter {
+  push(event: StreamEvent): readonly StreamEvent[];
+  /** What waited for more. */
+  end(): readonly StreamEvent[];
+}
+
+export function filteredSink(sink: Sink, filter: EventFilter): Sink {
+  return {
+    type: sink.type,
+    write(events) {
+      const passed = events.flatMap((event) => filter.push(event));
+      return passed.length > 0 ? sink.write(passed) : undefined;
+    },
+    async close() {
+      const rest = filter.end();
+      if (rest.length > 0) await sink.write(rest);
+      return await sink.close();
+    },
+  };
+}
+
+/** In the place of one that could not be made: whoever reads the stream does not stop for that. */
+export function missingSink(type: string, error: string): Sink {
+  let dropped = 0;
+  return {
+    type,
+    write(events) {
+      dropped += events.length;
+    },
+    close: async () => ({ type, delivered: 0, dropped, error }),
+  };
+}
+
 /** Takes everything and keeps nothing. */
 export function countingSink(type: string): Sink {
   let delivered = 0;
@@ -44,8 +78,13 @@ export interface SinkContext {
   threadId: string | undefined;
   verify: (need: { capability: string; scope?: { path?: string; host?: string } }) => Outcome<null>;
   signal: AbortSignal;
-  /** The caller has a sink of its own: what `return` would collect nobody looks at. */
+  /**
+   * The caller has a sink of its own: what `return` would collect nobody looks at, and a sink that
+   * cannot be made says so in its report instead of ending the call.
+   */
   isReadByCaller?: boolean;
+  /** Before every sink but the caller's own. */
+  filter?: (() => EventFilter) | undefined;
   /**
    * To be called before the first byte goes into a file: from then on its content is known to be of
    * this stream, also when the stream breaks or the process dies.

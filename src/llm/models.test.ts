@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { type JsonObject, parseYaml } from '../base/index.ts';
-import { resolveModel } from './models.ts';
+import { type JsonObject, mergeDeep, parseYaml } from '../base/index.ts';
+import { resolveModel, withEndpoints } from './models.ts';
 
 const shipped = parseYaml(readFileSync('bundle/config/models.yaml', 'utf8')).value as JsonObject;
 
@@ -73,5 +73,31 @@ test('an incomplete provider is a fault of the config', () => {
     expect(resolveModel({ ...models, models: rows }, { model_id })).toMatchObject({
       error: { code: 'config_invalid' },
     });
+  }
+});
+
+test('who names another tool for a provider means it for threads too', () => {
+  const layer = (source: 'bundle' | 'user' | 'project', provider: Record<string, string>) => ({
+    source,
+    value: { providers: { shop: provider } },
+  });
+  const shipped = layer('bundle', {
+    protocol: 'openai_chat',
+    tool: 'llm/a',
+    thread_tool: 'threads/a',
+  });
+  const toolsOf = (...layers: ReturnType<typeof layer>[]) => {
+    const value = layers.reduce<JsonObject>((all, one) => mergeDeep(all, one.value), {
+      models: { m: { provider: 'shop' } },
+    });
+    const found = resolveModel(withEndpoints({ value, layers }), { model_id: 'm' });
+    return found.ok && [found.output.plain_tool, found.output.provider_tool];
+  };
+  expect(toolsOf(shipped)).toEqual(['llm/a', 'threads/a']);
+  for (const source of ['user', 'project'] as const) {
+    expect(toolsOf(shipped, layer(source, { tool: 'my/b' }))).toEqual(['my/b', 'my/b']);
+    const both = { tool: 'my/b', thread_tool: 'my/c' };
+    expect(toolsOf(shipped, layer(source, both))).toEqual(['my/b', 'my/c']);
+    expect(toolsOf(shipped, layer(source, { thread_tool: 'my/c' }))).toEqual(['llm/a', 'my/c']);
   }
 });

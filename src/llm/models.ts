@@ -63,6 +63,21 @@ interface ModelsFile {
   layers: readonly Pick<DataLayer, 'source' | 'value'>[];
 }
 
+/** Whoever names another tool for a provider, and none for threads, means it for threads too. */
+function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
+  const providers = { ...tableAt(value, 'providers') };
+  for (const [name, provider] of Object.entries(providers)) {
+    const said = (field: string): number =>
+      layers.findLastIndex((layer) =>
+        wordAt(getOwn(tableAt(layer.value, 'providers'), name), field),
+      );
+    if (!isObject(provider) || said('thread_tool') >= said('tool')) continue;
+    const { thread_tool: _, ...rest } = provider;
+    providers[name] = rest;
+  }
+  return providers;
+}
+
 /**
  * The table with the endpoints of the user's own providers. INVARIANT: where a key goes is said by the
  * user or the bundle; what a project writes about a provider of theirs does not count.
@@ -73,11 +88,13 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
       .filter((layer) => layer.source === source)
       .reduce((all, layer) => mergeDeep(all, tableAt(layer.value, 'providers')), {});
   const [shipped, own] = [ofSource('bundle'), ofSource('user')];
-  if (Object.keys(own).length === 0) return value;
-  const providers = { ...tableAt(value, 'providers') };
+  const providers = withThreadTools(value, layers);
+  if (Object.keys(own).length === 0) return { ...value, providers };
   for (const [name, mine] of Object.entries(own)) {
     const known = getOwn(shipped, name);
-    const provider = mergeDeep(isObject(known) ? known : {}, isObject(mine) ? mine : {});
+    const { thread_tool, ...rest } = isObject(known) ? known : {};
+    const kept = wordAt(mine, 'tool') || !thread_tool ? rest : { ...rest, thread_tool };
+    const provider = mergeDeep(kept, isObject(mine) ? mine : {});
     const base_url = wordAt(mine, 'base_url');
     const isMoved = known === undefined || base_url !== undefined || wordAt(mine, 'key');
     const endpoint = compact<Endpoint>({ base_url, key: wordAt(provider, 'key') });

@@ -47,6 +47,20 @@ function answer(request: IncomingMessage, response: ServerResponse, text: string
   response.end('data: [DONE]\n\n');
 }
 
+/** A thread's tool with a sink of its own in the thread's folder. */
+const keptTool = (name: string): string => `tool_id: ${name}_kept
+version: "1.0.0"
+description: one turn, kept
+executor_id: threads/${name}_thread
+requires: [net.http]
+effect: idempotent
+config:
+  stream:
+    destinations:
+      - { type: return }
+      - { type: file_sink, path: ".ai/threads/{thread_id}/stream.jsonl" }
+`;
+
 beforeAll(async () => {
   server = createServer((request, response) => {
     let text = '';
@@ -66,6 +80,11 @@ beforeAll(async () => {
   await mkdir(home);
   const policy = 'hosts: ["127.0.0.1"]\nunsigned: allow\nsandbox: none\n';
   await writeFile(join(home, 'policy.yaml'), policy);
+  await mkdir(join(project, '.ai/tools/kept'), { recursive: true });
+  for (const name of ['anthropic', 'openai']) {
+    const kept = keptTool(name);
+    await writeFile(join(project, `.ai/tools/kept/${name}_kept.yaml`), kept);
+  }
   const opened = await createRuntime({
     project,
     env: {
@@ -193,7 +212,7 @@ test.each(['anthropic', 'openai'])(
     const id = `turn_${name}`;
     const caller = { ...runtime.caller({ surface: 'cli' }), __thread_id: id };
     const parameters = { thread_id: id, messages };
-    const request = { item_type: 'tool', item_id: `threads/${name}_thread`, parameters };
+    const request = { item_type: 'tool', item_id: `kept/${name}_kept`, parameters };
     const result = await runtime.kernel.execute(request, caller);
     expect(codeOf(result)).toBe('ok');
     const lines = (await readFile(join(project, `.ai/threads/${id}/stream.jsonl`), 'utf8')).trim();

@@ -13,6 +13,7 @@ import {
   type Redactor,
 } from '../../base/index.ts';
 import { createRecordFile } from '../../flow/index.ts';
+import type { EventFilter } from '../../kernel/index.ts';
 import type { RawStream } from '../thread/ports.ts';
 
 interface RawStreamPorts {
@@ -62,6 +63,29 @@ export function createEventRedactor(redactor: Redactor) {
     rest(): JsonObject {
       const left = [...growing].map(([place, stream]) => [place, stream.end()] as const);
       return Object.fromEntries(left.filter(([, text]) => text !== ''));
+    },
+  };
+}
+
+/** Before the sinks of a provider's tool: events that hold nothing of the thread's secrets. */
+export function createEventFilter(redactor: Redactor): EventFilter {
+  if (redactor.isIdle) return { push: (event) => [event], end: () => [] };
+  const redact = createEventRedactor(redactor);
+  return {
+    push({ event, data, id }) {
+      const shown = redact.data(data);
+      const isText = typeof shown === 'string' && !/^\s*"/.test(data);
+      return [
+        {
+          ...(event !== undefined && { event: redactor.text(event) }),
+          data: isText ? shown : JSON.stringify(shown),
+          ...(id !== undefined && { id: redactor.text(id) }),
+        },
+      ];
+    },
+    end() {
+      const rest = redact.rest();
+      return Object.keys(rest).length > 0 ? [{ event: 'rest', data: JSON.stringify(rest) }] : [];
     },
   };
 }

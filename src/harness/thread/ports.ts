@@ -11,7 +11,7 @@ import type {
   Value,
 } from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
-import type { Audit, Caller, StreamEvent } from '../../kernel/index.ts';
+import type { Audit, Caller, EventFilter, StreamEvent } from '../../kernel/index.ts';
 import type {
   Message,
   ModelReply,
@@ -117,6 +117,7 @@ export interface WatchPort {
   onText?(thread: string, piece: string): void;
   /** Where a thread that was asked to keeps what a provider sends. */
   rawStream?(thread: string, turn: number): RawStream;
+  sinks?(thread: string): SinkWatch;
   /** What its transcript has after this number. */
   ahead?(thread: string, seq: number): LostCommits;
   /** Until its transcript holds everything that was told of it, and what was lost before. */
@@ -125,6 +126,14 @@ export interface WatchPort {
   done?(thread: string): void;
   /** Where model requests leave a row; calls leave theirs through the kernel. */
   audit?: Pick<Audit, 'write'>;
+}
+
+/** Around the sinks that a tool of the provider's names for the streams of a thread. */
+interface SinkWatch {
+  /** Takes the thread's secrets out of events, also one that is spread over several of them. */
+  filter: () => EventFilter;
+  /** A sink that failed stops nothing and is told. */
+  trouble(message: string): void;
 }
 
 /** The stream of one request. */
@@ -152,6 +161,10 @@ export interface ModelRequest {
   reading: ReaderOptions;
   /** Gets every event as it came. */
   raw?: RawStream;
+  /** Of everything that is asked. */
+  marks?: () => Descriptor;
+  /** About the sinks that the provider's tool names itself. */
+  sinks?: SinkWatch;
 }
 
 /** A model that may be asked now. */

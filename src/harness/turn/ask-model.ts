@@ -1,6 +1,6 @@
 // One request to a model: the provider's tool, prepared once for a conversation, with the text of the
 // conversation as its body. The events of the stream go straight into the reader.
-import { type Json, type Outcome, ok } from '../../base/index.ts';
+import { type Json, listAt, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
   FOUR_TOOLS,
@@ -35,17 +35,27 @@ function createSender(
   line: ToolLine,
   { protocol, model, max_tokens_parameter }: ResolvedModel,
   { system, tools }: Pick<ModelRequest, 'system' | 'tools'>,
+  thread: string | undefined,
 ): Sender {
   const fixed = { model, system, tools, stream: true };
   const cap = max_tokens_parameter ? { max_tokens_parameter } : {};
   const writer = createRequestWriter(protocol, { ...fixed, ...cap }, (parameters) => {
-    const formed = line.form(parameters, 'messages');
+    const formed = line.form(parameters, 'messages', thread);
     if (!formed.ok) return formed;
     sender.formed = formed.output;
     return ok(formed.output.text);
   });
   const sender: Sender = { line, model, system, tools, writer, formed: undefined };
   return sender;
+}
+
+/** Sinks that failed, in words; the stream went on without them. */
+function failedSinks(sent: Outcome<Json>): string[] {
+  const fields = sent.ok ? sent.output : sent.error.detail;
+  return listAt(fields, 'stream_destinations').flatMap((report) => {
+    const error = textAt(report, 'error');
+    return error === '' ? [] : `sink \`${textAt(report, 'type')}\` of the stream: ${error}`;
+  });
 }
 
 /** What the reader refuses ends the reading, not the stream. */
@@ -65,7 +75,12 @@ function feed(reader: StreamReader, raw: ModelRequest['raw']) {
 export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort {
   const senders = new WeakMap<WrittenMessages, Sender>();
   /** The same as long as nothing but the messages changes. */
-  function senderFor(line: ToolLine, model: ResolvedModel, request: ModelRequest): Sender {
+  function senderFor(
+    line: ToolLine,
+    model: ResolvedModel,
+    request: ModelRequest,
+    thread: string | undefined,
+  ): Sender {
     const known = senders.get(request.written);
     const isSame =
       known?.line === line &&
@@ -73,19 +88,21 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
       known.system === request.system &&
       known.tools === request.tools;
     if (known && isSame) return known;
-    const made = createSender(line, model, request);
+    const made = createSender(line, model, request, thread);
     senders.set(request.written, made);
     return made;
   }
 
   return async (model, caller) => {
-    const admitted = await kernel.line(model.plain_tool, caller, model.endpoint);
+    const { __thread_id: thread } = caller;
+    const tool = thread === undefined ? model.plain_tool : model.provider_tool;
+    const admitted = await kernel.line(tool, caller, model.endpoint);
     if (!admitted.ok) return admitted;
     const { line, authority } = admitted.output;
     return ok({
       async ask(request, signal) {
-        const { messages, maxTokens, written, reading, raw } = request;
-        const sender = senderFor(line, model, request);
+        const { messages, maxTokens, written, reading, raw, marks, sinks } = request;
+        const sender = senderFor(line, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;
         const sent: Outcome<Json> =
@@ -94,12 +111,15 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 caller,
                 authority,
                 signal,
+                ...(marks && { marks }),
+                ...(sinks && { filter: sinks.filter }),
                 reader() {
                   reader = createReader(model.protocol, reading);
                   return feed(reader, raw);
                 },
               })
             : body;
+        for (const words of sinks ? failedSinks(sent) : []) sinks?.trouble(words);
         return replyOf(model.protocol, sent, { ...reading, ...(reader ? { reader } : {}) });
       },
     });

@@ -39,6 +39,8 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
       ...(ratio === undefined ? {} : { ratio }),
       ...(watch.onText ? { onText: (piece) => watch.onText?.(place.id, piece) } : {}),
     },
+    marks: () => conversation.marks(),
+    ...(watch.sinks && { sinks: watch.sinks(place.id) }),
     ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
   };
 }

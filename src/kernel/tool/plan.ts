@@ -143,7 +143,7 @@ export function riskTier(
 }
 
 /** `op:tool:fs/write_file` and everything above it, most general first. */
-function toolKeys(id: string, action: string | undefined): string[] {
+export function toolKeys(id: string, action?: string): string[] {
   const parts = id.split('/');
   const keys = parts.map((_, index) => `op:tool:${parts.slice(0, index + 1).join('/')}`);
   return ['op:tool', ...keys, ...(action ? [`op:tool:${id}:${action}`] : [])];

@@ -127,21 +127,28 @@ const isStreaming = (config: JsonObject, parameters: JsonObject): boolean =>
     getOwn(parameters, 'stream') === true ||
     getOwn(config.body ?? null, 'stream') === true);
 
+/** What a config may say of the call itself: `{thread_id}`, unless that is a parameter, and the key. */
+type CallFacts = Pick<Caller, '__thread_id' | 'idempotencyKey'>;
+
 /** The merged config with environment and parameters in place. Secrets come back beside it. */
 export function completeConfig(
   plan: Plan,
   parameters: JsonObject,
   env: BodyPorts['env'],
   verbatim: readonly string[] = [],
-  key?: string,
+  { __thread_id: thread, idempotencyKey: key }: CallFacts = {},
 ): Outcome<FilledConfig> {
   if (plan.isFixed) return ok({ config: plan.config, secrets: [] });
   const required = new Set(
     plan.parameters.filter((parameter) => parameter.required).map((parameter) => parameter.name),
   );
   // In one pass over the authored text: neither a secret nor a parameter is read as a placeholder.
-  // No parameter can have this name: those that begin so are the runtime's.
-  const given = key === undefined ? parameters : { ...parameters, __idempotency_key: key };
+  // No parameter can have the name of the key: those that begin so are the runtime's.
+  const given = {
+    ...(thread === undefined ? {} : { thread_id: thread }),
+    ...parameters,
+    ...(key === undefined ? {} : { __idempotency_key: key }),
+  };
   const open = { ...plan.config };
   const kept = Object.entries(open).filter(([name]) => verbatim.includes(name));
   for (const [name] of kept) delete open[name];
@@ -192,7 +199,7 @@ async function attempt(
   ports: BodyPorts,
   primitive: Primitive,
   call: PrimitiveCall,
-  to: { threadId: string | undefined; sinks: Caller['sinks']; canStream: boolean },
+  to: { threadId: string | undefined; canStream: boolean } & Pick<Caller, 'sinks' | 'filter'>,
   seen: { delivered: number },
 ): Promise<Outcome<PrimitiveResult>> {
   const made =
@@ -201,6 +208,7 @@ async function attempt(
           projectRoot: ports.projectRoot,
           threadId: to.threadId,
           isReadByCaller: to.sinks !== undefined,
+          filter: to.filter,
           verify: call.verify,
           signal: call.signal,
           willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
@@ -388,7 +396,7 @@ export async function runBody(
   const refused = unsigned && refuseSecrets(plan, unsigned);
   if (refused?.ok === false) return refused;
   const { idempotencyKey } = caller;
-  const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, idempotencyKey);
+  const filled = completeConfig(plan, parameters, ports.env, primitive.verbatim, caller);
   if (!filled.ok) return filled;
   // Declared variables are in a child's environment too, expanded or not.
   const declared = plan.env.size === 0 ? [] : declaredIn(ports.env, plan);
@@ -427,7 +435,8 @@ export async function runBody(
   const threadId = unsigned ? undefined : caller.__thread_id;
   const started = ports.clock.monotonic();
   const seen = { delivered: 0 };
-  const to = { threadId, sinks: caller.sinks, canStream: plan.canStream };
+  const { sinks, filter } = caller;
+  const to = { threadId, canStream: plan.canStream, ...(sinks && { sinks, filter }) };
   const box = startsProcess(plan, call) ? await boxOf(ports, call, caller) : undefined;
   if (box?.ok === false) return box;
   const ran =

@@ -9,12 +9,20 @@ import {
   mergeDeep,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import { MAX_DESTINATIONS } from '../http/config-shape.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { sinkId } from '../primitives/config-shapes.ts';
-import { countingSink, type Sink, type SinkContext, type SinkFactory } from '../sink.ts';
+import {
+  countingSink,
+  filteredSink,
+  missingSink,
+  type Sink,
+  type SinkContext,
+  type SinkFactory,
+} from '../sink.ts';
 import { type Plan, resolvePlan } from './plan.ts';
 import {
   type AskSignatures,
@@ -105,12 +113,14 @@ export async function createSinks(
   let delivered = 0;
   for (const [index, destination] of listed.entries()) {
     const made = await makeSink(destination, ports, context);
-    if (!made.ok) {
+    const type = plainText(getOwn(destination, 'type') ?? '');
+    if (!made.ok && (!context.isReadByCaller || type === 'return')) {
       await Promise.all(sinks.map((sink) => sink.close()));
       made.error.detail.config_path = `config.stream.destinations.${index}`;
       return made;
     }
-    const sink = made.output;
+    const plain = made.ok ? made.output : missingSink(type, made.error.detail.message);
+    const sink = context.filter ? filteredSink(plain, context.filter()) : plain;
     // A retry must know whether anything was delivered.
     sinks.push({
       type: sink.type,

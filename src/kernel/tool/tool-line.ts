@@ -10,15 +10,15 @@ import {
   ok,
   withDetail,
 } from '../../base/index.ts';
-import { type MaybePromise, makeValue, type Operation } from '../../flow/index.ts';
+import { type Descriptor, type MaybePromise, makeValue, type Operation } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { HttpPrimitive } from '../http/http-client.ts';
 import type { PreparedRequest, Received } from '../http/prepared-request.ts';
 import type { Primitive } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
-import type { Sink, StreamEvent } from '../sink.ts';
+import type { EventFilter, Sink, StreamEvent } from '../sink.ts';
 import { checkParameters } from './parameters.ts';
-import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
+import { type Plan, type PlannedTool, resolvePlan, toolKeys } from './plan.ts';
 import { type AllowedCall, completeConfig, declaredIn, runBody } from './run-primitive.ts';
 import { inChain, type ToolPorts } from './run-tool.ts';
 import {
@@ -43,6 +43,10 @@ interface LineSending {
   authority: Authority;
   signal: AbortSignal;
   reader(): LineReader;
+  /** What is in the body that is sent: it marks what the tool's own sinks keep of the answer. */
+  marks?: () => Descriptor;
+  /** What stands before the tool's own sinks. */
+  filter?: (() => EventFilter) | undefined;
 }
 
 /** What the tool makes of parameters. */
@@ -53,11 +57,15 @@ export interface FormedBody {
 }
 
 export interface ToolLine {
+  /** Known by the keys of every link: a rule about the tool that sends holds whatever stands above it. */
   readonly op: Operation;
   /** The right to use it, narrowed to what this tool may do. */
   admit(authority: Authority): Outcome<Authority>;
-  /** `varying` names the parameter that differs in the bodies that are going to be sent. */
-  form(parameters: JsonObject, varying: string): Outcome<FormedBody>;
+  /**
+   * `varying` names the parameter that differs in the bodies that are going to be sent. Whose they are
+   * is a parameter too, where the tool has one.
+   */
+  form(parameters: JsonObject, varying: string, thread?: string): Outcome<FormedBody>;
 }
 
 /** There is one; a program may mount another under its name. */
@@ -130,10 +138,11 @@ const indirect = (
   { plan, parameters }: Omit<AllowedCall, 'authority'>,
 ): FormedBody => ({
   text: '',
-  async send(_body, { caller, authority, signal, reader }) {
-    const values = Object.values(parameters).map((data) => makeValue(data));
+  async send(_body, { caller, authority, signal, reader, marks, filter }) {
+    const about = marks ? { descriptor: marks() } : {};
+    const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
-    const by = { ...caller, signal, sinks };
+    const by = { ...caller, signal, sinks, filter };
     const once = { ...plan, retries: [] };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
@@ -144,7 +153,9 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
   const { leaf, schema, parameters: declared } = plan;
   const mounted = ports.primitives.get(plan.primitive);
   const primitive = (await mounted?.loaded?.()) ?? mounted;
-  function form(given: JsonObject, varying: string): Outcome<FormedBody> {
+  const takesThread = declared.some(({ name }) => name === 'thread_id');
+  function form(parts: JsonObject, varying: string, thread?: string): Outcome<FormedBody> {
+    const given = takesThread && thread !== undefined ? { ...parts, thread_id: thread } : parts;
     if (plan.misconfigured) return plan.misconfigured;
     const harmless = refusePatterns(plan, ports.signatures);
     if (!harmless.ok) return harmless;
@@ -154,7 +165,8 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     if (!isHttp(primitive) || !isDirect(plan, varying)) {
       return ok(indirect(ports, { plan, parameters }));
     }
-    const filled = completeConfig(plan, parameters, ports.env);
+    const about = thread === undefined ? {} : { __thread_id: thread };
+    const filled = completeConfig(plan, parameters, ports.env, [], about);
     if (!filled.ok) return filled;
     const prepared = primitive.prepare({
       tool: toolFacts(plan, ports.signatures),
@@ -166,7 +178,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     return prepared.ok ? ok(direct(plan, prepared.output)) : prepared;
   }
   return {
-    op: plan.op,
+    op: { ...plan.op, opLabels: [...new Set(plan.links.flatMap(({ id }) => toolKeys(id)))] },
     admit(authority) {
       const narrowed = restrictUnsigned(authority, plan, ports.signatures);
       const allowed = gateTool(plan, narrowed);
@@ -174,8 +186,8 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
       const refused = allowed.ok && unsigned ? refuseSecrets(plan, unsigned) : allowed;
       return refused.ok ? ok(narrowed) : inChain(refused, plan);
     },
-    form(given, varying) {
-      const formed = form(given, varying);
+    form(given, varying, thread) {
+      const formed = form(given, varying, thread);
       return formed.ok ? formed : inChain(formed, plan);
     },
   };
