@@ -14,7 +14,7 @@ import {
 } from '../../base/index.ts';
 import { createRecordFile } from '../../flow/index.ts';
 import type { EventFilter } from '../../kernel/index.ts';
-import type { RawStream } from '../thread/ports.ts';
+import type { RawStream, WatchPort } from '../thread/ports.ts';
 
 interface RawStreamPorts {
   /** `.ai/threads` */
@@ -68,7 +68,7 @@ export function createEventRedactor(redactor: Redactor) {
 }
 
 /** Before the sinks of a provider's tool: events that hold nothing of the thread's secrets. */
-export function createEventFilter(redactor: Redactor): EventFilter {
+function createEventFilter(redactor: Redactor): EventFilter {
   if (redactor.isIdle) return { push: (event) => [event], end: () => [] };
   const redact = createEventRedactor(redactor);
   return {
@@ -102,9 +102,7 @@ function writeLines(file: string, lines: string): void {
   }
 }
 
-export function createRawStreams(
-  ports: RawStreamPorts,
-): (thread: string, turn: number) => RawStream {
+function rawStream(ports: RawStreamPorts): (thread: string, turn: number) => RawStream {
   return (thread, turn) => {
     const file = join(ports.dir, thread, 'stream.jsonl');
     const redact = createEventRedactor(ports.redactor(thread));
@@ -134,5 +132,18 @@ export function createRawStreams(
         flush();
       },
     };
+  };
+}
+
+/** What becomes of the streams of threads: the file of whoever asked for it, and other sinks. */
+export function createRawStreams(
+  ports: RawStreamPorts,
+): Required<Pick<WatchPort, 'rawStream' | 'sinks'>> {
+  return {
+    rawStream: rawStream(ports),
+    sinks: (thread) => ({
+      filter: () => createEventFilter(ports.redactor(thread)),
+      trouble: (message) => ports.trouble(`${message} (thread \`${thread}\`)`),
+    }),
   };
 }

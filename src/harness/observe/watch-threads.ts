@@ -26,7 +26,7 @@ import { type Noted, withTexts } from '../thread/journal-event.ts';
 import type { ThreadFacts, ThreadResult, WatchPort } from '../thread/ports.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 import { createNotifier, postNotice, runNotice } from './notify.ts';
-import { createEventFilter, createRawStreams } from './raw-stream.ts';
+import { createRawStreams } from './raw-stream.ts';
 import type { Telemetry } from './telemetry.ts';
 import { Transcripts } from './transcripts.ts';
 
@@ -147,11 +147,7 @@ export function watchThreads(ports: WatchPorts) {
   });
   const redact = <T extends Json>(id: string, value: T): T => known.redactor(id).json(value);
   const port: WatchPort = {
-    rawStream: createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
-    sinks: (id) => ({
-      filter: () => createEventFilter(known.redactor(id)),
-      trouble: (message) => trouble(`${message} (thread \`${id}\`)`),
-    }),
+    ...createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
     ahead: (id, seq) => transcripts.ahead(id, seq),
     done(id) {

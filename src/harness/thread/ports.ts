@@ -164,7 +164,7 @@ export interface ModelRequest {
   /** Of everything that is asked. */
   marks?: () => Descriptor;
   /** About the sinks that the provider's tool names itself. */
-  sinks?: SinkWatch;
+  sinks?: () => SinkWatch | undefined;
 }
 
 /** A model that may be asked now. */

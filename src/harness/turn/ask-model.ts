@@ -3,6 +3,7 @@
 import { type Json, listAt, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
+  type EventFilter,
   FOUR_TOOLS,
   type FormedBody,
   type StreamEvent,
@@ -48,6 +49,9 @@ function createSender(
   const sender: Sender = { line, model, system, tools, writer, formed: undefined };
   return sender;
 }
+
+/** For those who know no secrets. */
+const PASS: EventFilter = { push: (event) => [event], end: () => [] };
 
 /** Sinks that failed, in words; the stream went on without them. */
 function failedSinks(sent: Outcome<Json>): string[] {
@@ -112,14 +116,14 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 authority,
                 signal,
                 ...(marks && { marks }),
-                ...(sinks && { filter: sinks.filter }),
+                ...(sinks && { filter: () => sinks()?.filter() ?? PASS }),
                 reader() {
                   reader = createReader(model.protocol, reading);
                   return feed(reader, raw);
                 },
               })
             : body;
-        for (const words of sinks ? failedSinks(sent) : []) sinks?.trouble(words);
+        for (const words of failedSinks(sent)) sinks?.()?.trouble(words);
         return replyOf(model.protocol, sent, { ...reading, ...(reader ? { reader } : {}) });
       },
     });

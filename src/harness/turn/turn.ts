@@ -40,7 +40,7 @@ function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
       ...(watch.onText ? { onText: (piece) => watch.onText?.(place.id, piece) } : {}),
     },
     marks: () => conversation.marks(),
-    ...(watch.sinks && { sinks: watch.sinks(place.id) }),
+    sinks: () => watch.sinks?.(place.id),
     ...(isStreamKept && watch.rawStream ? { raw: watch.rawStream(place.id, journal.turn) } : {}),
   };
 }
