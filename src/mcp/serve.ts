@@ -11,6 +11,8 @@ type CallVerb = (
   verb: VerbDefinition['name'],
   request: JsonObject,
   signal: AbortSignal,
+  /** As the client calls itself. */
+  client: string,
 ) => Promise<Outcome<Json>>;
 
 interface ServeOptions {
@@ -28,6 +30,9 @@ function answer(outcome: Outcome<Json>): CallToolResult {
     ...(outcome.ok ? {} : { isError: true }),
   };
 }
+
+const clientOf = ({ server }: McpServer): string =>
+  server.getClientVersion()?.name.slice(0, 100) ?? '';
 
 function createMcpServer(options: ServeOptions): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
@@ -52,7 +57,7 @@ function createMcpServer(options: ServeOptions): McpServer {
         },
       },
       async (request, context) =>
-        answer(await options.call(tool.name, request, context.mcpReq.signal)),
+        answer(await options.call(tool.name, request, context.mcpReq.signal, clientOf(server))),
     );
   }
   return server;

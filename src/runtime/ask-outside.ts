@@ -7,6 +7,7 @@ import { fail, type JsonObject, type Outcome, ok, plainText, systemRandom } from
 import type { Asked, Ports, Question } from '../flow/index.ts';
 import type { Approval, Store } from '../store/index.ts';
 import type { OpenProject } from './project.ts';
+import { decideApproval, personIn, type Speaker } from './steering.ts';
 
 /** Asks the person at hand; undefined: no answer. Aborted when somebody else was quicker. */
 export type AskPerson = (question: string, signal: AbortSignal) => Promise<boolean | undefined>;
@@ -59,7 +60,7 @@ export async function askHere(
   store: Store,
   row: Approval,
   person: AskPerson,
-  who: string,
+  by: Speaker,
 ): Promise<Outcome<Approval>> {
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
@@ -68,7 +69,7 @@ export async function askHere(
     const yes = await person(`${what}\n${plainText(question)}`, over.signal);
     if (yes === undefined) return ok(row);
     const decision = yes ? 'approved' : 'denied';
-    const done = await store.decide(row.id, { decision, who, channel: 'cli', why: '' });
+    const done = await decideApproval(store, row.id, { decision, by, why: '' });
     // Somebody else was quicker: theirs counts.
     return done.ok ? done : await rowOf(store, row.id);
   };
@@ -107,7 +108,7 @@ async function answerTo(
   const { state } = asked.output;
   const row =
     state === 'pending' && person
-      ? await askHere(store, asked.output, person, open.env.USER ?? surface)
+      ? await askHere(store, asked.output, person, { who: personIn(open.env), channel: 'cli' })
       : asked;
   if (!row.ok) return row;
   const answer = answerIn(row.output);

@@ -236,7 +236,11 @@ export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {
   decideApproval,
   endThread,
+  personIn,
+  personRow,
+  type Speaker,
   STANDS_STILL,
+  spokenBy,
   type Told,
   tellThread,
   waitForEnd,

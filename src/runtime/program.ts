@@ -25,7 +25,17 @@ import type {
 import type { CallOptions } from './kernel.ts';
 import type { RuntimeOptions } from './project.ts';
 import { type ScriptRun, type ScriptRunResult } from './run-script.ts';
-import { decideApproval, endThread, type Told, tellThread, waitForEnd } from './steering.ts';
+import {
+  decideApproval,
+  endThread,
+  personIn,
+  personRow,
+  type Speaker,
+  spokenBy,
+  type Told,
+  tellThread,
+  waitForEnd,
+} from './steering.ts';
 import { createThreadRun, type RunResult, type ThreadCost, type ThreadRun } from './thread-run.ts';
 import { registryFile, type Threads } from './threads.ts';
 
@@ -158,18 +168,20 @@ async function resumeIn(
   threads: Threads,
   id: string,
   { message, from, signal }: ResumeRequest,
-  by: string,
+  speaker: Speaker,
 ): ReturnType<Threads['resume']> {
+  const by = spokenBy(speaker);
+  const audit = personRow(speaker, 'resume', id);
   if (message === undefined || from !== undefined) {
     const words = message === undefined ? undefined : { text: message, by };
-    return await threads.resume(id, signal, compact<ResumeOptions>({ from, words }));
+    return await threads.resume(id, signal, compact<ResumeOptions>({ from, words, by, audit }));
   }
   const payload = { role: 'user', content: message };
-  const told = await tellThread(threads.store, id, 'message', payload, by);
-  return told.ok ? await threads.resume(id, signal) : told;
+  const told = await tellThread(threads.store, id, 'message', payload, speaker);
+  return told.ok ? await threads.resume(id, signal, { by, audit }) : told;
 }
 
-function createProgramThreads(inside: Inside, reach: Reach, by: string): ProgramThreads {
+function createProgramThreads(inside: Inside, reach: Reach, by: Speaker): ProgramThreads {
   const registry = inStore(reach);
   const tell = (id: string, kind: Parameters<typeof tellThread>[2], payload: JsonObject) =>
     registry((store) => tellThread(store, id, kind, payload, by));
@@ -214,17 +226,18 @@ function createProgramThreads(inside: Inside, reach: Reach, by: string): Program
   };
 }
 
-function createProgramApprovals(reach: Reach, speaker: string): ProgramApprovals {
+function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApprovals {
   const registry = inStore(reach);
   const decide = (
     id: string,
-    { who = speaker, why = '' }: DecisionBy,
+    { who, why = '' }: DecisionBy,
     given: Omit<Decision, 'who' | 'why' | 'channel'>,
     isWords = false,
   ) =>
-    registry((store) =>
-      decideApproval(store, id, { ...given, who, why, channel: 'library' }, isWords),
-    );
+    registry((store) => {
+      const by = who === undefined ? { by: speaker } : { by: { ...speaker, who }, who };
+      return decideApproval(store, id, { ...given, ...by, why }, isWords);
+    });
   return {
     list: ({ thread, state = 'pending' } = {}) =>
       registry(
@@ -243,8 +256,7 @@ function createProgramApprovals(reach: Reach, speaker: string): ProgramApprovals
 
 /** The runtime as a program sees it. */
 export function createProgram(inside: Inside, options: RuntimeOptions): ProgramRuntime {
-  const { USER: user } = options.env ?? process.env;
-  const by = user ? `${user} (library)` : 'library';
+  const by: Speaker = { who: personIn(options.env ?? process.env), channel: 'library' };
   const reach = createReach(inside, options);
   const { project, home, library } = inside;
   return {

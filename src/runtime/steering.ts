@@ -1,7 +1,63 @@
 // What a person or a program says to a thread, from any process. A thread that nobody is at work on
 // cannot hear; what it was told waits, and an end is written for it.
+import { userInfo } from 'node:os';
 import { fail, type JsonObject, type Outcome, ok, plainText, systemRandom } from '../base/index.ts';
-import type { Approval, Decision, Store, ThreadRow, ThreadStatus } from '../store/index.ts';
+import type {
+  Approval,
+  AuditEntry,
+  Decision,
+  Store,
+  ThreadRow,
+  ThreadStatus,
+} from '../store/index.ts';
+
+/** A person, and the way on which they reach us. */
+export interface Speaker {
+  readonly who: string;
+  readonly channel: Decision['channel'];
+}
+
+/** Whose process this is, as its environment or else the system says. */
+export function personIn(env: Readonly<Record<string, string | undefined>>): string {
+  try {
+    return env.USER || env.LOGNAME || userInfo().username;
+  } catch {
+    // Nobody has this number.
+    return '';
+  }
+}
+
+/** As journals and approvals name them. */
+export const spokenBy = ({ who, channel }: Speaker): string =>
+  who === '' ? channel : `${who} (${channel})`;
+
+/** The row of the audit of what a person did. */
+export const personRow = (
+  { who, channel }: Speaker,
+  operation: string,
+  target: string,
+  reason = '',
+): AuditEntry => ({
+  surface: channel,
+  caller: who,
+  subject: 'person',
+  operation,
+  target,
+  decision: 'allowed',
+  reason,
+});
+
+/** What was asked for in vain is a row, too. */
+async function heardBy<T>(store: Store, row: AuditEntry, done: Promise<Outcome<T>>) {
+  const outcome = await done;
+  if (outcome.ok) return outcome;
+  const { code, detail } = outcome.error;
+  await store.audit([{ ...row, decision: 'failed', reason: `${code}: ${detail.message}` }]);
+  return outcome;
+}
+
+/** Signals as the commands are called. */
+const COMMANDS = { pause: 'pause', message: 'inject', interrupt: 'interrupt' } as const;
 
 export interface Told {
   thread_id: string;
@@ -24,9 +80,11 @@ export async function tellThread(
   thread: string,
   kind: 'pause' | 'message' | 'interrupt',
   payload: JsonObject,
-  by: string,
+  by: Speaker,
 ): Promise<Outcome<Told>> {
-  const sent = await store.signal({ thread, kind, payload, key: signalKey(), by });
+  const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
+  const signal = { thread, kind, payload, key: signalKey(), by: spokenBy(by) };
+  const sent = await heardBy(store, row, store.signal(signal, row));
   return sent.ok ? await told(store, thread, kind) : sent;
 }
 
@@ -71,11 +129,22 @@ const isAttended = ({ lease_until }: ThreadRow, now: number): boolean => (lease_
 const PATIENCE_MS = { terminate: 1000, kill: 5000 };
 
 /** Children first, then itself. Whoever is at work is asked; an end nobody writes is written here. */
-export async function endThread(
+export function endThread(
+  store: Store,
+  id: string,
+  kind: 'terminate' | 'kill',
+  by: Speaker,
+): Promise<Outcome<Told>> {
+  const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id);
+  return heardBy(store, row, endBy(store, id, kind, spokenBy(by), row));
+}
+
+async function endBy(
   store: Store,
   id: string,
   kind: 'terminate' | 'kill',
   by: string,
+  audit: AuditEntry,
 ): Promise<Outcome<Told>> {
   const [{ endUnattended }, { isEnded }] = await Promise.all([
     import('../harness/index.ts'),
@@ -94,7 +163,8 @@ export async function endThread(
     const now = await store.thread(one.id);
     if (!now.ok) return now;
     if (isEnded(now.output.status)) continue;
-    await store.signal({ thread: one.id, kind, payload: {}, key: signalKey(), by });
+    const signal = { thread: one.id, kind, payload: {}, key: signalKey(), by };
+    await store.signal(signal, one.id === id ? audit : undefined);
     if (!isAttended(now.output, Date.now())) await endUnattended(store, one.id, status, by);
   }
   const seen = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
@@ -111,8 +181,22 @@ export async function endThread(
 export async function decideApproval(
   store: Store,
   id: string,
-  given: Decision,
+  given: Omit<Decision, 'who' | 'channel'> & { readonly by: Speaker; readonly who?: string },
   isWords = false,
+): Promise<Outcome<Approval>> {
+  const { by, who = spokenBy(by), ...said } = given;
+  const act = isWords ? 'answer' : said.decision === 'approved' ? 'approve' : 'deny';
+  const decision = { ...said, who, channel: by.channel };
+  const row = personRow(by, `${act}:${id}`, '', said.why);
+  return await heardBy(store, row, decideBy(store, id, decision, isWords, row));
+}
+
+async function decideBy(
+  store: Store,
+  id: string,
+  given: Decision,
+  isWords: boolean,
+  row: AuditEntry,
 ): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
@@ -130,5 +214,7 @@ export async function decideApproval(
       `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
     );
   }
-  return await store.decide(id, given);
+  // Of a thread, or of whatever it was asked about.
+  const target = asked.thread ?? plainText(shown.operation ?? '');
+  return await store.decide(id, given, { ...row, target });
 }

@@ -69,7 +69,8 @@ beforeEach(async () => {
     '.ai/directives/asks.md': asking,
     '.ai/directives/broken.md': '<directive name="broken" version="1.0.0"><metadata>',
   });
-  Object.assign(fixture.env, { ANTHROPIC_BASE_URL: provider.url, ANTHROPIC_API_KEY: 'key' });
+  const keys = { ANTHROPIC_BASE_URL: provider.url, ANTHROPIC_API_KEY: 'key' };
+  Object.assign(fixture.env, { ...keys, USER: 'ada' });
 });
 afterEach(async () => {
   await provider.close();
@@ -638,6 +639,59 @@ test('a person sees what is asked and decides once', async () => {
   });
   expect((await peek('approvals', 'ls')).err).toContain('nothing waits');
   expect((await peek('approvals', 'ls', '--all')).out).toContain('seen');
+  const rows = outputOf(await peek('audit', '--surface', 'cli', '--thread', thread, '--json'));
+  expect(rows).toMatchObject([
+    { operation: 'approve:ap_call', caller: 'ada', decision: 'allowed', reason: 'seen' },
+    { operation: 'answer:ap_question', caller: 'ada', decision: 'allowed' },
+  ]);
+  const vain = outputOf(await peek('audit', '--surface', 'cli', '--decision', 'failed', '--json'));
+  expect(vain).toMatchObject([
+    { operation: 'answer:ap_call', subject: 'person' },
+    { operation: 'deny:ap_call', reason: expect.stringContaining('conflict') },
+  ]);
+});
+
+test('everything a person does is a row of the audit, with who did it', async () => {
+  script = [{ text: 'one' }, { text: 'two' }, { text: 'three' }];
+  gate = new Promise(() => {});
+  const came = new Promise<void>((resolve) => {
+    onRequest = resolve;
+  });
+  const running = start('run', 'look');
+  await came;
+  expect(await peek('threads', 'inject', 'last', 'a very special word')).toMatchObject({ code: 0 });
+  expect(await peek('threads', 'pause', 'last', '--reason', 'lunch')).toMatchObject({ code: 0 });
+  expect(await peek('threads', 'kill', 'last')).toMatchObject({ code: 0 });
+  await running.done;
+  gate = Promise.resolve();
+  await km('run', 'look', '--turns', '1');
+  await km('threads', 'resume', 'last', '--turns', '4', '-m', 'go on');
+  await km('keys');
+  await km('sign', '.ai/directives/look.md');
+  await km('trust', 'revoke', 'nobody');
+  expect(await peek('threads', 'stop', 'last')).toMatchObject({ code: 1 });
+  const rows = outputOf(await peek('audit', '--surface', 'cli', '-n', '50', '--json'));
+  const told = (rows as JsonObject[])
+    .filter(({ subject }) => subject === 'person')
+    .map(({ caller, operation, decision }) => `${caller} ${operation} ${decision}`);
+  expect(told).toEqual([
+    'ada inject allowed',
+    'ada pause allowed',
+    'ada kill allowed',
+    'ada resume allowed',
+    'ada raise allowed',
+    'ada keys allowed',
+    'ada sign allowed',
+    'ada trust:revoke failed',
+    'ada stop failed',
+  ]);
+  expect(JSON.stringify(rows)).not.toContain('special');
+  const reasons = (rows as JsonObject[]).map(({ operation, reason }) => `${operation} ${reason}`);
+  expect(reasons).toEqual(expect.arrayContaining(['pause lunch', 'raise {"turns":4}']));
+  const filtered = await peek('audit', '--tool', 'nothing/here');
+  expect(filtered).toMatchObject({ code: 0, out: 'no such rows\n' });
+  expect(await peek('audit', '--since', 'yesterday')).toMatchObject({ code: 2 });
+  expect(await peek('audit', '--decision', 'maybe')).toMatchObject({ code: 2 });
 });
 
 test('what explain says about limits is what a run has', async () => {

@@ -165,7 +165,7 @@ test('a signal ends the run and leaves a thread that can be resumed', async () =
 const asks = { name: 'help', arguments: { action: 'escalate', reason: 'which colour?' } };
 
 test('a question waits in the list, is answered once, and the thread goes on with the answer', async () => {
-  const { program, provider } = await open(directive('ask'), {
+  const { program, provider, runtime } = await open(directive('ask'), {
     ask: [{ tool_calls: [asks] }, { text: 'thanks' }],
   });
   const { threads, approvals } = program;
@@ -182,6 +182,15 @@ test('a question waits in the list, is answered once, and the thread goes on wit
   expect(await approvals.approve('nobody')).toMatchObject({ error: { code: 'not_found' } });
   expect(await threads.resume(id).result).toMatchObject({ output: { status: 'completed' } });
   expect(JSON.stringify(provider.requests.at(-1)?.body)).toContain('blue');
+  const rows = await runtime.audit.read({ limit: 9, surface: 'library' });
+  expect(
+    rows.ok && rows.output.map((row) => `${row.caller} ${row.operation} ${row.decision}`),
+  ).toEqual([
+    `ann answer:${question} allowed`,
+    `ann deny:${question} failed`,
+    'ann approve:nobody failed',
+    'ann resume allowed',
+  ]);
 });
 
 test('a right beyond the directive takes a word more than yes, and is no question', async () => {

@@ -3,8 +3,9 @@ import { compact, fail, type Outcome, ok, plainText } from '../../base/index.ts'
 import { decideApproval, STANDS_STILL } from '../../runtime/index.ts';
 import type { Approval, Decision } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { speaker } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
-import { countOption, speaker, withRegistry } from '../threads/open-threads.ts';
+import { countOption, withRegistry } from '../threads/open-threads.ts';
 import { age } from '../threads/words.ts';
 import { parseAge } from './threads/prune.ts';
 
@@ -20,7 +21,7 @@ function command(
     if (!given.ok) return given;
     return await withRegistry(call, async ({ store }) => {
       const id = asText(args[0]) ?? '';
-      const decision = { ...given.output, who: speaker(call), channel: 'cli' as const };
+      const decision = { ...given.output, by: speaker(call) };
       const told = await decideApproval(store, id, decision, isWords);
       const isUsage = !told.ok && told.error.code === 'invalid_input';
       const done = isUsage

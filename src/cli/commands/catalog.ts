@@ -1,8 +1,9 @@
 import { basename } from 'node:path';
 import { ok } from '../../base/index.ts';
 import type { CatalogEntry } from '../../items/index.ts';
+import { personRow } from '../../runtime/index.ts';
 import { asText } from '../command.ts';
-import { inProject } from '../project.ts';
+import { inProject, noted, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** `npm:name`, an address of a git repository, or a folder. */
@@ -18,10 +19,12 @@ function entryOf(place: string, name: string | undefined): CatalogEntry {
   return { name: named(last), type: isGit ? 'git' : 'folder', location: place };
 }
 
-export const addCatalog = inProject(async (runtime, { args, options, terminal }) => {
+export const addCatalog = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
   const entry = entryOf(asText(args[0]) ?? '', asText(options.name));
   const level = options.user === true ? 'user' : 'project';
-  const added = await runtime.catalogs.add(entry, level);
+  const row = personRow(speaker(call), 'catalog:add', entry.name);
+  const added = noted(runtime, row, await runtime.catalogs.add(entry, level));
   return terminal.finish(added, ({ name, items = 0 }) => {
     terminal.out(`added ${name}: ${items} items`);
     terminal.note('find them with `km search WORDS --source catalog`');

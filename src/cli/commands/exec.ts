@@ -16,7 +16,7 @@ import {
 import type { Library } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
-import { signFiles, withRuntime } from '../project.ts';
+import { signFiles, speaker, withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { confirm, interruptible, personAt, type Terminal, visible } from '../terminal/terminal.ts';
 
@@ -100,7 +100,7 @@ async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Termina
   const { file } = found.output;
   terminal.note(`tool \`${found.output.id}\` is not signed: ${visible(file)}`);
   if (!(await confirm(terminal, 'sign it with your key and go on?'))) return false;
-  const signed = signFiles(runtime, [file]);
+  const signed = signFiles(runtime, [file], speaker({ terminal }));
   if (!signed.ok) terminal.note(visible(signed.error.detail.message));
   return signed.ok;
 }
@@ -128,7 +128,8 @@ export const run: CommandRun = async (call) => {
     const surface = asText(options.as) ?? 'cli';
     const done = await interruptible(async (signal) => {
       const person = personAt(terminal);
-      const options = { surface, signal, ...(person && { person }) };
+      const name = speaker(call).who;
+      const options = { surface, name, signal, ...(person && { person }) };
       const execute = () => runtime.call('execute', request, options);
       const first = await execute();
       return (await signsNow(first, runtime, terminal)) ? await execute() : first;

@@ -5,7 +5,7 @@ import { dirname, join, resolve } from 'node:path';
 import { errnoOf, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { BUNDLE, createRuntime } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { signFiles } from '../project.ts';
+import { signFiles, speaker } from '../project.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
@@ -43,6 +43,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
+    speaker({ terminal }),
   );
   await runtime.output.close();
   if (!signed.ok) return signed;

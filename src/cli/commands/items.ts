@@ -1,9 +1,10 @@
 import { compact, fail, getOwn, isObject, type JsonObject, plainText } from '../../base/index.ts';
 import { asList, asText } from '../command.ts';
-import { inProject } from '../project.ts';
+import { inProject, speaker } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
 
-export const searchItems = inProject(async (runtime, { args, options, terminal }) => {
+export const searchItems = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
   const limit = asText(options.limit);
   if (limit !== undefined && !/^\d+$/.test(limit)) {
     return fail('usage', `\`--limit ${limit}\` is not a number`);
@@ -17,7 +18,10 @@ export const searchItems = inProject(async (runtime, { args, options, terminal }
     detail: asText(options.detail),
     limit: limit === undefined ? undefined : Number(limit),
   });
-  const found = await runtime.call('search', request, { surface: 'cli' });
+  const found = await runtime.call('search', request, {
+    surface: 'cli',
+    name: speaker(call).who,
+  });
   return terminal.finish(found, (output) => {
     const listed = getOwn(output, 'items');
     const items = Array.isArray(listed) ? listed.filter((item) => isObject(item)) : [];
@@ -69,7 +73,8 @@ function showItem(item: JsonObject, terminal: Terminal): void {
   }
 }
 
-export const showOneItem = inProject(async (runtime, { args, options, terminal }) => {
+export const showOneItem = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
   const part = asText(options.part);
   const request = compact<JsonObject>({
     item_type: asText(args[0]) ?? '',
@@ -78,7 +83,10 @@ export const showOneItem = inProject(async (runtime, { args, options, terminal }
     part,
     destination: asText(options.copy),
   });
-  const loaded = await runtime.call('load', request, { surface: 'cli' });
+  const loaded = await runtime.call('load', request, {
+    surface: 'cli',
+    name: speaker(call).who,
+  });
   return terminal.finish(loaded, (output) => {
     const [item, body] = [getOwn(output, 'item'), getOwn(output, 'body')];
     if (part !== 'body' && isObject(item)) showItem(item, terminal);

@@ -10,7 +10,8 @@ export const run = inProject(async (runtime, { terminal }) => {
   await serveMcp({
     version: version(),
     instructions: runtime.instructions(),
-    call: (verb, request, signal) => runtime.call(verb, request, { surface: 'mcp', signal }),
+    call: (verb, request, signal, name) =>
+      runtime.call(verb, request, { surface: 'mcp', name, signal }),
     onError: (error) => terminal.note(`mcp: ${error.message}`),
   });
   return EXIT.done;

@@ -11,9 +11,10 @@ import {
 } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
-import type { Runtime } from '../../runtime/index.ts';
+import { personRow, type Runtime, type Speaker, spokenBy } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
+import { speaker } from '../project.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { personAt, type Terminal } from '../terminal/terminal.ts';
 import {
@@ -24,13 +25,7 @@ import {
   tellNext,
 } from '../threads/ending.ts';
 import { createRunView, type RunView } from '../threads/live-view.ts';
-import {
-  answerHere,
-  signalKey,
-  speaker,
-  type ThreadWork,
-  withThreads,
-} from '../threads/open-threads.ts';
+import { answerHere, signalKey, type ThreadWork, withThreads } from '../threads/open-threads.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
@@ -39,7 +34,7 @@ import { parseParameters, readInput, textsOf } from './exec.ts';
 /** How long a thread that is broken off has to write down that it was. */
 const LEAVE_PATIENCE_MS = 1000;
 
-function listenForInterrupts(view: RunView, store: Store, by: string) {
+function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   const controller = new AbortController();
   let [presses, last]: [number, NodeJS.Timeout | undefined] = [0, undefined];
 
@@ -50,8 +45,12 @@ function listenForInterrupts(view: RunView, store: Store, by: string) {
   async function askToStop(): Promise<void> {
     const thread = view.isAtWork() ? view.root() : undefined;
     // Said to this run alone: whoever resumes the thread wants it to go on.
+    const by = spokenBy(person);
     const wish = { kind: 'terminate', payload: { this_run: true }, key: signalKey(), by };
-    const sent = thread === undefined ? undefined : await store.signal({ thread, ...wish });
+    const sent =
+      thread === undefined
+        ? undefined
+        : await store.signal({ thread, ...wish }, personRow(person, 'stop', thread));
     if (sent?.ok) view.say('asked it to stop; Ctrl-C again leaves at once, to be resumed');
     else controller.abort();
   }

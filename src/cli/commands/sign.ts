@@ -2,29 +2,34 @@ import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { ok } from '../../base/index.ts';
 import { type SignatureState, verifyItem } from '../../items/index.ts';
+import { personRow } from '../../runtime/index.ts';
 import { asList } from '../command.ts';
-import { inProject, signFiles } from '../project.ts';
+import { inProject, noted, signFiles, speaker } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
 /** The public half only: the private key never leaves its file. */
-export const showKeys = inProject(async (runtime, { terminal }) => {
+export const showKeys = inProject(async (runtime, call) => {
+  const { terminal } = call;
   const before = runtime.keys.list();
-  const key = runtime.keys.signingKey();
+  const isNew = before.ok && !before.output.some(({ name }) => name === 'signing');
+  const made = runtime.keys.signingKey();
+  const row = personRow(speaker(call), 'keys', made.ok ? made.output.id : '', 'made a key');
+  const key = isNew ? noted(runtime, row, made) : made;
   if (!key.ok) return key;
   const { id, publicKey } = key.output;
   return terminal.finish(ok({ id, public_key: publicKey }), () => {
-    if (before.ok && before.output.length === 0)
-      terminal.note(`made a new key in ${runtime.home}/keys`);
+    if (isNew) terminal.note(`made a new key in ${runtime.home}/keys`);
     terminal.out(`${terminal.paint('dim', 'id        ')} ${id}`);
     terminal.out(`${terminal.paint('dim', 'public key')} ${publicKey}`);
     terminal.note('others accept what you sign after `km trust add <public key> --name <you>`');
   });
 });
 
-export const signItems = inProject(async (runtime, { args, terminal }) => {
+export const signItems = inProject(async (runtime, call) => {
+  const { args, terminal } = call;
   const files = asList(args[0]).map((file) => resolve(terminal.cwd, file));
-  const signed = signFiles(runtime, files);
+  const signed = signFiles(runtime, files, speaker(call));
   if (!signed.ok) return signed;
   const rows = signed.output.map(({ file, statement }) => ({
     file: relative(terminal.cwd, file),

@@ -1,7 +1,8 @@
 import { compact, ok } from '../../base/index.ts';
+import { personRow } from '../../runtime/index.ts';
 import { keyIdOf } from '../../trust/index.ts';
 import { asText } from '../command.ts';
-import { inProject } from '../project.ts';
+import { inProject, noted, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const listOf = (text: string | undefined): string[] | undefined =>
@@ -10,11 +11,12 @@ const listOf = (text: string | undefined): string[] | undefined =>
     .map((part) => part.trim())
     .filter(Boolean);
 
-export const addTrust = inProject(async (runtime, { args, options, terminal }) => {
+export const addTrust = inProject(async (runtime, call) => {
+  const { args, options, terminal } = call;
   const key = asText(args[0]) ?? '';
   const id = keyIdOf(key);
   if (!id.ok) return id;
-  const added = runtime.trustStore.add(
+  const tried = runtime.trustStore.add(
     compact<Parameters<typeof runtime.trustStore.add>[0]>({
       id: id.output,
       key,
@@ -24,6 +26,8 @@ export const addTrust = inProject(async (runtime, { args, options, terminal }) =
       expires: asText(options.expires),
     }),
   );
+  const row = personRow(speaker(call), 'trust:add', id.output, asText(options.name));
+  const added = noted(runtime, row, tried);
   const shown = added.ok ? ok({ id: id.output }) : added;
   return terminal.finish(shown, (done) => terminal.out(`trusted ${done.id}`));
 });
@@ -45,9 +49,11 @@ export const listTrust = inProject(async (runtime, { terminal }) => {
   });
 });
 
-export const revokeTrust = inProject(async (runtime, { args, terminal }) => {
+export const revokeTrust = inProject(async (runtime, call) => {
+  const { args, terminal } = call;
   const id = asText(args[0]) ?? '';
-  const revoked = runtime.trustStore.revoke(id);
+  const row = personRow(speaker(call), 'trust:revoke', id);
+  const revoked = noted(runtime, row, runtime.trustStore.revoke(id));
   return terminal.finish(revoked.ok ? ok({ id }) : revoked, () =>
     terminal.out(`revoked ${id}; items it signed are refused from now on`),
   );

@@ -18,7 +18,7 @@ import { type Outcome, ok } from '../../base/index.ts';
 import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../runtime/index.ts';
 import { type CommandRun } from '../command.ts';
-import { signFiles } from '../project.ts';
+import { signFiles, speaker } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { showKernel } from './kernel-part.ts';
@@ -80,6 +80,7 @@ async function prepare(
   const signed = signFiles(
     runtime,
     SIGNED.map((file) => join(project, file)),
+    speaker({ terminal }),
   );
   if (!signed.ok) return signed;
   await runtime.close();

@@ -6,6 +6,7 @@ import {
   type Live,
   type Runtime,
   registryFile,
+  type Speaker,
   type Threads,
 } from '../../runtime/index.ts';
 import {
@@ -109,21 +110,17 @@ export async function findThread(
   return row ? await store.thread(row.id) : fail('not_found', 'there is no thread yet');
 }
 
-/** Who speaks: threads note it with everything they are told. */
-export const speaker = ({ terminal }: CommandCall): string =>
-  terminal.env.USER ? `${terminal.env.USER} (cli)` : 'cli';
-
 /** What a thread asks about its calls, put to the person here; true when nothing of it is left open. */
 export async function answerHere(
   store: Store,
   thread: string,
   person: AskPerson,
-  who: string,
+  by: Speaker,
 ): Promise<boolean> {
   const open = await store.approvals({ thread, state: 'pending' });
   const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
   for (const row of rows) {
-    const done = await askHere(store, row, person, who);
+    const done = await askHere(store, row, person, by);
     if (!done.ok || done.output.state === 'pending') return false;
   }
   return rows.length > 0;

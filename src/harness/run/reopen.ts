@@ -6,6 +6,7 @@ import type { DirectiveLimits } from '../../items/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
   type Amounts,
+  type AuditEntry,
   type BudgetKind,
   type Held,
   isEnded,
@@ -47,6 +48,8 @@ export interface ResumeOptions {
   model?: string;
   /** Who asks, for the record; the process when absent. */
   by?: string;
+  /** The row of a person who asks, for the commit that says that it goes on. */
+  audit?: AuditEntry;
 }
 
 /** Somebody said no, or ended it for good. */

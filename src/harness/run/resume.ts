@@ -274,7 +274,11 @@ export async function resumeThread(
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
   thread.control.hadEnded = mayHaveEnded;
-  const { words, by = owner } = options;
+  const { words, by = owner, audit, limits } = options;
+  if (audit) thread.journal.audit(audit);
+  if (audit && limits) {
+    thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
+  }
   const events: JournalEvent[] =
     back === undefined
       ? resumeEvents(past, held.output.row.status, { kind: 'resume', by, ...news }, words)

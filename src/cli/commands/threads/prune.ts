@@ -1,7 +1,8 @@
 // `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
 import { fail, type Outcome, ok } from '../../../base/index.ts';
-import { pruneThreads } from '../../../runtime/index.ts';
+import { personRow, pruneThreads } from '../../../runtime/index.ts';
 import { asText, type CommandRun } from '../../command.ts';
+import { noted, speaker } from '../../project.ts';
 import { withRegistry } from '../../threads/open-threads.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
@@ -37,7 +38,9 @@ export const run: CommandRun = (call) =>
     if (!age.ok) return age;
     const keepFailed = options.keepFailed === true || retention.keep_failed === true;
     const before = Date.now() - age.output;
-    const pruned = await pruneThreads(store, runtime.project, { before, keepFailed });
+    const done = await pruneThreads(store, runtime.project, { before, keepFailed });
+    const count = done.ok ? `${done.output.removed.length} threads` : '';
+    const pruned = noted(runtime, personRow(speaker(call), 'prune', '', count), done);
     return terminal.finish(pruned, ({ removed }) =>
       terminal.out(`${removed.length} threads removed; their budgets and the audit stay`),
     );

@@ -2,8 +2,10 @@
 // a snapshot of it. One that has ended goes on too, with new ceilings, another model or new words.
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
 import type { ResumeOptions } from '../../../harness/index.ts';
+import { personRow, spokenBy } from '../../../runtime/index.ts';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
-import { findThread, speaker } from '../../threads/open-threads.ts';
+import { speaker } from '../../project.ts';
+import { findThread } from '../../threads/open-threads.ts';
 import { followRun, limitsOf } from '../run.ts';
 
 function snapshotOption(text: string | undefined): Outcome<ResumeOptions['from']> {
@@ -19,7 +21,7 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
   if (!from.ok) return from;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
-  const [text, by] = [asText(options.message), speaker(call)];
+  const [text, by] = [asText(options.message), spokenBy(speaker(call))];
   return ok(
     compact<ResumeOptions>({
       from: from.output,
@@ -39,6 +41,9 @@ export const run: CommandRun = async (call) => {
       const row = await findThread(store, asText(call.args[0]));
       return row.ok ? ok(row.output.id) : row;
     },
-    start: ({ threads }, signal, thread) => threads.resume(thread, signal, options.output),
+    start({ threads }, signal, thread) {
+      const audit = personRow(speaker(call), 'resume', thread);
+      return threads.resume(thread, signal, { ...options.output, audit });
+    },
   });
 };

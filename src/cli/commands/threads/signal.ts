@@ -1,11 +1,12 @@
 // `threads pause|inject|interrupt|stop|kill`: what a person says to a thread, from any process. A
 // thread that nobody is at work on cannot hear; what it was told waits, and an end is written for it.
 import { fail, type Outcome, ok } from '../../../base/index.ts';
-import { endThread, type Told, tellThread } from '../../../runtime/index.ts';
+import { endThread, type Speaker, type Told, tellThread } from '../../../runtime/index.ts';
 import { isEnded, type Store, type ThreadRow } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../../command.ts';
+import { speaker } from '../../project.ts';
 import { visible } from '../../terminal/terminal.ts';
-import { speaker, withThread } from '../../threads/open-threads.ts';
+import { withThread } from '../../threads/open-threads.ts';
 
 /** What comes of it while somebody is at work on the thread. */
 const COMES: Readonly<Record<string, string>> = {
@@ -25,7 +26,7 @@ function toldText({ thread_id, kind, status }: Told): string {
   return `${thread_id}: it is ${status}, and hears it when it goes on`;
 }
 
-type Tell = (store: Store, row: ThreadRow, by: string) => Promise<Outcome<Told>>;
+type Tell = (store: Store, row: ThreadRow, by: Speaker) => Promise<Outcome<Told>>;
 
 function command(tell: (call: CommandCall) => Outcome<Tell>): CommandRun {
   return async (call) => {
