@@ -73,6 +73,8 @@ export interface PrimitiveCall {
   idempotencyKey?: string;
   /** Values of environment variables that this call expanded: never to be shown. */
   secrets: readonly string[];
+  /** Told what a child process prints, as it comes and without secrets; must not throw. */
+  onOutput?(text: string): void;
   /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */
   from?: AuthFields & { surface: string; name?: string; isApproved?: boolean };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */

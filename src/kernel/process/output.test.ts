@@ -32,6 +32,23 @@ test('what does not fit is in the file from the first byte on', async () => {
   expect(readFileSync(file, 'utf8')).toBe('abcdef');
 });
 
+test('whoever listens hears every piece as text, without secrets, before the next one', async () => {
+  const heard: string[] = [];
+  const onText = (text: string) => void heard.push(text);
+  const pieces = [Buffer.from('on\u00e9').subarray(0, 3), Buffer.from('on\u00e9!').subarray(3)];
+  const got = await capture(
+    Readable.from([...pieces, Buffer.from(' tok'), Buffer.from('en12 x')]),
+    {
+      maxBytes: 4,
+      secrets: ['token12'],
+      onText,
+    },
+  );
+  expect(heard.join('')).toBe('on\u00e9! [secret] x');
+  expect(heard[0]).toBe('on');
+  expect(got.text).toBe('on\u00e9');
+});
+
 test('without a file, or with one that cannot be made, the loss is counted', async () => {
   const options = { maxBytes: 2, secrets: [] };
   expect(await capture(stream('abcd'), options)).toMatchObject({ text: 'ab', lost: 2 });

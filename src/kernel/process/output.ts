@@ -23,6 +23,8 @@ export interface CaptureOptions {
   /** Where to put what does not fit; without it the rest is lost, and counted. */
   file?: () => string;
   maxFileBytes?: number;
+  /** Told what comes, as text and without secrets; must not throw. */
+  onText?: ((text: string) => void) | undefined;
 }
 
 const MAX_FILE_BYTES = 256 * 1024 * 1024;
@@ -85,16 +87,21 @@ function createStore(options: CaptureOptions) {
 export async function capture(stream: Readable, options: CaptureOptions): Promise<Captured> {
   const shown = createRedactor(options.secrets, { areBytes: true }).stream();
   const store = createStore(options);
+  const decoder = new TextDecoder();
+  const take = (text: string, isLast = false): Promise<void> => {
+    const bytes = Buffer.from(text, 'latin1');
+    options.onText?.(decoder.decode(bytes, { stream: !isLast }));
+    return store.add(bytes);
+  };
   try {
     for await (const chunk of stream) {
       // One character per byte: nothing is decoded or lost on the way.
-      const text = Buffer.from(chunk).toString('latin1');
-      await store.add(Buffer.from(shown.push(text), 'latin1'));
+      await take(shown.push(Buffer.from(chunk).toString('latin1')));
     }
   } catch {
     // destroyed by us, or cut off: what arrived until then counts
   }
-  await store.add(Buffer.from(shown.end(), 'latin1'));
+  await take(shown.end(), true);
   return await store.end();
 }
 

@@ -177,7 +177,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       graceMs: config.graceMs,
       signal: call.signal,
       clock: ports.clock,
-      stdout: keep('stdout'),
+      stdout: { ...keep('stdout'), onText: call.onOutput },
       stderr: keep('stderr'),
       channel: { maxBytes: MAX_OUTCOME, secrets },
     });
