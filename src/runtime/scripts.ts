@@ -105,7 +105,7 @@ function steady(
 
 /** A model without tools, for a script that no thread runs. */
 function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
-  const model: ScriptWorld['model'] = async ({ prompt, tier = 'general' }, frame) => {
+  const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
     const [{ createModelPort }, llm] = await Promise.all([
       import('../harness/index.ts'),
       import('../llm/index.ts'),
@@ -134,7 +134,7 @@ function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
         tools: [],
         maxTokens: Math.min(max_output, MAX_ANSWER),
         written: llm.createWrittenMessages(),
-        reading: { requestBytes: Buffer.byteLength(prompt.text) },
+        reading: { requestBytes: Buffer.byteLength(prompt.text), ...(onText && { onText }) },
       },
       signal ?? new AbortController().signal,
     );

@@ -29,6 +29,7 @@ import { compileTop, printReturn } from './compile/statement.ts';
 import { ScriptFault, toFault } from './fault.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
+import { createLive, type LiveCount } from './run/live.ts';
 import { PROVIDED } from './run/names.ts';
 import { VariableScope } from './run/scope.ts';
 import type { Mode, ScriptTree } from './syntax/ast.ts';
@@ -46,6 +47,8 @@ export interface ScriptEffect {
   readonly labels: readonly string[];
   readonly taint: readonly string[];
   readonly line: number | null;
+  /** `onOutput` was told, piece by piece. */
+  readonly isShown?: true;
 }
 
 export interface ScriptOptions {
@@ -68,6 +71,8 @@ export interface ScriptOptions {
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
   onEffect?(effect: ScriptEffect): void;
+  /** Told what is printed `with { stream: true }`, as it comes; must not throw. */
+  onOutput?(text: string): void;
 }
 
 /** A fault with its place, as everybody shows problems. */
@@ -236,17 +241,21 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
   const printed: string[] = [];
   const pending: Promise<unknown>[] = [];
   const calls: string[] = [];
-  const deliver = (effect: Effect): void => {
+  const live: LiveCount = { open: 0 };
+  const deliver = (effect: Effect, isShown = false): void => {
     const line = lineOfEffect(effect);
     if (line !== undefined) printed.push(line);
     writeReleased(effect, run);
     const { labels, taint } = effect.value.meta.descriptor;
     const { kind, text = '', line: at = null, target } = effect;
-    const where = target === undefined ? {} : { target };
-    options.onEffect?.({ kind, text, labels, taint, line: at, ...where });
+    const more = {
+      ...(target === undefined ? {} : { target }),
+      ...(isShown && { isShown }),
+    };
+    options.onEffect?.({ kind, text, labels, taint, line: at, ...more });
   };
   const ground = childFrame(options.frame ?? createFrame(), {
-    ports: { effects: deliver },
+    ports: { effects: (effect) => deliver(effect) },
     ctx: { tools: () => ({ calls: [...calls] }) },
   });
   let input: Value | undefined;
@@ -269,6 +278,11 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       const text = `${shownPlace(unit, at)}: ${message}`;
       deliver({ kind: 'warning', value: makeValue(message), text, line: lineOf(unit, at) });
     },
+    live: (line) =>
+      createLive(live, options.onOutput, (text, descriptor) => {
+        const value = makeValue(text, { descriptor });
+        deliver({ kind: 'run', value, text, line }, options.onOutput !== undefined);
+      }),
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
     later(work) {
       pending.push(work);

@@ -28,6 +28,8 @@ export interface ProcessRequest {
   /** Absolute; must be inside the project. */
   readonly folder: string;
   readonly timeoutMs: number | undefined;
+  /** Told what it prints, as it comes. */
+  readonly onOutput?: ((text: string) => void) | undefined;
 }
 
 export interface ProcessResult {
@@ -46,6 +48,8 @@ interface CodeBlock {
   /** For `js` and `node`: functions it may call by name; those with a source are compiled there. */
   readonly helpers: readonly JsHelper[];
   readonly timeoutMs: number | undefined;
+  /** Told what it prints, as it comes. */
+  readonly onOutput?: ((text: string) => void) | undefined;
 }
 
 /** A `node` or `py` block: a process of its own, values handed over as data. */
@@ -108,7 +112,12 @@ export interface ScriptWorld {
   help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
   /** A model through the kernel, without tools. */
   model(
-    request: { prompt: Value; tier: string | undefined },
+    request: {
+      prompt: Value;
+      tier: string | undefined;
+      /** Told the answer, as it comes. */
+      onText?: ((text: string) => void) | undefined;
+    },
     frame: Frame,
   ): MaybePromise<Outcome<Value>>;
 }

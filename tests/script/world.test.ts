@@ -388,6 +388,39 @@ describe('python blocks', () => {
   });
 });
 
+describe('what is printed is told as it comes', () => {
+  // Each waits for a file that is made when its first line is heard.
+  const WAITING = {
+    sh: 'echo one; while [ ! -e go.txt ]; do sleep 0.02; done; echo two',
+    node: 'console.log("one"); const fs = require("node:fs"); while (!fs.existsSync("go.txt")) await new Promise((r) => setTimeout(r, 20)); console.log("two"); return 5',
+    py: 'import os, time\nprint("one")\nwhile not os.path.exists("go.txt"): time.sleep(0.02)\nprint("two")',
+  };
+
+  inSandbox.each(['sh', 'node', 'py'] as const)('%s', async (kind) => {
+    const { run, code, at } = await open();
+    let heard = '';
+    const onOutput = (text: string): void => {
+      heard += text;
+      if (heard === 'one\n') writeFileSync(at('go.txt'), '');
+    };
+    const more = { onOutput, timeoutMs: 20_000 };
+    const ended = await (kind === 'sh' ? run(WAITING.sh, more) : code(kind, WAITING[kind], more));
+    expect(ended).toMatchObject({ ok: true, output: { stdout: 'one\ntwo\n' } });
+    expect(heard).toBe('one\ntwo\n');
+  });
+
+  inSandbox('by a node block also what comes after its value, and never the value', async () => {
+    const { code } = await open();
+    let heard = '';
+    const onOutput = (text: string) => void (heard += text);
+    const late =
+      'process.stdout.write("no end"); setTimeout(() => console.log("late"), 50); return 7';
+    const ended = await code('node', late, { onOutput });
+    expect(ended).toMatchObject({ ok: true, output: { value: 7, stdout: 'no endlate\n' } });
+    expect(heard).toBe('no endlate\n');
+  });
+});
+
 describe('tools', () => {
   test('are called with the right of the script, and labels go along', async () => {
     const { world, frame, write, rows } = await open({ 'project/a.txt': 'hello' });

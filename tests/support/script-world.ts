@@ -86,6 +86,7 @@ export function createWorldFixture(
       const lines = typeof request.source === 'string' ? [request.source] : request.source;
       commands.push(...lines);
       const stdout = lines.map((line) => answerOf(request, line)).join('');
+      request.onOutput?.(stdout);
       return Promise.resolve(
         ok({ stdout, stderr: '', code: 0, signal: undefined, descriptor: EMPTY }),
       );
@@ -95,8 +96,11 @@ export function createWorldFixture(
     tool: (id, parameters) =>
       ok(makeValue({ id, ...Object.fromEntries([...parameters].map(([k, v]) => [k, v.data])) })),
     help: () => missing('person here'),
-    model: ({ prompt }) =>
-      ok(makeValue(`model: ${prompt.text}`, { descriptor: describe({ taint: ['src:llm'] }) })),
+    model({ prompt, onText }) {
+      const text = `model: ${prompt.text}`;
+      for (const piece of text.split(/(?= )/)) onText?.(piece);
+      return ok(makeValue(text, { descriptor: describe({ taint: ['src:llm'] }) }));
+    },
   };
 }
 
@@ -127,7 +131,10 @@ export async function play(text: string, options: PlayOptions = {}): Promise<Pla
     ...rest,
     world,
     frame,
-    onEffect: (effect) => effects.push(effect),
+    onEffect(effect) {
+      effects.push(effect);
+      rest.onEffect?.(effect);
+    },
   });
   const fault = result.fault?.fault;
   return {

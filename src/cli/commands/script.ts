@@ -34,6 +34,8 @@ export interface ScriptJob {
   /** What is piped in; nothing when absent. */
   stdin?(): string;
   onEffect?(effect: ScriptEffect): void;
+  /** Told what is printed `with { stream: true }`, as it comes. */
+  onOutput?(text: string): void;
   /** Keeps track of how values came to be. */
   readonly trail?: Trail;
   /** Absent: nobody is there to answer now, so a question waits in the queue. */
@@ -101,6 +103,7 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
       stdin: () => job.stdin?.() ?? '',
       mayBePrivileged: true,
       onEffect: (effect) => job.onEffect?.(effect),
+      ...(job.onOutput && { onOutput: job.onOutput }),
     });
     const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
     return {
@@ -126,7 +129,8 @@ const PRINTED: Readonly<Partial<Record<ScriptEffect['kind'], Printed>>> = {
 };
 
 /** Which stream an effect goes to, as text; undefined: it is seen elsewhere. */
-export const printed = ({ kind, text }: ScriptEffect) => PRINTED[kind]?.(text);
+export const printed = ({ kind, text, isShown }: ScriptEffect) =>
+  isShown ? undefined : PRINTED[kind]?.(text);
 
 /** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
 function readStdin(): string {
@@ -168,6 +172,7 @@ async function runForPeople(call: CommandCall, job: ScriptJob): Promise<number> 
       const line = printed(effect);
       if (line) call.terminal.print(line.stream, line.text);
     },
+    onOutput: (text) => call.terminal.print('out', text),
   });
   for (const problem of end.problems) call.terminal.note(visible(problem));
   return end.code;

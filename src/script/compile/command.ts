@@ -23,6 +23,7 @@ import {
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
+import { streaming } from '../run/live.ts';
 import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
@@ -141,16 +142,22 @@ const variables = (named: readonly Named[]): Record<string, string> =>
 
 /** Starts it; what it printed is the value, trimmed at the end, data when it is JSON. */
 async function start(
-  { run, process, frame }: Environment,
+  env: Environment,
+  at: number,
   request: Pick<ProcessRequest, 'kind' | 'source' | 'env' | 'folder'>,
   stdin: Value | undefined,
 ): Promise<Value> {
+  const { run, process, frame } = env;
   const { kind } = request;
   const given = process?.stdin ?? stdin;
   const more = { stdin: given && stageText(given), timeoutMs: process?.timeoutMs };
   await run.written();
-  const ended = await run.world.process({ ...request, ...more }, frame);
-  const { code, signal, stdout, stderr, descriptor } = unwrap(ended);
+  const { code, signal, stdout, stderr, descriptor } = await streaming(
+    env,
+    at,
+    `src:${kind}`,
+    (onOutput) => run.world.process({ ...request, ...more, onOutput }, frame),
+  );
   if (code !== 0 || signal) {
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
     const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
@@ -164,6 +171,9 @@ async function start(
   const text = stdout.trimEnd();
   return parseJsonText(makeValue(text, { text, descriptor }));
 }
+
+/** Refused before anything runs where a guard is going to judge what comes of it. */
+const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
@@ -182,17 +192,17 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       ...stdinInput(stdin),
     ];
     const sources = commandKeys(lines.map(writtenIn));
-    const stream = env.process?.isStream ? { stream: true } : {};
     const op = operationOf(env.unit, 'cmd', node.at, {
       opLabels: ['op:cmd', ...commandKeys(finished)],
       sources: sources.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
-      metadata: { command: finished.join('\n'), ...stream },
+      metadata: { command: finished.join('\n'), ...streamOf(env) },
     });
     return await operate(env, op, inputs, (passed, inner) => {
       const source = withValues(lines, passed).map(joinWords);
       const variable = passedAs(extra, passed, values.length);
       const input = stdin && valueAt(passed, -1);
-      return start(inner, { kind: 'cmd', source, env: variables(variable), folder }, input);
+      const request = { kind: 'cmd', source, env: variables(variable), folder } as const;
+      return start(inner, node.at, request, input);
     });
   };
 }
@@ -221,7 +231,8 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
     const inputs = [...all, ...extra, ...stdinInput(stdin)];
-    return await operate(partFrame(env, isPart), op, inputs, (passed, inner) =>
+    const own = env.process?.isStream ? { ...op, metadata: streamOf(env) } : op;
+    return await operate(partFrame(env, isPart), own, inputs, (passed, inner) =>
       run(node, {
         env: inner,
         named: passedAs(all, passed, 0),
@@ -246,55 +257,60 @@ interface CodeRun {
 
 type RunCode = (node: NodeOf<'code'>, run: CodeRun) => Promise<Value>;
 
-const runJs: RunCode = async ({ body }, { env, named, isStage, context }) => {
-  const outcome = await env.run.world.js.run({
-    source: body,
-    parameters: argumentsOf(named, isStage),
-    mx: () => plainCopy(contextOf(context)),
-    helpers: jsHelpers(env, 'js'),
-    timeoutMs: env.process?.timeoutMs,
-    descriptor: mergeAll([env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)]),
-  });
-  const { value, logs, warnings, descriptor } = unwrap(outcome);
+const runJs: RunCode = async ({ body, at }, { env, named, isStage, context }) => {
+  const marks = [env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)];
+  const { value, logs, warnings, descriptor } = await streaming(env, at, 'src:js', (onOutput) =>
+    env.run.world.js.run({
+      source: body,
+      parameters: argumentsOf(named, isStage),
+      mx: () => plainCopy(contextOf(context)),
+      helpers: jsHelpers(env, 'js'),
+      timeoutMs: env.process?.timeoutMs,
+      descriptor: mergeAll(marks),
+      onOutput,
+    }),
+  );
   if (warnings.length > 0) env.run.stderr(`${warnings.join('\n')}\n`);
   if (value === undefined || value === null)
     return logs.length > 0 ? makeValue(logs.join('\n'), { descriptor }) : absent(descriptor);
-  if (logs.length > 0) env.run.stderr(`${logs.join('\n')}\n`);
+  if (logs.length > 0 && !env.process?.isStream) env.run.stderr(`${logs.join('\n')}\n`);
   return makeValue(value, { descriptor });
 };
 
 /** Shells get values as variables. */
-const runShell: RunCode = ({ body }, { env, named, extra, folder, isStage }) => {
+const runShell: RunCode = ({ body, at }, { env, named, extra, folder, isStage }) => {
   const all = { ...variables(named), ...extra };
   const stdin = isStage ? named[0]?.value : undefined;
-  return start(env, { kind: 'sh', source: body, env: all, folder }, stdin);
+  return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
 
 /** Values are handed over as JSON by the world. */
 const runForeign: RunCode = async (
-  { body, language },
+  { body, language, at },
   { env, named, extra, folder, isStage, context },
 ) => {
   const kind = language === 'py' ? 'py' : 'node';
-  const outcome = await env.run.world.code(
-    {
-      kind,
-      source: body,
-      parameters: argumentsOf(named, isStage),
-      mx: plainCopy(contextOf(context)),
-      helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
-      env: extra,
-      folder,
-      timeoutMs: env.process?.timeoutMs,
-      stdin: env.process?.stdin && stageText(env.process.stdin),
-    },
-    env.frame,
+  const request = {
+    kind,
+    source: body,
+    parameters: argumentsOf(named, isStage),
+    mx: plainCopy(contextOf(context)),
+    helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
+    env: extra,
+    folder,
+    timeoutMs: env.process?.timeoutMs,
+    stdin: env.process?.stdin && stageText(env.process.stdin),
+  } as const;
+  const { value, stdout, stderr, descriptor } = await streaming(
+    env,
+    at,
+    `src:${kind}`,
+    (onOutput) => env.run.world.code({ ...request, onOutput }, env.frame),
   );
-  const { value, stdout, stderr, descriptor } = unwrap(outcome);
   if (stderr.trim() !== '') env.run.stderr(stderr);
   if (value !== undefined && value !== null) {
     // With a value, what was printed is not the result.
-    if (stdout !== '') env.run.stderr(stdout);
+    if (stdout !== '' && !env.process?.isStream) env.run.stderr(stdout);
     return makeValue(value, { descriptor });
   }
   const text = stdout.trimEnd();

@@ -21,6 +21,7 @@ import {
   type RunState,
   resolvePath,
 } from '../run/environment.ts';
+import { wasShown } from '../run/live.ts';
 import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
 import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
 import { lineOf, placeOf } from '../syntax/problem.ts';
@@ -103,7 +104,9 @@ function carryOut(
   };
   if (node.effect === 'show' || node.effect === 'log') {
     const text = showText(value, shown);
-    return text === undefined ? absent() : emit(node.effect, text);
+    if (text === undefined) return absent();
+    const isShown = node.effect === 'show' && wasShown(env.printing, text);
+    return isShown ? makeValue(text) : emit(node.effect, text);
   }
   if (!where)
     return raise('invalid_input', `\`${node.effect}\` needs a target`, {

@@ -177,6 +177,24 @@ describe('effects under an after-guard', () => {
       '',
       'cannot stream',
     ],
+    ...[
+      'run cmd {echo hi} with { stream: true }',
+      'run sh { echo hi } with { stream: true }',
+      'run js { console.log("hi") } with { stream: true }',
+      'run node { console.log("hi") } with { stream: true }',
+      'run py { print("hi") } with { stream: true }',
+      'exe @h() = js { console.log("hi") }\nvar @x = @h() with { stream: true }',
+      'exe @h() = [ let @a = sh { echo hi } with { stream: true }\n => @a ]\nshow @h()',
+      'exe @h() = llm "hi" with { stream: true }\nshow @h()',
+      'exe @h() = llm "hi"\nshow @h() with { stream: true }',
+    ].map(
+      (script): Row => [
+        `cannot be streamed in any form: ${script}`,
+        `guard @r after op:run = when [ * => allow ]\nguard @e after op:exe = when [ * => allow ]\n${script}`,
+        '',
+        'cannot stream while a guard judges its result',
+      ],
+    ),
   ]);
 });
 

@@ -9,6 +9,7 @@ import {
   executableOf,
   onPath,
 } from '../run/environment.ts';
+import { wasShown } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
@@ -105,7 +106,7 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
 
 /** Prints like `run`: results as text, nothing for nothing. */
 function print(env: Environment, given: Value, at: number, text = runText(given)): void {
-  if (text === undefined) return;
+  if (text === undefined || wasShown(env.printing, text)) return;
   const { emit, ports, influence } = env.frame;
   const value = addMarks(given, influence);
   const effect = { kind: 'run', value, text, line: lineOf(env.unit, at) };
@@ -229,8 +230,12 @@ export function compileStatement(c: Compiler, node: Statement): Eval {
   const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
   const made = compile(c, node);
   const run = guards ? withGuards(c, guards, made, true) : made;
-  return (env) => located(env, node.at, () => run(env));
+  if (!PRINTING.has(node.kind)) return (env) => located(env, node.at, () => run(env));
+  return (env) => located(env, node.at, () => run({ ...env, printing: {} }));
 }
+
+/** Statements that print what comes of them. */
+const PRINTING: ReadonlySet<Statement['kind']> = new Set(['run', 'call', 'flow', 'effect']);
 
 type Compile<K extends Statement['kind']> = (c: Compiler, node: NodeOf<K>) => Eval;
 

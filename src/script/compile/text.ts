@@ -1,7 +1,7 @@
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
 import { extname } from 'node:path';
-import type { Json } from '../../base/index.ts';
+import { type Json, ok } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
@@ -20,6 +20,7 @@ import {
   resolvePath,
   under,
 } from '../run/environment.ts';
+import { streaming } from '../run/live.ts';
 import { findName } from '../run/names.ts';
 import { unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
@@ -30,6 +31,7 @@ import { itemsOf } from '../values/data.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileKnownReference } from './reference.ts';
+import { compileOption } from './with-options.ts';
 
 // A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
 // is used. The slots are kept apart from the text, so text that came from data is never read again.
@@ -224,9 +226,19 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
 
 export function compileModel(c: Compiler, node: NodeOf<'model'>): Eval {
   const prompt = c.text(node.prompt.parts);
-  return async (env) => {
+  const stream = compileOption(c, node.options, 'stream');
+  return async (outer) => {
+    const flag = await stream?.(outer);
+    const isStream = flag ? isTruthy(flag) : outer.process?.isStream === true;
+    const env = { ...outer, process: { stdin: undefined, timeoutMs: undefined, isStream } };
     const request = { prompt: await prompt(env), tier: node.tier };
-    const { data, meta, text } = unwrap(await env.run.world.model(request, env.frame));
-    return makeValue(data, { descriptor: meta.descriptor, text });
+    const answered = await streaming(env, node.at, 'src:llm', async (onText) => {
+      const answer = await env.run.world.model({ ...request, onText }, env.frame);
+      return answer.ok
+        ? ok({ value: answer.output, descriptor: answer.output.meta.descriptor })
+        : answer;
+    });
+    const { data, text } = answered.value;
+    return makeValue(data, { descriptor: answered.descriptor, text });
   };
 }

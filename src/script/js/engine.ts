@@ -215,6 +215,7 @@ function answer(engine: Engine, kind: string, id: number, text: string): string 
     case 'log':
     case 'warn':
       if (current) print(current, kind === 'log' ? current.logs : current.warnings, text);
+      if (kind === 'log') current?.call.onOutput?.(`${text}\n`);
       return '';
     case 'timer':
       return current ? startTimer(engine, current, id, text) : 'the script ended';

@@ -62,6 +62,8 @@ export interface RunState {
   warn(message: string, unit: SourceUnit, at: number): void;
   /** What a successful command or block wrote to stderr. */
   stderr(text: string): void;
+  /** Shows what is printed as it comes; at its end the whole is one effect. */
+  live(line: number): LiveOutput;
   /** Effects held back and let go may still have to be written. */
   later(work: Promise<unknown>): void;
   /** When they are: before the next statement of a file, and before anything is read or started. */
@@ -73,6 +75,13 @@ export interface RunState {
   readonly policies: Patterns[];
   /** `return { … }` of a directive or tool. */
   outputs: Value | undefined;
+}
+
+/** The output of one operation while it lasts. */
+export interface LiveOutput {
+  push(text: string): void;
+  /** The text that was shown; undefined when there was none. */
+  end(descriptor: Descriptor): string | undefined;
 }
 
 /** `allow` and `deny` of a script's policy. */
@@ -136,6 +145,12 @@ export interface Environment {
   readonly named: readonly Named[];
   /** `with { stdin, timeout, stream }` for the process about to be started. */
   readonly process: ProcessOptions | undefined;
+  /** The statement that prints what comes out of this: not again what was shown as it came. */
+  readonly printing?: Printing;
+}
+
+export interface Printing {
+  streamed?: string | undefined;
 }
 
 /** A parameter of a function, or a name listed before the braces of code. */

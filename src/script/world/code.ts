@@ -40,7 +40,7 @@ for (const { name, names, code, free } of job.helpers) {
   const run = code === null ? () => { throw new Error('\`' + name + '\` cannot be called from a node block; only js and node functions can') } : new Function(...names, ...free, code);
   named[name] = (...args) => run(...names.map((_, at) => args[at]), ...free.map((word) => named[word]));
 }
-const leave = (text) => fs.writeSync(1, '\\n' + job.mark + text);
+const leave = (text) => fs.writeSync(1, job.mark + text + '\\n');
 const failed = (error) => leave('e' + JSON.stringify({ name: String(error?.name ?? ''), message: String(error?.message ?? error) }));
 (async () => {
   try {
@@ -127,7 +127,9 @@ export function createCode(processes: Processes, random: () => string) {
     const parts: Part[] = [];
     const shape = request.parameters.map(({ value }) => give(value, parts)).join('');
     const job = { ...main.output, mark, shape, parts, helpers: units };
-    const ended = await start(request, frame, job, [process.execPath, '-e', nodeRunner()]);
+    const { onOutput } = request;
+    const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
+    const ended = await start(told, frame, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
     return failure('node', ended.output) ?? nodeResult(ended.output, mark);
   }
@@ -138,7 +140,9 @@ export function createCode(processes: Processes, random: () => string) {
       value.kind === 'undefined' ? 'u' : dataText(value.data),
     ]);
     const job = { source: request.source, values };
-    const ended = await start(request, frame, job, ['python3', '-c', PYTHON_RUNNER]);
+    // Into a pipe Python prints in blocks, unless it is told not to.
+    const flags = request.onOutput ? ['-u', '-c'] : ['-c'];
+    const ended = await start(request, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
     if (!ended.ok) return ended;
     const { stdout, stderr, descriptor } = ended.output;
     return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr, descriptor });
@@ -148,21 +152,45 @@ export function createCode(processes: Processes, random: () => string) {
     request.kind === 'node' ? node(request, frame) : python(request, frame);
 }
 
+/** Hands on what is printed, as it comes, without the line that begins with the mark. */
+function withoutMarked(mark: string, onOutput: (text: string) => void): (text: string) => void {
+  let held = '';
+  return (text) => {
+    held += text;
+    const at = held.indexOf(mark);
+    const line = at < 0 ? -1 : held.indexOf('\n', at);
+    if (line >= 0) held = held.slice(0, at) + held.slice(line + 1);
+    // What may be the beginning of the mark waits for the rest of it.
+    const end = line < 0 && at >= 0 ? at : held.length - sharedEnd(held, mark);
+    onOutput(held.slice(0, end));
+    held = held.slice(end);
+  };
+}
+
+/** How many characters at the end of a text are the first ones of another. */
+function sharedEnd(text: string, other: string): number {
+  for (let size = Math.min(other.length - 1, text.length); size > 0; size -= 1) {
+    if (text.endsWith(other.slice(0, size))) return size;
+  }
+  return 0;
+}
+
 /** Everything before the mark was printed; what follows is what the block returned or threw. */
 function nodeResult(
   { stdout, stderr, descriptor }: ProcessResult,
   mark: string,
 ): Outcome<CodeResult> {
-  const at = stdout.lastIndexOf(`\n${mark}`);
+  const at = stdout.lastIndexOf(mark);
   if (at < 0) return ok({ value: undefined, stdout, stderr, descriptor });
-  const printed = stdout.slice(0, at);
   // The result is one line of JSON; timers may have printed after it.
-  const [text = '', ...later] = stdout.slice(at + mark.length + 1).split(/(?=\n)/);
+  const line = stdout.indexOf('\n', at);
+  const text = stdout.slice(at + mark.length, line < 0 ? undefined : line);
+  const printed = stdout.slice(0, at) + (line < 0 ? '' : stdout.slice(line + 1));
   if (text[0] === 'e') {
     const { message, name } = JSON.parse(text.slice(1)) as { message: string; name: string };
     const line = message.split('\n', 1)[0] || 'an error without a message';
     const failed = fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
     return markFailure(failed, descriptor);
   }
-  return ok({ value: readData(text), stdout: printed + later.join(''), stderr, descriptor });
+  return ok({ value: readData(text), stdout: printed, stderr, descriptor });
 }

@@ -31,7 +31,7 @@ const MAX_WORD = 120_000;
 /** What a process is told to do, in the words of the primitive's config. */
 interface Start {
   readonly config: JsonObject;
-  readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs'>;
+  readonly request: Pick<ProcessRequest, 'env' | 'stdin' | 'folder' | 'timeoutMs' | 'onOutput'>;
   /** For the audit. */
   readonly operation: string;
   /** The operation it is for: its inputs and conditions went in. */
@@ -82,7 +82,7 @@ function finished(facts: JsonObject, descriptor: Descriptor): Outcome<ProcessRes
 
 export function createProcesses(ports: WorldPorts) {
   function callOf({ config, request }: Start, verify: Verifier): PrimitiveCall {
-    const { env, stdin = '', folder, timeoutMs = DEFAULT_TIMEOUT_MS } = request;
+    const { env, stdin = '', folder, timeoutMs = DEFAULT_TIMEOUT_MS, onOutput } = request;
     return {
       tool: {
         id: 'script',
@@ -101,6 +101,7 @@ export function createProcesses(ports: WorldPorts) {
       projectRoot: ports.root,
       timeoutMs,
       secrets: [],
+      ...(onOutput && { onOutput }),
     };
   }
 
