@@ -170,7 +170,7 @@ test('a parameter carries its marks, whatever it is called', async () => {
     'version: 1.0.0',
     'description: takes anything',
     'executor_id: function',
-    'config: {function: nothing}',
+    'config: {function: list_dir}',
     'effect: read',
     'input_schema: {type: object, additionalProperties: true}',
   ].join('\n');
