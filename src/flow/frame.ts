@@ -206,6 +206,8 @@ export interface FramePolicy {
   readonly unlabelled: readonly string[];
   /** Labels that `operations` gives an operation. */
   operationLabels(op: Operation, held: readonly string[]): readonly string[];
+  /** Do its results carry no `untrusted` of their own? */
+  trusts(tool: string): boolean;
   /** One more level below those in force, e.g. a script's: it can only narrow. */
   narrowedBy(more: PolicyRules): FramePolicy;
   /** False when no label rule, no risk and no tier could be concerned: the common case. */

@@ -1,10 +1,13 @@
 // A model that has read what strangers wrote: what it may still do by itself is what somebody else has
 // said, word for word, and creating something new where its directive lets it write. All else asks.
 import { existsSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
   call,
@@ -249,4 +252,82 @@ test('a policy that denies refuses, and says what helps', async () => {
   const told = JSON.stringify((await resultsOf(made, thread_id)).at(-1));
   expect(told).toContain('name the value of `path` in the message or an input');
   expect(told).toContain('own/page');
+});
+
+// Whose answers no stranger has a hand in, people say in policies that are theirs.
+
+const API = {
+  '.ai/tools/own/api.yaml':
+    'tool_id: api\nversion: "1.0.0"\ndescription: a test\nexecutor_id: http_client\nconfig: { method: GET, url: "http://127.0.0.1:PORT/" }\nrequires: [net.http]\neffect: read\n',
+};
+async function apiWith(policies: Record<string, string>, signs: readonly string[]) {
+  const server = createServer((_, response) => response.end('{"text":"fine"}'));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  onTestFinished(() => new Promise<void>((resolve) => void server.close(() => resolve())));
+  const { port } = server.address() as AddressInfo;
+  const parts = {
+    permissions: `${TOOLS}<execute resource="tool" id="own/api"/><execute resource="net" action="http"/>${grant('done/**')}`,
+  };
+  const files = Object.fromEntries(
+    Object.entries({ ...API, ...policies }).map(([file, text]) => [
+      file,
+      text.replace('PORT', `${port}`),
+    ]),
+  );
+  const made = await open([{ tool_calls: [call('own/api')] }, wipe('done/x'), DONE], parts, files);
+  for (const file of signs) {
+    const signed = await runCommand(['sign', file], made.fixture.root, made.fixture.env);
+    expect(signed.code).toBe(0);
+  }
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  return made;
+}
+const HOME = '../home/policy.yaml';
+const PROJECT = '.ai/policy.yaml';
+const TOOL = '.ai/tools/own/api.yaml';
+const HOSTS = `${TRUSTING}hosts: ["127.0.0.1"]\n`;
+const TRUST = 'trusted: { tools: ["own/a*"] }\n';
+
+test.each<[string, Record<string, string>, string[], string, string[]]>([
+  ['your own policy', { [HOME]: HOSTS + TRUST }, [TOOL], 'completed', []],
+  [
+    'a signed policy of the project',
+    { [HOME]: HOSTS, [PROJECT]: TRUST },
+    [TOOL, PROJECT],
+    'completed',
+    [],
+  ],
+  [
+    'a policy that nobody signed',
+    { [HOME]: HOSTS, [PROJECT]: TRUST },
+    [TOOL],
+    'waiting',
+    ['trust_not_signed', 'untrusted_meets_risk'],
+  ],
+  [
+    'a policy, of a tool that nobody signed',
+    { [HOME]: HOSTS + TRUST },
+    [],
+    'waiting',
+    ['untrusted_meets_risk'],
+  ],
+  [
+    'a policy, of another tool',
+    { [HOME]: `${HOSTS}trusted: { tools: ["own/b*"] }\n` },
+    [TOOL],
+    'waiting',
+    ['untrusted_meets_risk'],
+  ],
+  ['nobody', { [HOME]: HOSTS }, [TOOL], 'waiting', ['untrusted_meets_risk']],
+])('a tool is trusted by %s', async (_name, policies, signs, status, reported) => {
+  const made = await apiWith(policies, signs);
+  const done = await run(made, 'lead');
+  expect(done.status).toBe(status);
+  const [first] = await resultsOf(made, done.thread_id);
+  const { taint } = first?.marks as { taint: string[] };
+  expect(taint).toContain('src:network');
+  expect(taint.includes('untrusted')).toBe(status === 'waiting');
+  const { output } = await runCommand(['check', '--json'], made.fixture.root, made.fixture.env);
+  const codes = (JSON.parse(output) as { code: string }[]).map(({ code }) => code);
+  expect(codes.filter((code) => /^(trust|untrusted)/.test(code)).toSorted()).toEqual(reported);
 });

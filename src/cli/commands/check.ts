@@ -6,6 +6,7 @@ import {
   type Diagnostic,
   fail,
   hasErrors,
+  matchGlob,
   parseYaml,
   readRegularFile,
   systemClock,
@@ -125,9 +126,9 @@ interface Held {
   item: NonNullable<Directive> | ToolItem;
 }
 
-type Directive = ReturnType<typeof parseDirective>['directive'];
+type DirectiveForm = NonNullable<ReturnType<typeof parseDirective>['directive']>;
 
-function inDirective(directive: Directive, file: string): Held[] {
+function inDirective(directive: DirectiveForm | undefined, file: string): Held[] {
   const script = directive?.process.script;
   if (!script || script.text === '') return [];
   const { text, line, column } = script;
@@ -240,6 +241,40 @@ function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): 
   });
 }
 
+/** The tools that a directive may call, by id or glob. */
+function grantedTools({ permissions }: DirectiveForm, library: Library): ToolItem[] {
+  const tools = library.all().flatMap((item) => (item.kind === 'tool' ? [item] : []));
+  const lastOf = (id: string) => id.slice(id.lastIndexOf('/') + 1);
+  return (permissions?.entries ?? []).flatMap(({ verb, resource, id }) => {
+    if (verb !== 'execute' || resource !== 'tool' || id === undefined) return [];
+    return tools.filter((tool) => matchGlob(id, id.includes('/') ? tool.id : lastOf(tool.id)));
+  });
+}
+
+const OUTSIDE = /^(?:net|mcp)\./;
+
+/** Directives in which what strangers write meets what can do harm. */
+function steeredDirectives({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
+  const { policy } = policies();
+  return items.flatMap((item) => {
+    const form = item.kind === 'directive' ? item.directive : undefined;
+    const tools = form ? grantedTools(form, library) : [];
+    const outside = tools.filter((tool) => {
+      const chain = library.chainOf(tool);
+      const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
+      const needs = links.flatMap(({ requires }) => requires).map(normalizeCapability);
+      const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
+      return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
+    });
+    const harmful = tools.filter(({ tool }) => tool?.risk.includes('destructive'));
+    const [from, to] = [outside[0]?.id, harmful.find((tool) => tool !== outside[0])?.id];
+    if (from === undefined || to === undefined) return [];
+    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is destructive: what nobody trusted has named waits for a person`;
+    const hint = `new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
+    return [warning(item.file, 'untrusted_meets_risk', message, hint)];
+  });
+}
+
 const signHint = ({ file }: Item): string => `review it, then \`km sign ${file}\``;
 
 /** What `run` and `exec` would refuse, of items that are right in themselves. */
@@ -251,7 +286,7 @@ async function refusedItems(
   const { library, policies, project } = runtime;
   const items = library.all().filter(isAskedOf(paths));
   const directives = items.flatMap((item) => (item.kind === 'directive' ? [item] : []));
-  const tools = unsignedTools(runtime, items);
+  const tools = [...unsignedTools(runtime, items), ...steeredDirectives(runtime, items)];
   if (directives.length === 0) return tools;
   const [{ refusalsOf }, { createPrices }] = await Promise.all([
     import('../../harness/index.ts'),

@@ -148,6 +148,12 @@ function hostRule(levels: readonly Policy[]): (host: string) => boolean {
   return (host) => answers.get(host) ?? answers.set(host, isListed(host));
 }
 
+/** A word that opens: of those with authority, each by itself. */
+function trustRule(levels: readonly Policy[]): (tool: string) => boolean {
+  const globs = levels.filter(hasAuthority).flatMap(({ trusted }) => trusted?.tools ?? []);
+  return globs.length === 0 ? () => false : (tool) => globs.some((glob) => matchGlob(glob, tool));
+}
+
 /** Why no request goes to a model of this id; undefined when every level leaves it. */
 function modelRefusal(levels: readonly Policy[], id: string): string | undefined {
   const isListed = (globs: readonly string[]): boolean =>
@@ -235,6 +241,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     rules,
     mark: markOf(levels, rules),
     guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),
+    trusts: trustRule(levels),
     operationLabels: createLabeler(levels.map(({ operations }) => operations ?? {})),
     folders: foldersNamed(levels),
     unlabelled: [...new Set(levels.flatMap(({ defaults }) => defaults?.unlabelled ?? []))],

@@ -1,6 +1,6 @@
 // A policy against the project it is for: does everything it names exist, and is every tool that
 // can do harm covered by something?
-import { type Diagnostic, nearest, type Position } from '../../base/index.ts';
+import { type Diagnostic, matchGlob, nearest, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
 import { composePolicies } from './compose.ts';
@@ -83,6 +83,23 @@ function toolFindings(policy: Policy, { tools }: KnownNames): Finding[] {
     const hint = isGlob(key) ? undefined : suggestion(name, ids);
     return [{ path, code: 'unknown_tool', message: `no tool is called \`${name}\``, hint }];
   });
+}
+
+/** Of tools that are trusted, too. */
+function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
+  const ids = tools.map(({ id }) => id);
+  return (trusted?.tools ?? []).flatMap((glob, index) =>
+    ids.some((id) => matchGlob(glob, id))
+      ? []
+      : [
+          {
+            path: ['trusted', 'tools', index],
+            code: 'unknown_tool',
+            message: `no tool is called \`${glob}\``,
+            hint: isGlob(glob) ? undefined : suggestion(glob, ids),
+          },
+        ],
+  );
 }
 
 /** Labels that come from a policy, or from the guards of a directive. */
@@ -198,6 +215,7 @@ export function lintPolicy(
 ): Diagnostic[] {
   const findings = [
     ...toolFindings(policy, known),
+    ...trustFindings(policy, known),
     ...labelFindings(policy, known),
     ...parameterFindings(policy, known),
     ...coverageFindings(policy, known),

@@ -85,6 +85,16 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
   const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level);
   const diagnostics = [...found, ...own];
   if (!policy || hasErrors(own)) return { policy: closedPolicy(level, file, own), diagnostics };
+  if (policy.trusted && level === 'project' && !signed) {
+    diagnostics.push({
+      file,
+      ...locate(['trusted']),
+      code: 'trust_not_signed',
+      severity: 'warning',
+      message: 'a project says which tools are trusted only with a signed policy',
+      hint: 'sign the policy file, or set it in your user policy',
+    });
+  }
   return { policy: { ...policy, signed }, diagnostics, locate };
 }
 

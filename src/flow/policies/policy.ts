@@ -66,6 +66,8 @@ export interface Policy extends PolicyRules {
   /** Globs over the ids of models that may be asked; deny wins. */
   models?: { allow?: string[]; deny?: string[] };
   surfaces?: Record<string, SurfacePolicy>;
+  /** Ids or globs of tools whose results no stranger had a hand in. */
+  trusted?: { tools?: string[] };
   retention?: { days?: number; keep_failed?: boolean };
   /** After so many days a question that nobody answered is over. */
   approvals?: { days?: number };

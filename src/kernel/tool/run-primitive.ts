@@ -286,6 +286,16 @@ function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): 
   return ok(null);
 }
 
+/** A policy says so of it, and a signature that it is still the one that was meant. */
+const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): boolean =>
+  frame.policy.trusts(leaf.id) && !unsigned;
+
+/** Where it came from stays; labels of what went in, or of files that were read, are not its own. */
+const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
+  ...result,
+  labels: labels.filter((label) => label !== 'untrusted'),
+});
+
 /** The result as a value; files that were written keep its marks before anybody sees it. */
 function labelled(
   ports: BodyPorts,
@@ -297,7 +307,8 @@ function labelled(
   durationMs: number,
   caller: Caller,
 ): Outcome<Value> {
-  const descriptor = mergeDescriptors(marksOf(result, ports.labels, caller), inside);
+  const own = isTrusted(plan, caller) ? trustedResult(result) : result;
+  const descriptor = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
   for (const file of result.files ?? []) {
     // Functions have told what they were going to write; an answer of theirs is not in it.
     if (file.access !== 'written' || plan.primitive === 'function') continue;
@@ -420,7 +431,9 @@ export async function runBody(
       const kept = ports.labels.remember(absolute, sha256, [
         ...given,
         ...recalled(ports.labels, from, caller),
-        ...(sha256 === STREAM && plan.primitive === 'http_client' ? [NETWORK] : []),
+        ...(sha256 === STREAM && plan.primitive === 'http_client' && !isTrusted(plan, caller)
+          ? [NETWORK]
+          : []),
       ]);
       const { __thread_id: thread } = caller;
       if (!kept.ok || before === undefined || thread === undefined) return kept;
