@@ -89,10 +89,13 @@ interface DecisionBy {
 export interface ProgramApprovals {
   /** What waits, unless another state is named. */
   list(filter?: { thread?: string; state?: ApprovalState | 'all' }): Promise<Outcome<Approval[]>>;
-  /** `beyond`: also what the directive does not declare. `expires`: milliseconds since 1970. */
+  /**
+   * `beyond`: also what the directive does not declare. `value`: from now on what steers the call counts as
+   * named, in its thread and below. `expires`: milliseconds since 1970.
+   */
   approve(
     id: string,
-    options?: DecisionBy & { uses?: number; expires?: number; beyond?: boolean },
+    options?: DecisionBy & { uses?: number; expires?: number; beyond?: boolean; value?: boolean },
   ): Promise<Outcome<Approval>>;
   deny(id: string, options?: DecisionBy): Promise<Outcome<Approval>>;
   /** Words for a question. */
@@ -244,11 +247,10 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
         (store) => store.approvals(compact({ thread, state: state === 'all' ? undefined : state })),
         () => ok([]),
       ),
-    approve: (id, { uses, expires, beyond, ...by } = {}) =>
-      decide(id, by, {
-        decision: 'approved',
-        ...compact({ uses, expires, answer: beyond === true ? { beyond } : undefined }),
-      }),
+    approve(id, { uses, expires, beyond, value, ...by } = {}) {
+      const given = beyond === true ? { beyond } : value === true ? { value } : undefined;
+      return decide(id, by, { decision: 'approved', ...compact({ uses, expires, answer: given }) });
+    },
     deny: (id, by = {}) => decide(id, by, { decision: 'denied' }),
     answer: (id, words, by = {}) => decide(id, by, { decision: 'approved', answer: words }, true),
   };

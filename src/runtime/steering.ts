@@ -1,7 +1,16 @@
 // What a person or a program says to a thread, from any process. A thread that nobody is at work on
 // cannot hear; what it was told waits, and an end is written for it.
 import { userInfo } from 'node:os';
-import { fail, type JsonObject, type Outcome, ok, plainText, systemRandom } from '../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  systemRandom,
+} from '../base/index.ts';
 import type {
   Approval,
   AuditEntry,
@@ -213,6 +222,11 @@ async function decideBy(
       'invalid_input',
       `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
     );
+  }
+  const isValue = given.decision === 'approved' && getOwn(given.answer, 'value') === true;
+  if (isValue && (kind !== 'call' || !isObject(shown.roles))) {
+    const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
+    return fail('invalid_input', message);
   }
   // Of a thread, or of whatever it was asked about.
   const target = asked.thread ?? plainText(shown.operation ?? '');

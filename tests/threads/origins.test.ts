@@ -4,7 +4,7 @@ import { existsSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSy
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
@@ -16,6 +16,7 @@ import {
   type Parts,
   run,
   type Stage,
+  spawn,
 } from '../support/thread-project.ts';
 
 const own = (id: string, more: string) => ({
@@ -254,6 +255,41 @@ test('a policy that denies refuses, and says what helps', async () => {
   expect(told).toContain('own/page');
 });
 
+test('a person may allow a value: then it counts as named, for its role, here and below', async () => {
+  const child = directive('below', { permissions: `${TOOLS}${grant('done/**')}` });
+  const parts = {
+    ...NIGHTLY,
+    permissions: `${NIGHTLY.permissions}<orchestration enabled="true"/>`,
+  };
+  const made = await openStage(
+    { ...directive('lead', parts), ...child, ...FILES },
+    {
+      lead: [
+        page,
+        wipe('done/a.md'),
+        wipe('done/a.md'),
+        { tool_calls: [spawn('below')] },
+        wipe('done/b.md'),
+        DONE,
+      ],
+      below: [page, wipe('done/a.md'), DONE],
+    },
+  );
+  const { thread_id } = await run(made, 'lead');
+  const [asked] = await queue(made);
+  expect(asked?.shown).toMatchObject({ arguments: { path: 'done/a.md' }, roles: { path: 'path' } });
+  const { root, env } = made.fixture;
+  const given = await runCommand(['approvals', 'approve', asked?.id ?? '', '--value'], root, env);
+  expect(given.code).toBe(0);
+  await made.threads.resume(thread_id);
+  const now = await queue(made);
+  expect(now).toMatchObject([{ thread: thread_id, shown: { arguments: { path: 'done/b.md' } } }]);
+  // The child goes on by itself.
+  await vi.waitFor(() => expect(textOf(made, 'done/log.txt')).toBe('wipe done/a.md\n'.repeat(3)), {
+    timeout: 10_000,
+  });
+});
+
 // Whose answers no stranger has a hand in, people say in policies that are theirs.
 
 const API = {
@@ -324,7 +360,7 @@ test.each<[string, Record<string, string>, string[], string, string[]]>([
   const done = await run(made, 'lead');
   expect(done.status).toBe(status);
   const [first] = await resultsOf(made, done.thread_id);
-  const { taint } = first?.marks as { taint: string[] };
+  const { taint } = (first?.marks ?? { taint: [] }) as { taint: string[] };
   expect(taint).toContain('src:network');
   expect(taint.includes('untrusted')).toBe(status === 'waiting');
   const { output } = await runCommand(['check', '--json'], made.fixture.root, made.fixture.env);

@@ -25,7 +25,7 @@ function command(
       const told = await decideApproval(store, id, decision, isWords);
       const isUsage = !told.ok && told.error.code === 'invalid_input';
       const done = isUsage
-        ? fail('usage', told.error.detail.message.replace('with `beyond`', 'with `--beyond`'))
+        ? fail('usage', told.error.detail.message.replace(/with `(?=beyond|value)/, 'with `--'))
         : told;
       const thread = done.ok ? (done.output.thread ?? '') : '';
       const row = await store.thread(thread);
@@ -40,6 +40,12 @@ function command(
   };
 }
 
+/** What a person gives besides this one call or right. */
+function answerOf({ beyond, value }: CommandCall['options']): Given['answer'] {
+  if (beyond === true) return { beyond };
+  return value === true ? { value } : undefined;
+}
+
 export const approve = command(({ options }) => {
   const uses = countOption(options, 'uses');
   if (!uses.ok) return uses;
@@ -51,7 +57,7 @@ export const approve = command(({ options }) => {
     why: asText(options.why) ?? '',
     uses: uses.output,
     expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
-    answer: options.beyond === true ? { beyond: true } : undefined,
+    answer: answerOf(options),
   });
   return ok(given);
 });

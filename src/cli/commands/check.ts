@@ -123,7 +123,7 @@ interface Held {
   mode: 'strict' | 'markdown';
   origin: Origin;
   /** Who gives it variables. */
-  item: NonNullable<Directive> | ToolItem;
+  item: DirectiveForm | ToolItem;
 }
 
 type DirectiveForm = NonNullable<ReturnType<typeof parseDirective>['directive']>;

@@ -45,13 +45,21 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
   };
 }
 
-const MAX_SHOWN = 2000;
+export const MAX_SHOWN = 2000;
 
 /** A secret is not for people either; a long text is cut. */
 function shownValue({ value }: Argument): Json {
   if (value.meta.descriptor.taint.includes('secret')) return '[secret]';
   const { data, text } = value;
   return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : data;
+}
+
+/** Of those arguments that steer the call. */
+function rolesOf(given: readonly Argument[]): JsonObject {
+  const roles = given.flatMap(({ name, role }) =>
+    role === undefined || role === 'content' ? [] : [[name, role] as const],
+  );
+  return roles.length > 0 ? { roles: Object.fromEntries(roles) } : {};
 }
 
 /** What a person sees of it: everything that asks, and what exactly would be done. */
@@ -71,6 +79,7 @@ export function callShown({
     ...(phase === 'after' && { about: 'its result' }),
     ...(op.target !== undefined && { target: op.target }),
     arguments: Object.fromEntries(given.map((input) => [input.name, shownValue(input)])),
+    ...rolesOf(given),
     ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
   };
 }

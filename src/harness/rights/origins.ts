@@ -1,10 +1,11 @@
 // Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
 // what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
 // the directive, a result that no stranger had a hand in, a person who was asked.
-import { isObject, type Json, matchGlob } from '../../base/index.ts';
+import { getOwn, isObject, type Json, matchGlob } from '../../base/index.ts';
 import { type Argument, type ArgumentOrigin, carries, type Operation } from '../../flow/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Thread } from '../thread/thread.ts';
+import { MAX_SHOWN } from './ask-about-call.ts';
 import { saidIn } from './said-in.ts';
 import { declaredRights } from './thread-token.ts';
 
@@ -92,6 +93,28 @@ function originOf(
   return found;
 }
 
+interface AllowedValue {
+  readonly role: Json;
+  readonly text: string;
+  readonly by: string;
+}
+
+/** What people have said to calls of this thread and of those above it: for the value, not only the call. */
+async function allowedValues({ ports, place }: Thread): Promise<AllowedValue[]> {
+  const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
+  const rows = found.flatMap((page) => (page.ok ? page.output : []));
+  return rows.flatMap(({ id, kind, state, answer, shown }) => {
+    const isGiven = kind === 'call' && (state === 'approved' || state === 'used');
+    if (!isGiven || getOwn(answer, 'value') !== true) return [];
+    return Object.entries(isObject(shown.roles) ? shown.roles : {}).flatMap(([name, role]) => {
+      const value = getOwn(shown.arguments, name) ?? null;
+      // What was hidden or cut was not seen.
+      const text = JSON.stringify(value);
+      return text.length > MAX_SHOWN || text === '"[secret]"' ? [] : [{ role, text, by: id }];
+    });
+  });
+}
+
 /** All of the project, however it is written. */
 const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
 
@@ -124,6 +147,15 @@ async function originByPlace(
     : undefined;
 }
 
+function originIn(
+  allowed: readonly AllowedValue[],
+  { role, value: { data } }: Argument,
+): ArgumentOrigin | undefined {
+  const text = JSON.stringify(data);
+  const found = allowed.find((one) => one.role === role && one.text === text);
+  return found && { kind: 'approval', by: found.by };
+}
+
 /** The arguments of a call that a thread's model makes, with their origins. */
 export async function traceOrigins(
   thread: Thread,
@@ -131,9 +163,11 @@ export async function traceOrigins(
   inputs: readonly Argument[],
 ): Promise<readonly Argument[]> {
   const said = new SaidToThread(thread);
+  const allowed = await allowedValues(thread);
   const traced: Argument[] = [];
   for (const input of inputs) {
-    const origin = originOf(said, op, input) ?? (await originByPlace(thread, input));
+    const origin =
+      originOf(said, op, input) ?? originIn(allowed, input) ?? (await originByPlace(thread, input));
     traced.push(origin ? { ...input, origin } : input);
   }
   return traced;
