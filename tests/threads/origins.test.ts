@@ -8,6 +8,7 @@ import { expect, onTestFinished, test, vi } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
   call,
@@ -255,39 +256,65 @@ test('a policy that denies refuses, and says what helps', async () => {
   expect(told).toContain('own/page');
 });
 
-test('a person may allow a value: then it counts as named, for its role, here and below', async () => {
-  const child = directive('below', { permissions: `${TOOLS}${grant('done/**')}` });
-  const parts = {
-    ...NIGHTLY,
-    permissions: `${NIGHTLY.permissions}<orchestration enabled="true"/>`,
-  };
-  const made = await openStage(
-    { ...directive('lead', parts), ...child, ...FILES },
-    {
-      lead: [
-        page,
-        wipe('done/a.md'),
-        wipe('done/a.md'),
-        { tool_calls: [spawn('below')] },
-        wipe('done/b.md'),
-        DONE,
-      ],
-      below: [page, wipe('done/a.md'), DONE],
-    },
-  );
-  const { thread_id } = await run(made, 'lead');
-  const [asked] = await queue(made);
-  expect(asked?.shown).toMatchObject({ arguments: { path: 'done/a.md' }, roles: { path: 'path' } });
-  const { root, env } = made.fixture;
-  const given = await runCommand(['approvals', 'approve', asked?.id ?? '', '--value'], root, env);
-  expect(given.code).toBe(0);
-  await made.threads.resume(thread_id);
-  const now = await queue(made);
-  expect(now).toMatchObject([{ thread: thread_id, shown: { arguments: { path: 'done/b.md' } } }]);
-  // The child goes on by itself.
-  await vi.waitFor(() => expect(textOf(made, 'done/log.txt')).toBe('wipe done/a.md\n'.repeat(3)), {
-    timeout: 10_000,
+test.skipIf(isLate)(
+  'a person may allow a value: then it counts as named, for its role, here and below',
+  async () => {
+    const child = directive('below', { permissions: `${TOOLS}${grant('done/**')}` });
+    const parts = {
+      ...NIGHTLY,
+      permissions: `${NIGHTLY.permissions}<orchestration enabled="true"/>`,
+    };
+    const made = await openStage(
+      { ...directive('lead', parts), ...child, ...FILES },
+      {
+        lead: [
+          page,
+          wipe('done/a.md'),
+          wipe('done/a.md'),
+          { tool_calls: [spawn('below')] },
+          wipe('done/b.md'),
+          DONE,
+        ],
+        below: [page, wipe('done/a.md'), DONE],
+      },
+    );
+    const { thread_id } = await run(made, 'lead');
+    const [asked] = await queue(made);
+    expect(asked?.shown).toMatchObject({
+      arguments: { path: 'done/a.md' },
+      roles: { path: 'path' },
+    });
+    const { root, env } = made.fixture;
+    const given = await runCommand(['approvals', 'approve', asked?.id ?? '', '--value'], root, env);
+    expect(given.code).toBe(0);
+    await made.threads.resume(thread_id);
+    const now = await queue(made);
+    expect(now).toMatchObject([{ thread: thread_id, shown: { arguments: { path: 'done/b.md' } } }]);
+    // The child goes on by itself.
+    await vi.waitFor(
+      () => expect(textOf(made, 'done/log.txt')).toBe('wipe done/a.md\n'.repeat(3)),
+      {
+        timeout: 10_000,
+      },
+    );
+  },
+);
+
+test('a hook is told what strangers wrote as what it is', async () => {
+  const when = 'event.name == "after_step" and event.step == "own/page"';
+  const hooks = `<hook><when>${when}</when><directive>mend</directive><inputs><said>${'$'}{event.result}</said></inputs></hook>`;
+  const mend = directive('mend', {
+    permissions: `${TOOLS}${grant('done/**')}`,
+    inputs: '<input name="said" type="any" required="false"/>',
+    outputs: '<action type="string">continue</action>',
   });
+  const made = await openStage(
+    { ...directive('lead', { ...NIGHTLY, hooks }), ...mend, ...FILES },
+    { lead: [page, DONE], mend: [wipe('done/stranger.md'), { text: '{"action": "continue"}' }] },
+  );
+  await run(made, 'lead');
+  expect(await queue(made)).toMatchObject([{ shown: { arguments: { path: 'done/stranger.md' } } }]);
+  expect(textOf(made, 'done/log.txt')).toBeUndefined();
 });
 
 // Whose answers no stranger has a hand in, people say in policies that are theirs.

@@ -8,6 +8,7 @@ import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
 import { packRules } from '../rights/thread-rules.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
+import { unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
@@ -187,12 +188,20 @@ export const runHook: RunHook = async (thread, name, inputs) => {
     return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
   }
   const { reserve } = hooks;
-  const birth = { parent: thread, kind: 'hook', ...(reserve && { drawFrom: reserve }) } as const;
+  // What it is told of may be anything that its thread has read.
+  const marks = thread.talk.conversation.ownMarks();
+  const birth = {
+    parent: thread,
+    kind: 'hook',
+    marks,
+    ...(reserve && { drawFrom: reserve }),
+  } as const;
   const ran = await runPrepared(ports, prepared.output, birth, control.signal, '');
   // What others did to the thread meanwhile comes before what the hook said.
   await hearInReplay(thread);
   if (!ran.ok) return ran;
   const { status, reason, outputs, cost } = ran.output;
+  thread.talk.conversation.learn(unpackMarks(ran.output.marks));
   countHook(thread, cost);
   if (isUnaffordable(ran.output)) return fail('hook_unaffordable', reason, { hook: name });
   return status === 'completed'

@@ -196,6 +196,13 @@ const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
 const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
+const marksOfEvent = (event: FlowCheckpoint): Descriptor => {
+  if (event.name === 'before_step') return EMPTY;
+  return event.name === 'after_step'
+    ? event.result.meta.descriptor
+    : descriptorOfFault(event.fault);
+};
+
 const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
@@ -262,6 +269,8 @@ export function stepAct(
     },
     run: (body) => runStep(thread, known, body),
     checkpoint(event) {
+      // A hook is told of it before the model is.
+      thread.talk.conversation.learn(marksOfEvent(event));
       if (event.name === 'before_step' || event.name === 'after_step') {
         return raise(thread, event, step);
       }
