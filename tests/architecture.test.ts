@@ -343,9 +343,7 @@ const FOR_PEOPLE = [
   // But `extends`, which is followed where directives are read.
   'Directive.relationships',
   'Tool.tool_type',
-  'Tool.description',
   'Tool.category',
-  'ToolAction.description',
 ];
 /** Where a thing stands in its file, or which file it is. */
 const PLACES = ['Directive.places', 'Hook.column'];

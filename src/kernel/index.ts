@@ -37,6 +37,12 @@ export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';
+export {
+  functionSchema,
+  parameterWords,
+  signatureOf,
+  type ToolSignature,
+} from './tool/tool-signature.ts';
 export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
 export { knowledgeKind, toolKind } from './verbs/kinds.ts';
 export { createModifier } from './verbs/modify.ts';

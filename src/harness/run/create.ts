@@ -11,8 +11,10 @@ import { apartKey } from '../thread/budget.ts';
 import { Conversation } from '../thread/conversation.ts';
 import { type Recorded, startOf } from '../thread/journal-event.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
+import { nativeTools, permittedTools } from '../thread/permitted-tools.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
+import { MODEL_TOOLS } from '../turn/ask-model.ts';
 import { openReserve, splitLimits } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
 
@@ -64,6 +66,9 @@ function talkOf(ports: HarnessPorts, { prepared, parent }: Start): Talk {
   return {
     conversation: new Conversation(),
     system: systemPrompt(agents, universal),
+    ...(directive.model?.tools === 'native' && {
+      tools: [...MODEL_TOOLS, ...nativeTools(permittedTools(ports, directive, parent))],
+    }),
     isStreamKept: stream === true,
     model,
     price,

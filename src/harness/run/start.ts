@@ -119,7 +119,7 @@ async function begin(
   message: string,
 ): Promise<Outcome<Started>> {
   const { directive, limits, inputs, model } = prepared;
-  const opening = await openingEvents(ports, prepared, message, place.marks);
+  const opening = await openingEvents(ports, prepared, message, place.marks, place.parent);
   if (!opening.ok) return opening;
   const first: JournalEvent = {
     type: 'thread_start',

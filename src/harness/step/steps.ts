@@ -2,6 +2,7 @@
 // are recorded in the order they were asked for.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
+import { asExecute } from '../thread/permitted-tools.ts';
 import type { Thread } from '../thread/thread.ts';
 import { beginStep, endStep, isAtRest, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
@@ -68,9 +69,11 @@ function stillOpen({ talk }: Thread, calls: readonly ToolCallBlock[]): readonly 
 /** `calls` are those that are pending now. */
 export async function runSteps(
   thread: Thread,
-  calls: readonly ToolCallBlock[],
+  asked: readonly ToolCallBlock[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending | undefined> {
+  const { tools } = thread.talk;
+  const calls = tools ? asked.map((call) => asExecute(tools, call)) : asked;
   for (let at = 0; at < calls.length; ) {
     const size = at + 1 < calls.length ? groupSize(thread, calls, at) : 1;
     const stopped = at === 0 ? undefined : await between();

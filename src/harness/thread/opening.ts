@@ -1,11 +1,20 @@
 // Ids of threads that nobody named: `deploy_staging_20300131_235959_x7k2`, in UTC. The suffix is short
 // enough to type, so of many threads begun in one second two can be alike.
-import { type Clock, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import {
+  type Clock,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  type RandomBytes,
+} from '../../base/index.ts';
 import { type Descriptor, mergeDescriptors } from '../../flow/index.ts';
 import { FROM_USER, packMarks } from './conversation.ts';
 import type { Opening } from './journal-event.ts';
+import { permittedTools, toolsTold } from './permitted-tools.ts';
 import { injection } from './prompt.ts';
-import { type HarnessPorts, type Prepared } from './thread.ts';
+import { type HarnessPorts, type Prepared, type Thread } from './thread.ts';
 
 type Ports = { clock: Pick<Clock, 'now'>; random: RandomBytes };
 
@@ -42,12 +51,21 @@ export async function withFreshId<T>(
 
 // What opens every conversation.
 
+/** Of a thread that is this directive's own: how to spawn it is no advice here. */
+function ownDirective(ready: Json, tools: JsonObject): Json {
+  if (!isObject(ready)) return ready;
+  const { can_spawn_thread: _, spawn_instructions: __, missing_for_thread: ___, ...rest } = ready;
+  const message = 'this thread runs the directive: follow its process';
+  return { ...rest, ...tools, message };
+}
+
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
   prepared: Prepared,
   message: string,
   given: Descriptor = FROM_USER,
+  parent?: Thread,
 ): Promise<Outcome<Opening[]>> {
   const { directive, inputs } = prepared;
   const { request, call } = injection(directive.name, inputs);
@@ -57,12 +75,15 @@ export async function openingEvents(
   );
   if (!ready.ok) return ready;
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
+  const isNative = directive.model?.tools === 'native';
+  const tools = directive.process.script ? [] : permittedTools(ports, directive, parent);
+  const content = ownDirective(ready.output.data, toolsTold(tools, isNative));
   const events: Opening[] = [
     { type: 'user_message', data: { text: request, marks: packMarks(FROM_USER) } },
     { type: 'assistant_message', data: { content: [call], injected: true } },
     {
       type: 'tool_result',
-      data: { call_id: call.id, content: ready.output.data, is_error: false, marks },
+      data: { call_id: call.id, content, is_error: false, marks },
     },
   ];
   if (message !== '') {

@@ -136,3 +136,7 @@ export const MODEL_TOOLS: readonly ToolDefinition[] = FOUR_TOOLS.map(
 );
 /** What they add to every request. */
 export const MODEL_TOOLS_BYTES = JSON.stringify(MODEL_TOOLS).length;
+
+/** What those that a thread is offered add. */
+export const toolBytes = (tools: readonly ToolDefinition[] = MODEL_TOOLS): number =>
+  tools === MODEL_TOOLS ? MODEL_TOOLS_BYTES : JSON.stringify(tools).length;

@@ -34,7 +34,7 @@ import type { Change } from '../thread/journal-writer.ts';
 import { badArgumentsResult, discardedLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { CalledOff, Thread } from '../thread/thread.ts';
-import { MODEL_TOOLS_BYTES } from './ask-model.ts';
+import { toolBytes } from './ask-model.ts';
 import { type Asked, requestRow } from './audit.ts';
 import { type NextMove, nextMove, nextTries, type Tries } from './retry-turn.ts';
 import { limitsWithin, whenThereIsRoom } from './wait-for-room.ts';
@@ -218,7 +218,7 @@ export class TurnAccount {
   async reserve(): Promise<Outcome<LimitReservation>> {
     const thread = this.#thread;
     const { conversation, system } = thread.talk;
-    const tools = isApart(thread) ? 0 : MODEL_TOOLS_BYTES;
+    const tools = isApart(thread) ? 0 : toolBytes(thread.talk.tools);
     this.bytes = conversation.bytes() + system.length + tools;
     this.next = undefined;
     this.isBegun = false;

@@ -79,6 +79,8 @@ export interface DirectiveModel {
   readonly tier?: string;
   readonly model_id?: string;
   readonly fallback_id?: string;
+  /** The permitted tools are functions of their own, besides the four. */
+  readonly tools?: 'native';
   readonly context: string;
 }
 

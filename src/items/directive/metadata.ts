@@ -72,6 +72,15 @@ export function readVersion(root: Element, findings: Findings): string {
   return given.value;
 }
 
+function readTools(element: Element, findings: Findings): 'native' | undefined {
+  const given = attributeOf(element, 'tools');
+  if (given?.value === 'native') return 'native';
+  if (!given || given.value === '') return undefined;
+  const message = `there are no \`${given.value}\` tools for a model`;
+  findings.error('invalid_field', given.at, message, findings.words.attribute('tools', 'native'));
+  return undefined;
+}
+
 export function readModel(element: Element, findings: Findings): DirectiveModel {
   reportRetired(element, findings);
   const value = (name: string) => attributeOf(element, name)?.value || undefined;
@@ -79,6 +88,7 @@ export function readModel(element: Element, findings: Findings): DirectiveModel 
     tier: value('tier'),
     model_id: value('model_id'),
     fallback_id: value('fallback_id'),
+    tools: readTools(element, findings),
     context: proseOf(element),
   });
   if (model.tier === undefined && model.model_id === undefined && !hasTypo(element)) {

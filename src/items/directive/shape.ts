@@ -79,7 +79,7 @@ export const METADATA: Shape = shape({
     category: TEXT,
     author: TEXT,
     model: shape({
-      attributes: ['tier', 'model_id', 'fallback_id'],
+      attributes: ['tier', 'model_id', 'fallback_id', 'tools'],
       retired: ['fallback', 'parallel'],
       text: true,
       textKeys: ['context'],
