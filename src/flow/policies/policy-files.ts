@@ -1,6 +1,7 @@
 // The policy files of all levels, as they are now. Looked at again when the last look is 20 ms old: a
 // rule that was tightened holds from then on in every running process. A file that cannot be read, or has a mistake in
 // it, closes everything: half a policy might be the half that allows.
+import { hash } from 'node:crypto';
 import { realpathSync, statSync } from 'node:fs';
 import { resolve } from 'node:path';
 import {
@@ -84,7 +85,10 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
   const { covered, signed, diagnostics: found = [] } = examine(text, file);
   const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level);
   const diagnostics = [...found, ...own];
-  if (!policy || hasErrors(own)) return { policy: closedPolicy(level, file, own), diagnostics };
+  const sha256 = hash('sha256', read.bytes);
+  if (!policy || hasErrors(own)) {
+    return { policy: { ...closedPolicy(level, file, own), sha256 }, diagnostics };
+  }
   if (policy.trusted && level === 'project' && !signed) {
     diagnostics.push({
       file,
@@ -95,7 +99,7 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
       hint: 'sign the policy file, or set it in your user policy',
     });
   }
-  return { policy: { ...policy, signed }, diagnostics, locate };
+  return { policy: { ...policy, signed, sha256 }, diagnostics, locate };
 }
 
 // A policy names folders as people do: from the project or absolutely, through links, with a `/` at

@@ -53,6 +53,8 @@ export interface Policy extends PolicyRules {
   file?: string;
   /** The file carries a good signature: it may say what otherwise only the user's own file may. */
   signed?: boolean;
+  /** Of the file's text as it was read. */
+  sha256?: string;
   capabilities?: Ceiling;
   /** Risk tiers that need a person's approval. */
   approve?: RiskTier[];
