@@ -10,6 +10,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   init: async () => (await import('./commands/init.ts')).run,
   check: async () => (await import('./commands/check.ts')).run,
   explain: async () => (await import('./commands/explain.ts')).run,
+  'policy show': async () => (await import('./commands/policy.ts')).run,
   eval: async () => (await import('./commands/eval.ts')).run,
   script: async () => (await import('./commands/script.ts')).run,
   provenance: async () => (await import('./commands/provenance.ts')).run,

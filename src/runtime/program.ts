@@ -132,6 +132,8 @@ interface Inside
   mayRun(request: RunRequest): Promise<Outcome<null>>;
   threads(live?: Live): Promise<Outcome<Threads>>;
   runScript: ProgramRuntime['script'];
+  /** Whose program it is. */
+  who: string;
 }
 
 /** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
@@ -164,7 +166,8 @@ async function runIn(
   if (!may.ok) return may;
   const threads = await inside.threads(live);
   if (!threads.ok) return threads;
-  return (await threads.output.run(request, signal)) as Outcome<RunResult>;
+  const asked = { by: { who: inside.who, surface: 'library' }, ...request };
+  return (await threads.output.run(asked, signal)) as Outcome<RunResult>;
 }
 
 async function resumeIn(
@@ -257,8 +260,12 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
 }
 
 /** The runtime as a program sees it. */
-export function createProgram(inside: Inside, options: RuntimeOptions): ProgramRuntime {
-  const by: Speaker = { who: personIn(options.env ?? process.env), channel: 'library' };
+export function createProgram(
+  opened: Omit<Inside, 'who'>,
+  options: RuntimeOptions,
+): ProgramRuntime {
+  const inside = { ...opened, who: personIn(options.env ?? process.env) };
+  const by: Speaker = { who: inside.who, channel: 'library' };
   const reach = createReach(inside, options);
   const { project, home, library } = inside;
   return {

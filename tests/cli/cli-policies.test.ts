@@ -191,3 +191,170 @@ guards: [{ name: no-mail, on: "op:tool:http/*", when: 'op.name == "x"', deny: no
   expect(text).toContain('but in part: the operator policy denies `fs.write` on `reports/**`');
   expect(text).toMatch(/no-mail {2}op:tool:http\/\* when .*: deny {2}operator/);
 });
+
+interface PolicyLine {
+  setting: string;
+  value: unknown;
+  from: string[];
+  void?: boolean;
+}
+const policyShow = async (...words: string[]) => {
+  const { code, output } = await km('policy', 'show', '--json', ...words);
+  const shown = JSON.parse(output).output as {
+    files: { level: string; state: string }[];
+    lines: PolicyLine[];
+    problems: { code: string }[];
+  };
+  const about = (setting: string) => shown.lines.filter((line) => line.setting === setting);
+  return { code, ...shown, about };
+};
+
+test('all levels are shown as one policy, each line with who says it, and what is said in vain', async () => {
+  fixture.env.KERNMANTLE_POLICY = fixture.write(
+    'company.yaml',
+    'limits: {turns: 9}\ncapabilities: {deny: [git.push]}\nrules: {no-sensitive-exfil: ask}\n',
+  );
+  fixture.write('../.ai/policy.yaml', 'limits: {turns: 20, spend: "1.50"}\ntranscript: full\n');
+  fixture.write(
+    '.ai/policy.yaml',
+    'unsigned: allow\nhosts: ["10.0.0.1"]\nguards: [{name: mine, on: "op:tool:fs/*", deny: "no"}]\n',
+  );
+  const { code, files, about } = await policyShow();
+  expect(code).toBe(0);
+  expect(files.map(({ level, state }) => `${level} ${state}`)).toEqual([
+    'operator unsigned',
+    'user unsigned',
+    'project unsigned',
+    'bundle shipped',
+  ]);
+  expect(about('limits.turns')).toEqual([
+    { setting: 'limits.turns', value: 9, from: ['operator'] },
+    { setting: 'limits.turns', value: 20, from: ['user'], void: true },
+  ]);
+  expect(about('limits.spend')).toMatchObject([{ value: '1.50', from: ['user'] }]);
+  // A project that nobody signed opens nothing.
+  expect(about('unsigned')).toMatchObject([
+    { value: 'restrict', from: ['bundle'] },
+    { value: 'allow', from: ['project'], void: true },
+  ]);
+  expect(about('hosts (closed)')).toMatchObject([{ value: '10.0.0.1', from: ['project'] }]);
+  expect(about('rules.no-sensitive-exfil')).toMatchObject([{ value: 'ask', from: ['operator'] }]);
+  expect(about('rules.no-secret-exfil')).toMatchObject([{ value: 'deny', from: ['built in'] }]);
+  expect(about('capabilities.deny')).toMatchObject([{ value: 'git.push', from: ['operator'] }]);
+  expect(about('guards')).toMatchObject([
+    { value: 'mine op:tool:fs/* before -> deny', from: ['project'] },
+  ]);
+  expect(about('transcript')).toMatchObject([{ value: 'full', from: ['user'] }]);
+  const text = (await km('policy', 'show')).output;
+  expect(text).toMatch(/limits\.turns +9 {2}\[operator\]/);
+  expect(text).toMatch(/limits\.turns +20 {2}\[user: does not hold\]/);
+});
+
+test('what a directive adds is shown below the policies, and none of it widens them', async () => {
+  fixture.write('../.ai/policy.yaml', 'limits: {turns: 3}\n');
+  const more =
+    '<limits><turns>8</turns><tokens>500</tokens></limits><guards><guard on="op:tool:fs/*"><deny>no</deny></guard></guards>';
+  fixture.write('.ai/directives/reads.md', READS.replace('<limits/>', more));
+  const { about } = await policyShow('--directive', 'reads');
+  expect(about('limits.turns').at(-1)).toMatchObject({ value: 3, from: ['policy'] });
+  expect(about('limits.tokens')).toMatchObject([{ value: 500, from: ['directive reads'] }]);
+  expect(about('guards')).toMatchObject([{ from: ['directive reads'] }]);
+  expect((await km('policy', 'show', '--directive', 'nobody')).code).toBe(1);
+});
+
+test('a policy file that is broken, or not what was signed, is shown as such', async () => {
+  const file = fixture.write('.ai/policy.yaml', 'unsigned: allow\n');
+  await km('sign', file);
+  expect((await policyShow()).files).toMatchObject([{ state: 'signed' }, { state: 'shipped' }]);
+  fixture.write('.ai/policy.yaml', `${readFileSync(file, 'utf8')}sandbox: none\n`);
+  const changed = await policyShow();
+  expect(changed.files).toMatchObject([{ state: 'changed' }, {}]);
+  expect(changed.problems).toMatchObject([{ code: 'signature_changed' }]);
+  fixture.write('.ai/policy.yaml', 'limits: [\n');
+  const broken = await policyShow();
+  expect([broken.code, broken.files[0]?.state]).toEqual([3, 'broken']);
+  const text = (await km('policy', 'show')).output;
+  expect(text).toContain('broken');
+  expect(text).toContain('error');
+});
+
+test('what a thread ran is known by hash and key, also when its files have changed since', async () => {
+  fixture.env.USER = 'ada';
+  fixture.env.KERNMANTLE_POLICY = fixture.write(
+    'company.yaml',
+    'capabilities: {deny: [{capability: fs.read, path: "notes/private/**"}]}\nlimits: {turns: 4}\n',
+  );
+  const directive = join(fixture.root, '.ai/directives/reads.md');
+  expect((await km('sign', directive)).code).toBe(0);
+  expect((await km(...RUN)).code).toBe(0);
+  const explain = async () =>
+    JSON.parse((await km('explain', '--thread', 'last', '--json')).output).output;
+  const before = await explain();
+  expect(before).toMatchObject({
+    status: 'completed',
+    directive: 'reads',
+    by: { who: 'ada', surface: 'cli' },
+    provider: 'anthropic',
+    sandbox: 'required',
+    items: [
+      {
+        id: 'reads',
+        file: '.ai/directives/reads.md',
+        signature: 'signed',
+        sha256: expect.stringMatching(/^[0-9a-f]{64}$/),
+        key: expect.stringMatching(/./),
+        now: 'same',
+      },
+    ],
+    policies: [{ level: 'operator', now: 'same' }, { level: 'bundle' }],
+    limits: { turns: { value: 4, from: 'policy' } },
+  });
+  const granted = before.permissions.granted as { capability: string; capped?: unknown }[];
+  expect(granted.find(({ capability }) => capability === 'fs.read')).toMatchObject({
+    scope: { path: 'notes/**' },
+    capped: [{ extent: 'part', from: 'operator' }],
+  });
+  fixture.write('.ai/directives/reads.md', READS.replace('A test', 'Another'));
+  fixture.write('company.yaml', 'limits: {turns: 5}\n');
+  const after = await explain();
+  expect(after.items).toMatchObject([{ sha256: before.items[0].sha256, now: 'changed' }]);
+  expect(after.policies).toMatchObject([{ now: 'changed' }, {}]);
+  expect(after.permissions).toEqual(before.permissions);
+  const text = (await km('explain', '--thread', 'last')).output;
+  expect(text).toContain('now changed');
+  expect(text).toContain('but in part: the operator policy denies');
+  const rows = JSON.parse((await km('audit', '--surface', 'cli', '--json')).output).output;
+  expect(rows.at(-1)).toMatchObject({
+    operation: 'run',
+    caller: 'ada',
+    target: before.thread_id,
+  });
+  for (const words of [['explain'], ['explain', 'tool', 'x', '--thread', 'last']]) {
+    expect((await km(...words)).code).toBe(2);
+  }
+  expect((await km('explain', '--thread', 'nobody')).code).toBe(1);
+});
+
+test('the tools of a directive are explained: what they do, reach and read', async () => {
+  const http = `tool_id: asks
+version: "1.0.0"
+category: test
+description: asks
+executor_id: http_client
+config: { method: GET, url: "https://api.example.org/v1/{what}", headers: { authorization: "Bearer \${KEY_OF_MINE}" } }
+parameters: [{ name: what, type: string, required: true }]
+env: [KEY_OF_MINE]
+requires: [net.http]
+effect: read
+`;
+  fixture.write('.ai/tools/asks.yaml', http);
+  const lines = '<execute resource="tool" id="asks"/><execute resource="tool" id="fs/read_file"/>';
+  fixture.write('.ai/directives/reads.md', READS.replace('<permissions>', `<permissions>${lines}`));
+  const shown = JSON.parse((await km('explain', 'directive', 'reads', '--json')).output).output;
+  expect(shown.tools).toMatchObject([
+    { id: 'asks', effect: 'read', hosts: ['api.example.org'], env: ['KEY_OF_MINE'] },
+    { id: 'fs/read_file', effect: 'read', hosts: [], signature: 'bundle' },
+  ]);
+  const text = (await km('explain', 'directive', 'reads')).output;
+  expect(text).toMatch(/asks +read; unsigned; hosts api\.example\.org; env KEY_OF_MINE/);
+});

@@ -43,6 +43,7 @@ async function follow(page: string, change?: (text: string) => string): Promise<
 test('the command line', () => follow('docs/command-line.md'));
 test('signatures and trust', () => follow('docs/signatures-and-trust.md'));
 test('errors', () => follow('docs/errors.md'));
+test('whoever answers for it', () => follow('docs/answering.md'));
 
 /** A port that was free a moment ago. */
 async function freePort(): Promise<number> {

@@ -4,13 +4,20 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  matchGlob,
   type Outcome,
   ok,
   plainText,
   textAt,
 } from '../../base/index.ts';
 import { directiveLimits, packLimits } from '../../harness/index.ts';
-import { canSpawn, type Directive, type DirectiveItem, type Item } from '../../items/index.ts';
+import {
+  canSpawn,
+  type Directive,
+  type DirectiveItem,
+  type Item,
+  type ToolItem,
+} from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import {
   capsOn,
@@ -22,6 +29,7 @@ import {
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
+import { explainThread } from '../threads/what-ran.ts';
 
 // What an item may do and where each rule comes from, as one JSON value that `explain` prints.
 
@@ -97,6 +105,49 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   };
 }
 
+/** How many tools of one glob are told one by one. */
+const MAX_TOOLS = 50;
+
+/** What a chain of tools reaches besides: hosts that a config names, variables, modules. */
+function reachOf(links: readonly ToolItem[]): {
+  hosts: string[];
+  env: string[];
+  modules: string[];
+} {
+  const nearest = (name: string): string =>
+    links.map(({ tool }) => textAt(tool?.config ?? {}, name)).find((word) => word !== '') ?? '';
+  const url = nearest('url');
+  const host = /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(url)?.[1] ?? 'any';
+  const module = nearest('module');
+  return {
+    hosts: url === '' ? [] : [host],
+    env: [...new Set(links.flatMap(({ tool }) => tool?.env ?? []))],
+    modules: module === '' ? [] : [module],
+  };
+}
+
+/** The tools that its permissions name, each with what a call of it may do. */
+function toolsOf(directive: Directive, { library }: Runtime): JsonObject[] {
+  const { catalog } = library.capabilities();
+  const permissions = directive.permissions ?? { entries: [] };
+  const { grants } = grantsFromPermissions(permissions, catalog, (name) => {
+    const found = library.find('tool', name);
+    return found.ok ? ok(found.output.id) : found;
+  });
+  const globs = grants.flatMap(({ capability, scope }) =>
+    capability === 'tool.execute' ? [scope?.id ?? '**'] : [],
+  );
+  const named = library
+    .all()
+    .filter((item) => item.kind === 'tool' && globs.some((glob) => matchGlob(glob, item.id)));
+  return named.slice(0, MAX_TOOLS).map(({ id, signature: { state: signature } }): JsonObject => {
+    const chain = library.chain(id);
+    if (!chain.ok) return { id, signature, unavailable: chain.error.detail.message };
+    const { effect = 'write', risk = [] } = chain.output.links[0]?.tool ?? {};
+    return { id, signature, effect, risk: [...risk], ...reachOf(chain.output.links) };
+  });
+}
+
 const identityOf = ({ kind, id, version, source, signature }: Item): JsonObject => ({
   item_type: kind,
   item_id: id,
@@ -119,6 +170,7 @@ function explainDirective(item: DirectiveItem, runtime: Runtime): Outcome<Json> 
     model: (directive.model ?? null) as Json,
     limits: limits.output,
     permissions: effectiveGrants(directive, runtime),
+    tools: toolsOf(directive, runtime),
     hooks: directive.hooks.map(({ when, directive: name }) => ({ when, directive: name })),
     guards: guardsOf(directive, runtime.policies().policy),
     rules: rulesOf(runtime.policies().policy),
@@ -154,7 +206,7 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
     risk,
     labels,
     sandbox,
-    env: chain.output.links.flatMap(({ tool }) => tool?.env ?? []),
+    ...reachOf(chain.output.links),
     surfaces,
   });
 }
@@ -168,7 +220,7 @@ async function explain(kind: string, id: string, runtime: Runtime): Promise<Outc
 }
 
 /** Shown below the outline, each in its own way. */
-const PARTS = ['limits', 'permissions', 'guards', 'rules'];
+const PARTS = ['limits', 'permissions', 'guards', 'rules', 'items', 'policies', 'tools'];
 
 /** Nested values as an indented outline: names left, values right. */
 function outline(value: Json, terminal: Terminal): void {
@@ -233,13 +285,69 @@ function showGuards(explained: Json, terminal: Terminal): void {
   }
 }
 
-export const run = inProject(async (runtime, { args, terminal }) => {
-  const explained = await explain(asText(args[0]) ?? '', asText(args[1]) ?? '', runtime);
+/** What ran: each file by its hash, and whether it says the same today. */
+function showRan(explained: Json, terminal: Terminal): void {
+  for (const [part, title] of [
+    ['items', 'ran'],
+    ['policies', 'under'],
+  ] as const) {
+    const files = listAt(explained, part);
+    if (files.length > 0) terminal.out(terminal.paint('bold', title));
+    for (const file of files) {
+      const what = textAt(file, part === 'items' ? 'id' : 'level').padEnd(15);
+      const hash = textAt(file, 'sha256').slice(0, 16);
+      const sign = textAt(file, 'signature') || (getOwn(file, 'signed') === true ? 'signed' : '');
+      const key = textAt(file, 'key');
+      const now = textAt(file, 'now');
+      const changed = now === '' || now === 'same' ? '' : terminal.paint('yellow', `now ${now}`);
+      const words = [
+        what,
+        textAt(file, 'file'),
+        hash && `sha256 ${hash}`,
+        sign,
+        key && `key ${key}`,
+      ];
+      const line = visible(words.filter(Boolean).join('  '));
+      terminal.out(`  ${line}${changed === '' ? '' : `  ${changed}`}`);
+    }
+  }
+}
+
+function showTools(explained: Json, terminal: Terminal): void {
+  const tools = listAt(explained, 'tools');
+  if (tools.length > 0) terminal.out(terminal.paint('bold', 'with'));
+  for (const tool of tools) {
+    const parts = ['hosts', 'env', 'modules'].flatMap((name) => {
+      const list = listAt(tool, name).map(valueText);
+      return list.length > 0 ? [`${name} ${list.join(', ')}`] : [];
+    });
+    const words = [textAt(tool, 'effect'), textAt(tool, 'signature'), ...parts].join('; ');
+    terminal.out(
+      `  ${visible(textAt(tool, 'id')).padEnd(24)} ${terminal.paint('dim', visible(words))}`,
+    );
+  }
+}
+
+export const run = inProject(async (runtime, { args, options, terminal }) => {
+  const thread = asText(options.thread);
+  const [kind, id] = [asText(args[0]), asText(args[1])];
+  if (thread !== undefined && kind !== undefined) {
+    return fail('usage', '`--thread` stands instead of a kind and an id');
+  }
+  if (thread === undefined && (kind === undefined || id === undefined)) {
+    return fail('usage', 'explain what? `km explain directive NAME`, or `--thread ID`');
+  }
+  const explained =
+    thread === undefined
+      ? await explain(kind ?? '', id ?? '', runtime)
+      : await explainThread(runtime, thread);
   return terminal.finish(explained, (output) => {
     const [limits, permissions] = [getOwn(output, 'limits'), getOwn(output, 'permissions')];
     outline(output, terminal);
+    showRan(output, terminal);
     if (limits) showLimits(limits, terminal);
     if (permissions) showGrants(permissions, terminal);
+    showTools(output, terminal);
     showGuards(output, terminal);
   });
 });

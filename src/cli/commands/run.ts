@@ -252,7 +252,8 @@ export function limitsOf(
   return ok(Object.keys(limits).length === 0 ? undefined : limits);
 }
 
-function requestOf({ args, options }: CommandCall, library?: Library): Outcome<RunRequest> {
+function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
+  const { args, options } = call;
   const words = asList(args[1]);
   const isText = library && textsOf(library, 'directive', asText(args[0]) ?? '', {});
   const inputs = parseParameters(words, isText);
@@ -267,6 +268,7 @@ function requestOf({ args, options }: CommandCall, library?: Library): Outcome<R
       model: asText(options.model),
       limits: limits.output,
       stream: options.stream === true ? true : undefined,
+      by: { who: speaker(call).who, surface: 'cli' },
     }),
   );
 }

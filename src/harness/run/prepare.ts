@@ -28,6 +28,13 @@ export interface RunRequest {
   limits?: DirectiveLimits;
   /** Keeps what the provider sends, event by event, in `stream.jsonl` of the thread. */
   stream?: boolean;
+  /** Who asks for it, and where that came in. */
+  by?: StartedBy;
+}
+
+export interface StartedBy {
+  readonly who: string;
+  readonly surface: string;
 }
 
 export type LimitsLeft = NonNullable<LimitSources['left']>;

@@ -274,15 +274,16 @@ export async function resumeThread(
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
   thread.control.hadEnded = mayHaveEnded;
-  const { words, by = owner, audit, limits } = options;
+  const { words, by: person, audit, limits } = options;
+  const by = person === undefined ? { by: owner } : { by: person, process: owner };
   if (audit) thread.journal.audit(audit);
   if (audit && limits) {
     thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
   }
   const events: JournalEvent[] =
     back === undefined
-      ? resumeEvents(past, held.output.row.status, { kind: 'resume', by, ...news }, words)
-      : rewindEvents(thread, past, { from: back, by, ...news }, words);
+      ? resumeEvents(past, held.output.row.status, { kind: 'resume', ...by, ...news }, words)
+      : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
   const whole = await beginAgain(thread, past, events, change);
   if (!whole.ok) return await refuse(whole);
   const history = await catchUpWith(thread, held.output, prepared, whole.output, lost);

@@ -1,16 +1,21 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
+import { hash } from 'node:crypto';
+import { isAbsolute, relative } from 'node:path';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
+import type { DirectiveItem } from '../../items/index.ts';
 import type { Held, NewThread } from '../../store/index.ts';
+import { capsOn } from '../../trust/index.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
 import { packRules } from '../rights/thread-rules.ts';
+import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
-import type { JournalEvent } from '../thread/journal-event.ts';
+import type { JournalEvent, WhatRan } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
@@ -18,7 +23,7 @@ import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Prepared, RunHook, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
-import { prepareThread, type RunRequest } from './prepare.ts';
+import { prepareThread, type RunRequest, type StartedBy } from './prepare.ts';
 import {
   compute,
   countHook,
@@ -41,6 +46,8 @@ export interface BirthPlace {
   marks?: Descriptor;
   /** A reservation made up front for it. */
   drawFrom?: string;
+  /** Who asked for a root. */
+  by?: StartedBy | undefined;
   /** What its parent's commit changes besides; asked when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
@@ -101,6 +108,74 @@ async function createRow(
     : await create(place.id);
 }
 
+/** From the project where it lies in it, so that it says the same on every machine. */
+function shownFile(project: string, file: string): string {
+  const short = relative(project, file);
+  return short.startsWith('..') || isAbsolute(short) ? file : short;
+}
+
+const identityOf = (
+  project: string,
+  { id, source, file, body, signature: { state, key } }: DirectiveItem,
+): WhatRan['items'][number] => ({
+  id,
+  source,
+  file: source === 'bundle' ? `bundle:${id}` : shownFile(project, file),
+  sha256: hash('sha256', body),
+  signature: state,
+  ...(key !== undefined && { key }),
+});
+
+/** Files change; what is noted here says what they were. */
+function whatRan(
+  ports: HarnessPorts,
+  { item, directive, model }: Prepared,
+  { parent, kind, by }: BirthPlace,
+): WhatRan {
+  const { library, project, threads } = ports;
+  const { policy } = ports.policies();
+  const { catalog } = library.capabilities();
+  const rights = declaredRights(ports, directive);
+  const extended = directive.relationships.extends.flatMap((name) => {
+    const found = library.find('directive', name);
+    return found.ok ? [identityOf(project, found.output)] : [];
+  });
+  const above = parent && {
+    who: parent.place.id,
+    surface: kind === 'hook' ? 'hook' : 'thread',
+  };
+  const states = [...policy.rules].filter(([, state]) => state !== 'off');
+  return {
+    items: [identityOf(project, item), ...extended],
+    granted: (rights.ok ? rights.output.grants : []).map(({ capability, scope }) => {
+      const capped = policy.levels.flatMap(({ level, capabilities = {} }) =>
+        capsOn(capabilities, { capability, ...(scope && { scope }) }, catalog).map((cap) => ({
+          ...cap,
+          level,
+        })),
+      );
+      return {
+        capability,
+        ...(scope && { scope: { ...scope } }),
+        ...(capped.length > 0 && { capped }),
+      };
+    }),
+    policies: policy.levels.map(({ level, file = '', signed = false, sha256 }) => ({
+      level,
+      file: level === 'bundle' ? 'bundle:policy' : shownFile(project, file),
+      signed,
+      ...(sha256 !== undefined && { sha256 }),
+    })),
+    rules: Object.fromEntries(states),
+    sandbox: policy.sandbox,
+    provider: model.provider,
+    by: { ...(above ?? by ?? { who: '', surface: 'library' }), process: threads.owner },
+    ...(directive.guards.length > 0 && {
+      guards: directive.guards.map(({ name = '', on }) => (name === '' ? on : `${name} on ${on}`)),
+    }),
+  };
+}
+
 /** The store writes its birth, before everything else. */
 const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
 
@@ -110,6 +185,9 @@ export function startPrepared(...run: Parameters<typeof begin>): ReturnType<type
   // Who runs already does not wait for those that have not begun.
   return parent ? begin(...run) : ports.threads.live.admit(() => begin(...run));
 }
+
+/** Where somebody sits in front of it, or their program does. */
+const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 
 async function begin(
   ports: HarnessPorts,
@@ -132,9 +210,13 @@ async function begin(
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
       ...packRules(place.parent?.rights.rules.given()),
+      ran: whatRan(ports, prepared, place),
     },
   };
-  const start: JournalEvent = { type: 'signal', data: { kind: 'start', by: ports.threads.owner } };
+  const { owner } = ports.threads;
+  const { who, surface } = place.by ?? { who: '', surface: '' };
+  const by = who === '' ? { by: owner } : { by: `${who} (${surface})`, process: owner };
+  const start: JournalEvent = { type: 'signal', data: { kind: 'start', ...by } };
   const events = [first, ...opening.output, start];
   const since = ports.threads.live.leases.now();
   const asked = hasHooks(place.runner) ? prepared.hooks : [];
@@ -162,6 +244,11 @@ async function begin(
     return made;
   }
   const thread = made.output;
+  if (place.by) {
+    const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
+    const about = { surface, caller: who, subject, operation: 'run', reason: '' };
+    thread.journal.audit({ ...about, target: held.thread, decision: 'allowed' });
+  }
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
   ports.watch.onEvent?.(held.thread, { ...start, turn: 0 });
@@ -217,7 +304,8 @@ export async function runDirective(
 ): Promise<Outcome<ThreadResult>> {
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
-  let ran = await runPrepared(ports, prepared.output, {}, signal, request.message ?? '');
+  const place = { by: request.by };
+  let ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
   for (let tries = 0; tries < MAX_RETRIES; tries++) {
     if (!ran.ok || !(await isChanged(ports, ran.output))) break;
     ran = await ports.threads.resume(ran.output.thread_id);

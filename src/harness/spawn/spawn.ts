@@ -229,7 +229,7 @@ export async function spawnThread(
   const { runner: name, marks, message = '' } = request;
   const start = (id: string): Promise<Outcome<Started>> => {
     if (parent) return begin(ports, parent, prepared.output, { ...request, id });
-    const place = { id, runner: name, detached, marks };
+    const place = { id, runner: name, detached, marks, by: request.by };
     return startPrepared(ports, prepared.output, place, NEVER, message);
   };
   const started =

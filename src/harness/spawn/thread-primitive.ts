@@ -73,6 +73,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     runner: textIn(parameters, 'runner') ?? plainText(config.runner ?? 'safety'),
     detached: getOwn(parameters, 'detached') === true,
     marks: asker.given,
+    ...(asker.thread ? {} : { by: { who: asker.by, surface: asker.surface } }),
     ...(isObject(inputs) ? { inputs } : {}),
     ...(message === undefined ? {} : { message }),
     ...(model === undefined ? {} : { model }),

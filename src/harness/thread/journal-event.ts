@@ -271,11 +271,43 @@ const hook = fields(
   { model: text, limits: data },
 );
 
+const item = fields(
+  { id: text, source: text, file: text, sha256: text, signature: text },
+  /** Whose signature it carries. */
+  { key: text },
+);
+/** What ran and what it could do, at its start; by hash and key, because files change. */
+const ran = fields(
+  {
+    /** The directive, then those that it extends; of the text without its signature line. */
+    items: list(item),
+    granted: list(
+      fields(
+        { capability: text },
+        /** What policies left of it. */
+        {
+          scope: data,
+          capped: list(fields({ extent: word('whole', 'part'), level: text, message: text })),
+        },
+      ),
+    ),
+    /** Files in force, the strongest level first. */
+    policies: list(fields({ level: text, file: text, signed: flag }, { sha256: text })),
+    /** Named rules that were not off. */
+    rules: data,
+    sandbox: text,
+    provider: text,
+    /** A person, a client or a thread, and where it came in. */
+    by: fields({ who: text, surface: text, process: text }),
+  },
+  { guards: list(text) },
+);
+
 /** By type. Costs and limits are what `packCost` and `packLimits` write. */
 const DATA = {
   thread_start: fields(
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
-    { stream: yes, rules },
+    { stream: yes, rules, ran },
   ),
   status: fields({ status }, { by: text, reason: text }),
   user_message: said,
@@ -336,6 +368,8 @@ const DATA = {
     { kind: text, by: text },
     {
       id: number,
+      /** Where `by` is a person: the process that they did it in. */
+      process: text,
       reason: text,
       /** The snapshot that a resume goes back to. */
       from: number,
@@ -373,6 +407,7 @@ export type ApprovalNote = DataOf<'approval'>;
 export type Proposal = Proven<typeof proposal>;
 export type FailedRequest = Proven<typeof failed>;
 export type Opening = Proven<typeof opening>;
+export type WhatRan = Proven<typeof ran>;
 export type Bounds = Proven<typeof bounds>;
 
 /** As it is written: it has its turn, and no number yet. `text`: its data as JSON, secrets and all. */

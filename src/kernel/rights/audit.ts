@@ -79,11 +79,11 @@ export function auditRow(
   who: Pick<AuditRow, 'surface' | 'caller' | 'subject'>,
 ): Omit<AuditRow, 'time'> {
   const { op, outcome } = entry;
-  const about = {
-    ...who,
-    operation: `${op.type}:${op.target ?? op.name}`,
-    target: targetOf(entry),
-  };
+  // Where both are told, the name is what is done and the target what it is done to.
+  const { type, name, target = '' } = op;
+  const isNamed = target !== '' && name !== type && name !== target;
+  const operation = `${type}:${isNamed || target === '' ? name : target}`;
+  const about = { ...who, operation, target: isNamed ? target : targetOf(entry) };
   if (outcome.ok) return { ...about, decision: 'allowed', reason: '' };
   const { code, detail } = outcome.error;
   const decision = code === 'permission_denied' ? 'denied' : 'failed';
