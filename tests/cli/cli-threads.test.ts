@@ -641,6 +641,7 @@ test('a person sees what is asked and decides once', async () => {
   expect((await peek('approvals', 'ls', '--all')).out).toContain('seen');
   const rows = outputOf(await peek('audit', '--surface', 'cli', '--thread', thread, '--json'));
   expect(rows).toMatchObject([
+    { operation: 'run', caller: 'ada' },
     { operation: 'approve:ap_call', caller: 'ada', decision: 'allowed', reason: 'seen' },
     { operation: 'answer:ap_question', caller: 'ada', decision: 'allowed' },
   ]);
@@ -671,13 +672,16 @@ test('everything a person does is a row of the audit, with who did it', async ()
   await km('trust', 'revoke', 'nobody');
   expect(await peek('threads', 'stop', 'last')).toMatchObject({ code: 1 });
   const rows = outputOf(await peek('audit', '--surface', 'cli', '-n', '50', '--json'));
-  const told = (rows as JsonObject[])
+  const list = rows as Record<string, string>[];
+  const told = list
     .filter(({ subject }) => subject === 'person')
     .map(({ caller, operation, decision }) => `${caller} ${operation} ${decision}`);
   expect(told).toEqual([
+    'ada run allowed',
     'ada inject allowed',
     'ada pause allowed',
     'ada kill allowed',
+    'ada run allowed',
     'ada resume allowed',
     'ada raise allowed',
     'ada keys allowed',
@@ -686,7 +690,7 @@ test('everything a person does is a row of the audit, with who did it', async ()
     'ada stop failed',
   ]);
   expect(JSON.stringify(rows)).not.toContain('special');
-  const reasons = (rows as JsonObject[]).map(({ operation, reason }) => `${operation} ${reason}`);
+  const reasons = list.map(({ operation, reason }) => `${operation} ${reason}`);
   expect(reasons).toEqual(expect.arrayContaining(['pause lunch', 'raise {"turns":4}']));
   const filtered = await peek('audit', '--tool', 'nothing/here');
   expect(filtered).toMatchObject({ code: 0, out: 'no such rows\n' });

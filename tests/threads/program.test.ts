@@ -186,6 +186,7 @@ test('a question waits in the list, is answered once, and the thread goes on wit
   expect(
     rows.ok && rows.output.map((row) => `${row.caller} ${row.operation} ${row.decision}`),
   ).toEqual([
+    'ann run allowed',
     `ann answer:${question} allowed`,
     `ann deny:${question} failed`,
     'ann approve:nobody failed',

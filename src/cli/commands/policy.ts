@@ -1,6 +1,6 @@
 // `policy show`: what is in force, all levels merged, each line with where it comes from. What a level
 // says and another one overrules, or what it may not say by itself, is shown as such and not left out.
-import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { type Json, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import { directiveLimits, packLimits } from '../../harness/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import { asText } from '../command.ts';
@@ -186,7 +186,7 @@ function ofDirective({ library }: Runtime, policy: Policies, name: string): Outc
             {
               setting: `limits.${limit}`,
               value,
-              from: said === 'directive' ? from : [String(said)],
+              from: said === 'directive' ? from : [plainText(said)],
             },
           ];
     }),
@@ -247,7 +247,9 @@ const COLOURS = { broken: 'red', changed: 'red', untrusted: 'red', signed: 'gree
 function show({ files, lines }: Shown, { out, paint }: Terminal): void {
   for (const { level, file, state } of files) {
     const colour = COLOURS[state as keyof typeof COLOURS] ?? 'dim';
-    out(`${String(level).padEnd(9)} ${visible(String(file))} ${paint(colour, String(state))}`);
+    out(
+      `${plainText(level).padEnd(9)} ${visible(plainText(file))} ${paint(colour, plainText(state))}`,
+    );
   }
   out('');
   for (const { setting, value, from, void: isVoid } of lines) {

@@ -14,7 +14,7 @@ import {
 } from '../../base/index.ts';
 import { decode, type Recorded } from '../../harness/index.ts';
 import { type Runtime, registryFile } from '../../runtime/index.ts';
-import { type Grant, grantName } from '../../trust/index.ts';
+import { grantName } from '../../trust/index.ts';
 import { findThread } from './open-threads.ts';
 
 type Start = Extract<Recorded, { type: 'thread_start' }>['data'];
@@ -45,7 +45,7 @@ function policyNow({ project }: Runtime, policy: Ran['policies'][number]): JsonO
 }
 
 const grantOf = ({ capability, scope = {}, capped = [] }: Ran['granted'][number]): JsonObject => ({
-  name: grantName({ capability, scope } as Grant),
+  name: grantName({ capability, scope }),
   capability,
   scope,
   ...(capped.length > 0 && {
