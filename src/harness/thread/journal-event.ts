@@ -197,6 +197,8 @@ const proposal = fields(
     approval: text,
     /** The hash of the directive as it was. */
     before: text,
+    /** It was signed. */
+    signed: yes,
   },
 );
 /** A guard, a rule or a tier asks about a call; taken, refused or over before it begins. */
