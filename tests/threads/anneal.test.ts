@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import {
   answer,
   directiveText,
@@ -121,6 +122,51 @@ test('the policy lets changes through that touch no right and no limit', async (
   expect((await run(wider, 'look')).status).toBe('waiting');
   expect(await pending(wider)).toMatchObject([{ shown: { touches: ['limits'] } }]);
   expect(textOf(wider)).toBe(LOOK);
+});
+
+/** Signed by whoever runs it, as somebody would have done before. */
+async function signedStage(proposal: string, policy: string): Promise<Stage> {
+  const made = await stage({ ...files(proposal), '../home/policy.yaml': policy }, model);
+  const { fixture } = made;
+  const names = ['.ai/directives/look.md', '.ai/directives/judge.md'];
+  expect(await runCommand(['sign', ...names], fixture.root, fixture.env)).toMatchObject({
+    code: 0,
+  });
+  await made.runtime.library.refresh();
+  return made;
+}
+const stateOf = async ({ runtime }: Stage) => {
+  await runtime.library.refresh();
+  const found = runtime.library.find('directive', 'look');
+  return found.ok && found.output.signature.state;
+};
+
+test('a signed directive is improved as it is written, and signed again', async () => {
+  const made = await signedStage(DIFF, 'anneal: auto\n');
+  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'found it' });
+  expect(await pending(made)).toEqual([]);
+  expect(textOf(made)).toContain('Do it with notes/a.txt');
+  expect(await stateOf(made)).toBe('signed');
+});
+
+test('a person is told exactly which rights of a signed directive change', async () => {
+  const small = await signedStage(DIFF, 'anneal: ask\n');
+  const { thread_id, status } = await run(small, 'look');
+  expect(status).toBe('waiting');
+  expect(await pending(small)).toMatchObject([{ shown: { touches: [] } }]);
+  await decide(small, 'approved');
+  expect((await resume(small, thread_id)).status).toBe('completed');
+  expect(await stateOf(small)).toBe('signed');
+  const wide = await signedStage(WIDER, 'anneal: auto\n');
+  expect((await run(wide, 'look')).status).toBe('waiting');
+  expect(await pending(wide)).toMatchObject([{ shown: { touches: ['limits'] } }]);
+});
+
+test('what nobody had signed is improved and not signed on the way', async () => {
+  const policy = { '../home/policy.yaml': 'unsigned: allow\nanneal: auto\n' };
+  const made = await stage({ ...files(DIFF), ...policy }, model);
+  expect((await run(made, 'look')).status).toBe('completed');
+  expect(await stateOf(made)).toBe('unsigned');
 });
 
 test('changes that do not help are bounded', async () => {

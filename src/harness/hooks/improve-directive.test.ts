@@ -1,6 +1,9 @@
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { applyDiff } from './improve-directive.ts';
+import { ok } from '../../base/index.ts';
+import type { Recorded } from '../thread/journal-event.ts';
+import { applyApproved, applyDiff } from './improve-directive.ts';
 
 const line = fc.string({ maxLength: 12 }).map((text) => text.replace(/[\r\n]/g, ' '));
 
@@ -42,4 +45,57 @@ test.each([
 
 test('nothing to change changes nothing', () => {
   expect(applyDiff('a\nb', '--- a\n+++ a\n')).toEqual({ ok: true, output: 'a\nb' });
+});
+
+/** A library with one directive, and what was done to it. */
+function oneDirective(body: string, state: 'signed' | 'unsigned') {
+  const done: string[] = [];
+  const item = { body, signature: { state } };
+  const library = {
+    find: () => ok(item),
+    write(_kind: string, _id: string, text: string) {
+      done.push(`written ${text}`);
+      return ok({ file: '' });
+    },
+    noteChange: () => undefined,
+  };
+  const ports = {
+    library,
+    store: { approvals: () => Promise.resolve(ok([{ state: 'approved' }])) },
+    changeDirective(_id: string, text: string) {
+      done.push(`signed ${text}`);
+      return ok(null);
+    },
+  } as unknown as Parameters<typeof applyApproved>[0];
+  return { ports, done };
+}
+
+const hash = (text: string) => createHash('sha256').update(text).digest('hex');
+const proposed = (more: Record<string, unknown>): Recorded[] =>
+  [
+    {
+      type: 'approval',
+      data: { kind: 'call', action: 'anneal', directive: 'look', text: 'new', ...more },
+    },
+  ] as unknown as Recorded[];
+
+test.each([
+  ['is written by whoever resumes', 'old', 'signed', 'auto', true, ['signed new']],
+  ['is not written twice', 'new', 'signed', 'auto', true, []],
+  ['gets the signature that it lacks', 'new', 'unsigned', 'auto', true, ['signed new']],
+  ['stays unsigned where nobody looked', 'old', 'unsigned', 'auto', false, ['written new']],
+  ['that stays unsigned is not written twice', 'new', 'unsigned', 'auto', false, []],
+  ['is signed where somebody looked', 'old', 'unsigned', 'pending', false, ['signed new']],
+] as const)('after a kill a change %s', async (_what, body, state, kind, signed, expected) => {
+  const { ports, done } = oneDirective(body, state);
+  const history = proposed({ state: kind, before: hash('old'), ...(signed && { signed: true }) });
+  expect(await applyApproved(ports, history)).toEqual(ok(null));
+  expect(done).toEqual(expected);
+});
+
+test('what was changed by somebody else in between is left alone', async () => {
+  const { ports, done } = oneDirective('other', 'signed');
+  const history = proposed({ state: 'auto', before: hash('old'), signed: true });
+  expect(await applyApproved(ports, history)).toMatchObject({ error: { code: 'conflict' } });
+  expect(done).toEqual([]);
 });

@@ -4,7 +4,6 @@
 // a directive that changed in the meantime is not touched.
 
 import { hash } from 'node:crypto';
-import { isDeepStrictEqual } from 'node:util';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
 import { EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
@@ -15,6 +14,7 @@ import { makeApprovalId, openingEvents } from '../thread/opening.ts';
 import { newAttempt } from '../thread/talk.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { type Decision, MAX_RETRIES } from './action.ts';
+import { touchedParts } from './touched-parts.ts';
 
 // Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be:
 // a hunk goes where its old lines stand, and only when they stand in one place.
@@ -72,8 +72,6 @@ export function applyDiff(text: string, diff: string): Outcome<string> {
 }
 
 const ANNEAL = 'anneal';
-/** What a change may not touch when nobody looks at it. */
-const GUARDED = ['permissions', 'limits', 'hooks', 'guards', 'deviation_rules', 'model'] as const;
 
 const print = (text: string): string => hash('sha256', text);
 
@@ -105,30 +103,45 @@ function readChange({ ports, place: { item, directive } }: Thread, diff: string)
     read.version === before.version ? nextVersion(patched.output, before) : patched.output;
   const checked = ports.library.write('directive', item.id, text, 'update', { dryRun: true });
   if (!checked.ok) return checked;
-  return ok({
-    text,
-    touches: GUARDED.filter((part) => !isDeepStrictEqual(before[part], read[part])),
-  });
+  const lookup = (name: string): Directive | undefined => {
+    const found = ports.library.find('directive', name);
+    return found.ok && found.output.kind === 'directive' ? found.output.directive : undefined;
+  };
+  return ok({ text, touches: touchedParts(before, read, lookup) });
 }
 
-/** Writes and signs the new version; nothing when the directive is not what was looked at. */
-function write(ports: HarnessPorts, id: string, before: string, text: string): Outcome<null> {
-  const found = ports.library.find('directive', id);
+type Writing = Pick<Proposal, 'directive' | 'state' | 'text' | 'before' | 'signed'>;
+type WritePorts = Pick<HarnessPorts, 'library' | 'changeDirective'>;
+
+/**
+ * Writes and signs the new version; nothing when the directive is not what was looked at. Where nobody
+ * looks, what nobody had signed is not signed either.
+ */
+function write({ library, changeDirective }: WritePorts, change: Writing): Outcome<null> {
+  const { directive: id, state, text, before } = change;
+  const found = library.find('directive', id);
   if (!found.ok) return found;
-  if (print(found.output.body) === print(text)) return ok(null);
-  if (print(found.output.body) !== before) {
+  const { body, signature } = found.output;
+  const isThere = print(body) === print(text);
+  if (!isThere && print(body) !== before) {
     return fail('conflict', `directive \`${id}\` was changed after the proposal was made`);
   }
-  return (
-    ports.changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign a directive')
-  );
+  const isSigning = state !== 'auto' || change.signed === true;
+  // A process may be lost between the text and its signature.
+  if (isThere && (!isSigning || signature.state === 'signed')) return ok(null);
+  if (isSigning) {
+    return changeDirective?.(id, text) ?? fail('config_invalid', 'nobody here can sign it');
+  }
+  const written = library.write('directive', id, text, 'update');
+  library.noteChange();
+  return written.ok ? ok(null) : written;
 }
 
 /** Put off: the run waits until the proposal was looked at, and begins again or ends then. */
 async function putOff(
   thread: Thread,
   decision: Decision,
-  about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before'>,
+  about: Pick<Proposal, 'state' | 'text' | 'approval' | 'before' | 'signed'>,
   ask: readonly NewApproval[] = [],
 ): Promise<Decision> {
   const { deed, bounds } = decision;
@@ -165,9 +178,13 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
   const { place, ports } = thread;
   const { item } = place;
   const before = print(item.body);
+  const signed = item.signature.state === 'signed' && ({ signed: true } as const);
   if (ports.policies().policy.anneal === 'auto' && touches.length === 0) {
-    const written = write(ports, item.id, before, text);
-    if (written.ok) return await putOff(thread, decision, { state: 'auto', text });
+    const change = { state: 'auto', text, before, ...signed } as const;
+    // INVARIANT: it is in the journal before it is in the file; whoever resumes writes what is missing.
+    const decided = await putOff(thread, decision, change);
+    if (decided.deed.do !== 'wait') return decided;
+    if (write(ports, { directive: item.id, ...change }).ok) return decided;
   }
   const approval = makeApprovalId(ports.random);
   const about = { action: ANNEAL, directive: item.id };
@@ -177,12 +194,13 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
     binding: { ...about, before, after: print(text) },
     shown: { ...about, why: notes.why ?? '', touches, diff },
   };
-  return await putOff(thread, decision, { approval, before, state: 'pending', text }, [question]);
+  const asked = { approval, before, state: 'pending', text, ...signed } as const;
+  return await putOff(thread, decision, asked, [question]);
 }
 
 /** The proposal that a thread waits for and how it stands; undefined when it was answered, or there was none. */
 async function openProposal(
-  { store }: HarnessPorts,
+  { store }: Pick<HarnessPorts, 'store'>,
   history: readonly Recorded[],
 ): Promise<{ open: Proposal; state: string | undefined } | undefined> {
   let open: Proposal | undefined;
@@ -198,12 +216,13 @@ async function openProposal(
 
 /** Before a thread is made again: an approved change is written now, so that it runs with it. */
 export async function applyApproved(
-  ports: HarnessPorts,
+  ports: WritePorts & Pick<HarnessPorts, 'store'>,
   history: readonly Recorded[],
 ): Promise<Outcome<null>> {
   const { open, state } = (await openProposal(ports, history)) ?? {};
-  if (open?.state !== 'pending' || state !== 'approved') return ok(null);
-  return write(ports, open.directive, open.before ?? '', open.text);
+  // Older journals hold what was written already.
+  if (state !== 'approved' || open?.before === undefined) return ok(null);
+  return write(ports, open);
 }
 
 /** After it was made again: begins anew with the changed directive, ends, or waits on. */
