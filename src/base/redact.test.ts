@@ -164,6 +164,15 @@ const base64 = Buffer.from(`user:${KEY}:x`).toString('base64');
 test.each([
   ['every character a percent escape', everyChar(KEY, (hex) => `%${hex}`)],
   ['in upper case', everyChar(KEY, (hex) => `%${hex.toUpperCase()}`)],
+  ['every character a percent escape twice', everyChar(KEY, (hex) => `%25${hex}`)],
+  ['every character a percent escape three times', everyChar(KEY, (hex) => `%2525${hex}`)],
+  [
+    'percent escapes of percent escapes',
+    everyChar(
+      everyChar(KEY, (hex) => `%${hex}`),
+      (hex) => `%${hex}`,
+    ),
+  ],
   ['every character as in JSON', everyChar(KEY, (hex) => `\\u00${hex}`)],
   ['as in JSON within JSON', everyChar(KEY, (hex) => `\\\\u00${hex}`)],
   ['as in a program', everyChar(KEY, (hex) => `\\x${hex}`)],
@@ -189,6 +198,7 @@ test.each([
 
 const turned = (text: string) => Array.from(text).reverse().join('');
 const base64Of = (text: string) => Buffer.from(text).toString('base64');
+const wide = (text: string) => Buffer.from(text, 'utf16le');
 const mixed = (text: string) =>
   text.replace(/[a-z]/gi, (char, at: number) => (at % 2 ? char.toUpperCase() : char.toLowerCase()));
 
@@ -219,6 +229,22 @@ test.each([
     'base64url of base64url',
     Buffer.from(Buffer.from(KEY).toString('base64url')).toString('base64url'),
   ],
+  ['two bytes a character', wide(KEY).toString('latin1')],
+  ['two bytes a character, high first', wide(KEY).swap16().toString('latin1')],
+  [
+    'two bytes a character as percent escapes',
+    everyChar(wide(KEY).toString('latin1'), (hex) => `%${hex.padStart(2, '0')}`),
+  ],
+  ['two bytes a character as hex', wide(KEY).toString('hex')],
+  ['two bytes a character as hex, high first', wide(KEY).swap16().toString('hex')],
+  ['two bytes a character as a dump', wide(KEY).toString('hex').replace(/../g, '$& ')],
+  ['two bytes a character as base64', wide(KEY).toString('base64')],
+  ['two bytes a character as base64, high first', wide(KEY).swap16().toString('base64')],
+  ['two bytes a character as base64, further in', wide(`ab ${KEY} c`).toString('base64')],
+  [
+    'two bytes a character as base64url in lines',
+    wrapped(wide(KEY).toString('base64url'), 19, '\n'),
+  ],
 ])('%s: it is found, whole or in pieces', (_, text) => {
   const shown = key.text(`<< ${text} >>`);
   expect(shown).toContain('[secret]');
@@ -228,6 +254,60 @@ test.each([
   const stream = key.stream();
   const pieces = (`<< ${text} >>`.match(/[^]{1,3}/g) ?? []).map((part) => stream.push(part));
   expect(pieces.join('') + stream.end()).toBe(shown);
+});
+
+test.each([
+  ['in a URL, twice', encodeURIComponent(encodeURIComponent(SECRET))],
+  [
+    'in a URL, twice and in lower case',
+    encodeURIComponent(encodeURIComponent(SECRET)).toLowerCase(),
+  ],
+  ['in a URL as base64', base64Of(encodeURIComponent(SECRET))],
+  ['in a URL as base64, further in', base64Of(`https://x.org/?k=${encodeURIComponent(SECRET)}`)],
+  ['in a URL twice as base64', base64Of(encodeURIComponent(encodeURIComponent(SECRET)))],
+])('what has to be escaped is found %s', (_, text) => {
+  const shown = redactor.text(`<< ${text} >>`);
+  expect(shown).toContain('[secret]');
+  expect(shown).not.toContain('live');
+  expect(Buffer.from(shown.replaceAll('[secret]', ''), 'base64').toString()).not.toContain('live');
+});
+
+test('encoded in any way, one after the other, and cut anywhere, the result is the same', () => {
+  const ways: ((text: string) => string)[] = [
+    (text) => text,
+    (text) => base64Of(text),
+    (text) => wide(text).toString('base64'),
+    (text) => wide(text).swap16().toString('base64'),
+    (text) => wide(text).toString('hex'),
+    (text) => everyChar(text, (hex) => `%25${hex.padStart(2, '0')}`),
+    (text) => everyChar(text, (hex) => `%${hex.padStart(2, '0')}`),
+    (text) => turned(text),
+  ];
+  fc.assert(
+    fc.property(
+      fc.string({
+        unit: fc.constantFrom('a', 'B', 'c', '1', '-', 'z'),
+        minLength: 10,
+        maxLength: 16,
+      }),
+      fc.constantFrom(...ways),
+      fc.string({ unit: fc.constantFrom('a', ' ', '%', '2', '5', 'x'), maxLength: 8 }),
+      fc.integer({ min: 1, max: 9 }),
+      (secret, way, around, size) => {
+        fc.pre((secret.match(/[a-z0-9]/gi) ?? []).length >= 8);
+        const hidden = createRedactor([secret]);
+        const whole = `${around} ${way(secret)} ${around}`;
+        expect(hidden.isClean(whole)).toBe(false);
+        const stream = hidden.stream();
+        let pieces = '';
+        for (let at = 0; at < whole.length; at += size) {
+          pieces += stream.push(whole.slice(at, at + size));
+        }
+        expect(pieces + stream.end()).toBe(hidden.text(whole));
+      },
+    ),
+    { numRuns: runs(500) },
+  );
 });
 
 test('other forms need eight letters or digits, the secret itself four characters', () => {

@@ -1,10 +1,10 @@
 // Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
 //
 // A text is looked at in four views. As it stands: the secret itself, base64, hex. Folded: escapes
-// (`%5a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so that
-// neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
+// (`%5a`, `%255a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so
+// that neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
 // the text as it stands and folded: without case and without all that is neither letter nor digit, for
-// what was spelt out, turned round or encoded twice. Each view is one pass for all patterns; those that
+// what was spelt out, turned round, encoded twice or has two bytes a character. Each view is one pass for all patterns; those that
 // have to be made are made only where they could tell something new.
 //
 // INVARIANT: the result does not depend on how a text was cut into chunks, and none of these forms of
@@ -95,14 +95,36 @@ interface Forms {
 
 const reversed = (text: string): string => Array.from(text).reverse().join('');
 
+/** Two bytes a character, the low one or the high one first. */
+function wideBytes(piece: string): Buffer[] {
+  const low = Buffer.from(piece, 'utf16le');
+  // Where all high ones are 0 the two are the same but for their ends.
+  if (!/[^\0-\xff]/.test(piece)) return [low.subarray(0, -1)];
+  return [low, Buffer.from(low).swap16()];
+}
+
+/** With percent escapes, once and twice; none where there is nothing to escape. */
+function escapedBytes(piece: string): Buffer[] {
+  // Half of a pair of surrogates cannot be written so.
+  const once = encodeURIComponent(piece.toWellFormed());
+  const twice = encodeURIComponent(once);
+  return once === piece ? [] : [Buffer.from(once), Buffer.from(twice)];
+}
+
 /** As letters: itself and its base64, also turned round before or after; base64 of base64. */
 function letterForms(piece: string): string[] {
   const once = base64Forms(Buffer.from(piece));
+  const wide = wideBytes(piece);
+  // Escapes that are escaped character by character leave their digits.
+  const hex = [Buffer.from(piece), ...wide].map((bytes) => bytes.toString('hex'));
+  const other = [...wide, ...escapedBytes(piece)].flatMap(base64Forms);
   const forms = [piece, fold(piece, false).text, ...once];
   const turned = base64Forms(Buffer.from(reversed(piece)));
   // Inside of it every character counts, so the alphabet for URLs makes another one.
   const twice = once.flatMap((form) => base64Forms(Buffer.from(form)));
-  const all = [...forms, ...forms.map(reversed), ...turned, ...twice].map(lettersOf);
+  const all = [...forms, ...forms.map(reversed), ...turned, ...twice, ...hex, ...other].map(
+    lettersOf,
+  );
   // After a backslash the first letter may be taken for a line end that is written out.
   return all.flatMap((form) => (/^[nrtbf]/.test(form) ? [form, form.slice(1)] : [form]));
 }
@@ -189,7 +211,7 @@ interface Span {
 }
 
 const TOKEN =
-  /(?:[\r\n]|\\+[nr])+|\\+(?:u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?|%[0-9a-f]{2}|&(?:#\d{1,7}|#x[0-9a-f]{1,6}|amp|lt|gt|quot|apos);/gi;
+  /(?:[\r\n]|\\+[nr])+|\\+(?:u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?|%(?:25){0,8}[0-9a-f]{2}|&(?:#\d{1,7}|#x[0-9a-f]{1,6}|amp|lt|gt|quot|apos);/gi;
 const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 /** Is a text anything but its own folded view? */
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
@@ -207,7 +229,7 @@ const isBreak = (code: number): boolean => code === 10 || code === 13;
 
 /** What may become an escape when more comes. */
 const UNFINISHED =
-  /(?:%[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]{0,7}|[a-z]{0,4}))$/i;
+  /(?:%(?:25){0,8}[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]{0,7}|[a-z]{0,4}))$/i;
 const ENTITIES: Readonly<Record<string, string>> = {
   amp: '&',
   lt: '<',
@@ -221,7 +243,8 @@ const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' }
 /** The bytes that an escape stands for; none for line ends. */
 function decode(token: string): string {
   const rest = token.replace(/^\\+/, '');
-  if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(1), 16));
+  // Escaped several times, only the last two digits count.
+  if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(-2), 16));
   if (token.startsWith('&')) return decodeEntity(token.slice(1, -1).toLowerCase());
   if (rest.length === token.length || /^[nr]?$|[\r\n\\]/i.test(rest)) return '';
   if (rest.length === 1) return CONTROLS[rest] ?? rest;
