@@ -344,6 +344,8 @@ type HumanChannel = 'cli' | 'web' | 'mcp' | 'library';
 export interface NewApproval {
   id: string;
   kind: ApprovalKind;
+  /** The thread above that it is for, when a hook asks; whoever commits it when absent. */
+  thread?: string;
   /** What exactly is asked for: tool, hash of arguments and token; or capability or limit and scope. */
   binding: JsonObject;
   /** For the person: redacted, no secrets. */
@@ -354,9 +356,8 @@ export interface NewApproval {
   expires?: number;
 }
 
+/** Without a thread: asked outside threads. */
 export interface Approval extends NewApproval {
-  /** Missing: asked outside threads. */
-  thread?: string;
   state: ApprovalState;
   /** How many are left. */
   uses: number;

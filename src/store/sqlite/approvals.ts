@@ -96,6 +96,13 @@ export const isApproval = (connection: Connection, id: string): boolean =>
 export const approvalExists = (id: string): Outcome<never> =>
   fail('invalid_input', `there is an approval \`${id}\` already`, { approval: id });
 
+/** A thread asks for itself, or as a hook for a thread above it. */
+export const askedForOther = ({ id, thread = '' }: NewApproval): Outcome<never> =>
+  fail('invalid_input', `approval \`${id}\` is asked for \`${thread}\`, which is not above`, {
+    approval: id,
+    thread,
+  });
+
 /** Without a thread: outside of all. The same open question is asked once. */
 export function askApproval(
   connection: Connection,

@@ -13,6 +13,7 @@ import { bornAccount, writeAccount } from './account.ts';
 import {
   approvalExists,
   askApproval,
+  askedForOther,
   isApproval,
   planUses,
   type UsePlan,
@@ -151,6 +152,8 @@ function check(
   if (!free.ok) return free;
   const asked = ask ? checkIds(ask, (id) => isApproval(connection, id), approvalExists) : FREE;
   if (!asked.ok) return asked;
+  const other = ask?.find((one) => one.thread !== undefined && !chain.includes(one.thread));
+  if (other) return askedForOther(other);
   const kept = secrets ? checkSecrets(connection, chain[0] ?? '', secrets) : FREE;
   if (!kept.ok) return kept;
   const uses = use ? planUses(connection, use, chain, now) : NO_USES;
@@ -209,7 +212,9 @@ function writeRest(
   // Who has ended, or is gone, is left out.
   for (const signal of tell) sendSignal(registry, signal, now);
   if (tell.length > 0) registry.held.forgetRows();
-  const approvals = (commit.ask ?? []).map((asked) => askApproval(connection, asked, thread, now));
+  const approvals = (commit.ask ?? []).map((asked) =>
+    askApproval(connection, asked, asked.thread ?? thread, now),
+  );
   if (uses.length > 0) writeUses(connection, uses, thread);
   if (commit.secrets) keepSecrets(connection, thread, commit.secrets);
   if (commit.audit) writeAudit(connection, commit.audit, now);

@@ -193,8 +193,9 @@ export function askApproval(world: World, asked: NewApproval, thread?: string): 
         stateOf(one, now) === 'pending',
     );
   if (before) return before;
+  const { thread: _, ...plain } = structuredClone(asked);
   const made: Approval = {
-    ...structuredClone(asked),
+    ...plain,
     ...(thread === undefined ? {} : { thread }),
     state: 'pending',
     uses: asked.uses ?? 1,
@@ -279,14 +280,22 @@ function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRe
   return letGo(world, next, release === true ? undefined : release.wake);
 }
 
-function askAll(world: World, id: string, asked: readonly NewApproval[]): Approval[] {
+function askAll(
+  world: World,
+  [id = '', ...above]: readonly string[],
+  asked: readonly NewApproval[],
+): Approval[] {
+  const chain = [id, ...above];
   const ids = new Set<string>();
   return asked.map((one) => {
     if (ids.has(one.id) || world.approvals.get(one.id)) {
       refuse('invalid_input', `there is an approval \`${one.id}\` already`);
     }
     ids.add(one.id);
-    return askApproval(world, one, id);
+    if (one.thread !== undefined && !chain.includes(one.thread)) {
+      refuse('invalid_input', `approval \`${one.id}\` is asked for a thread that is not above`);
+    }
+    return askApproval(world, one, one.thread ?? id);
   });
 }
 
@@ -304,7 +313,7 @@ export function commitThread(
   addEvents(world, id, events);
   const reserved = changeBudgets(world, chain, commit);
   for (const child of text.children) reserved.push(...bear(world, child, record, Symbol('child')));
-  const approvals = askAll(world, id, commit.ask ?? []);
+  const approvals = askAll(world, chain, commit.ask ?? []);
   for (const use of commit.use ?? []) useApproval(world, use, chain);
   keepSecrets(world, id, commit.secrets ?? []);
   for (const signal of text.tell) sendSignal(world, signal);

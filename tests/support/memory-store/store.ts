@@ -142,8 +142,8 @@ function writtenCommit(
     ...children.map((child) => child.thread.reserve ?? []),
   ].flat();
   const revoked = revokedIn(world, record.chain);
-  const asked = (commit.ask ?? []).flatMap(({ binding }) =>
-    approvals(world, { thread, binding, state: 'pending', limit: 1 }),
+  const asked = (commit.ask ?? []).flatMap(({ binding, thread: asker = thread }) =>
+    approvals(world, { thread: asker, binding, state: 'pending', limit: 1 }),
   );
   return {
     seq,

@@ -48,6 +48,26 @@ function inThreads(inStage: InStage): void {
   );
 
   test(
+    'a hook asks for a thread above it, for no other; that one is told and may use it',
+    inStage(async ({ store }) => {
+      const root = await begin(store, 'root');
+      const hook = await bear(store, root, 'hook');
+      await begin(store, 'stranger');
+      const forOther = { ask: [ask('ap_0', { thread: 'stranger' })] };
+      expect(codeOf(await hook.commit(forOther))).toBe('invalid_input');
+      const { approvals } = await hook.must({ ask: [ask('ap_1', { thread: 'root' })] });
+      expect(approvals).toMatchObject([{ id: 'ap_1', thread: 'root', state: 'pending' }]);
+      const again = await hook.must({ ask: [ask('ap_2', { thread: 'root' })] });
+      expect(again.approvals).toEqual(approvals);
+      expect(must(await store.approvals({ thread: 'hook' }))).toEqual([]);
+      must(await store.decide('ap_1', yes));
+      expect((await root.must()).signals).toMatchObject([{ payload: { approval: 'ap_1' } }]);
+      expect((await hook.must()).signals).toEqual([]);
+      await root.must({ use: [{ approval: 'ap_1', binding }] });
+    }),
+  );
+
+  test(
     'uses never pass what was given, also by those below, and only what was taken goes back',
     inStage(async ({ store }) => {
       const parent = await begin(store, 'parent');
