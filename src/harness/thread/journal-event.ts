@@ -215,7 +215,7 @@ const askedCall = fields(
 const approval = either(
   fields(
     {
-      kind: word('question', 'capability'),
+      kind: word('question', 'capability', 'limit'),
       state: word('pending'),
       approval: text,
       action: text,
@@ -270,7 +270,35 @@ const hook = fields(
     fired: list(number),
     bounds,
   },
-  { model: text, limits: data },
+  /** `thread_id`: the hook's own thread, when it had one. */
+  { model: text, limits: data, thread_id: text },
+);
+const warning = fields({
+  name: word('warning'),
+  code: warned,
+  limit,
+  percent: number,
+  current: number,
+  max: number,
+});
+/**
+ * A hook's thread is born, and what it is asked about: the checkpoint, and what a call, a request or a
+ * start had come to there. Whoever goes on with the thread goes on with its hook, and loses none of it.
+ */
+const hookStart = fields(
+  { thread_id: text, directive: text, event: text },
+  {
+    step: text,
+    /** Its place among the hooks, and which had fired. */
+    index: number,
+    fired: list(number),
+    /** The call that stands open, and its result. */
+    call_id: text,
+    held: fields({ content: json, is_error: flag, marks }),
+    /** What failed besides. */
+    fault,
+    warning,
+  },
 );
 
 const item = fields(
@@ -331,7 +359,7 @@ const DATA = {
     fields({ unsent: yes }, { charged: data, done: none }),
   ),
   cost_update: either(fields({ cost: data }), fields({ charged_unread: number, tokens: number })),
-  hook_start: fields({ thread_id: text, directive: text, event: text }),
+  hook_start: hookStart,
   hook,
   hook_state: fields({ fired: list(number) }),
   permission_denied: fault,
@@ -340,14 +368,7 @@ const DATA = {
     /** `thread`: the one above whose limit it was. */
     { reserved: number, needed: number, thread: text },
   ),
-  warning: fields({
-    name: word('warning'),
-    code: warned,
-    limit,
-    percent: number,
-    current: number,
-    max: number,
-  }),
+  warning,
   loop_detected: fault,
   retry: either(
     fields(
@@ -404,6 +425,7 @@ export type JournalEvent = {
 export type Reply = Proven<typeof reply>;
 export type ToolCall = DataOf<'tool_call'>;
 export type ToolResult = DataOf<'tool_result'>;
+export type HookStart = DataOf<'hook_start'>;
 export type HookAnswered = DataOf<'hook'>;
 export type ApprovalNote = DataOf<'approval'>;
 export type Proposal = Proven<typeof proposal>;
