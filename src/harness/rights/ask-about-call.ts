@@ -33,6 +33,12 @@ import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
 
+/** A hook asks for the thread that it serves, which rests with it; its questions are told apart by its own id. */
+export const askedFor = ({ place: { id, kind, parent } }: Thread) =>
+  kind === 'hook' && parent !== undefined
+    ? { thread: parent, owner: { thread: parent }, hook: { hook: id } }
+    : { thread: id, owner: {}, hook: {} };
+
 const digest = (value: Json): string => hash('sha256', canonicalJson(value));
 
 /** The operation and its arguments as guards left them: who asks about the same is asking about this. */
@@ -149,7 +155,8 @@ async function putQuestion(
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
   const shown = { ...callShown(question), directive: place.directive.name };
   const id = makeApprovalId(ports.random);
-  const asked: NewApproval = { id, kind: 'call', binding, shown, expires };
+  const { owner } = askedFor(thread);
+  const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };
   const data = {
     kind: 'call',
     action: 'ask',
@@ -202,16 +209,18 @@ async function askedBefore(
 export const askAbout =
   (thread: Thread, call: AskedCall): AskPort =>
   async (question) => {
-    const { ports, place } = thread;
+    const { ports } = thread;
     if (ports.replay) return await askedBefore(thread, question, ports.replay);
     const late = tooLate(question, call);
     if (late) return late;
+    const { thread: asker, hook } = askedFor(thread);
     const binding = {
       ...callBinding(question, call.about?.()),
       call: call.key,
       rights: rightsHash(thread),
+      ...hook,
     };
-    const found = await ports.store.approvals({ thread: place.id, binding });
+    const found = await ports.store.approvals({ thread: asker, binding });
     if (!found.ok) return found;
     const row = found.output.at(-1);
     if (!row || isSpent(row, call)) return await putQuestion(thread, question, binding, call.id);
@@ -274,9 +283,10 @@ export async function escalateFailure(
   }
   const id = makeApprovalId(ports.random);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const binding = { action: 'escalate', tool, call, turn: journal.turn };
+  const { owner, hook } = askedFor(thread);
+  const binding = { action: 'escalate', tool, call, turn: journal.turn, ...hook };
   const shown = { action: 'escalate', question, directive: place.directive.name, tool };
-  const asked: NewApproval = { id, kind: 'question', binding, shown, expires };
+  const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
   const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
   const data = { ...about, call_id: call, held: content };
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
