@@ -102,6 +102,8 @@ export interface HelpRequest {
   /** With `escalate`: the right that is missing, and for what. */
   capability?: string;
   scope?: JsonObject;
+  /** With `escalate`, of a hook: the ceilings it wants. */
+  limits?: JsonObject;
 }
 
 /**

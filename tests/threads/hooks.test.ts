@@ -148,7 +148,7 @@ test.each([
   },
 );
 
-test('a process lost while a hook looks at a reply: the hook looks again, the model is not asked', async () => {
+test('a process lost while a hook looks at a reply: the hook goes on where it was, the model is not asked', async () => {
   const leaving = new AbortController();
   const seen: number[] = [];
   const made = await stage(
@@ -190,7 +190,7 @@ test('a process lost while a hook looks at a reply: the hook looks again, the mo
   expect(await made.threads.resume(id)).toMatchObject({
     output: { status: 'completed', text: 'done', cost: { tokens: 240, turns: 2, tool_calls: 1 } },
   });
-  expect(seen).toEqual([1, 1]);
+  expect(seen).toEqual([1]);
   expect(made.provider.count()).toBe(2);
 });
 
@@ -511,21 +511,6 @@ async function shipped(
   return { made, result: await run(made, 'look'), sent: sentBy(made) };
 }
 
-test('request_elevated_permissions tells the model what is missing and how to ask', async () => {
-  const { result, sent } = await shipped(
-    'request_elevated_permissions',
-    'event.code == "permission_denied"',
-    [read('private.txt'), DONE],
-    {
-      inputs:
-        '<original_directive>${directive.name}</original_directive><missing_cap>${event.detail.missing}</missing_cap>',
-    },
-  );
-  expect(result.status).toBe('completed');
-  expect(sent[1]).toContain('fs.read');
-  expect(sent[1]).toContain('escalate');
-});
-
 test('request_elevated_permissions does not advise to ask where no capability is missing', async () => {
   const { sent } = await shipped(
     'request_elevated_permissions',
@@ -546,16 +531,6 @@ test('handle_turns_exceeded lets a thread go on once, up to the ceiling', async 
     { limits: '<turns>1</turns>' },
   );
   expect(result).toMatchObject({ status: 'limit', cost: { turns: 2 } });
-});
-
-test('request_more_budget asks for what its inputs say', async () => {
-  const { result } = await shipped(
-    'request_more_budget',
-    'event.name == "limit"',
-    [read('notes/a.txt'), DONE],
-    { limits: '<turns>1</turns>', inputs: '<limits><turns>2</turns></limits>' },
-  );
-  expect(result).toMatchObject({ status: 'completed', cost: { turns: 2 } });
 });
 
 test('handle_cost_exceeded takes nothing away before the limit is reached', async () => {
@@ -637,7 +612,7 @@ test('retry_with_fallback is retry with the fallback model', async () => {
 
 const EXPECTED: [string, string, JsonObject][] = [
   ['request_elevated_permissions', 'continue', {}],
-  ['request_more_budget', 'continue', { limits: { turns: 9 } }],
+  ['request_more_budget', 'continue', { limits: { turns: 9 }, event: 'warning' }],
   ['handle_turns_exceeded', 'continue', {}],
   ['handle_tokens_exceeded', 'continue', {}],
   ['handle_spend_exceeded', 'skip', {}],

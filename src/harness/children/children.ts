@@ -72,6 +72,10 @@ const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnde
 export const unfinished = (ports: HarnessPorts, parent: string): Promise<ThreadSummary[]> =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
+/** Threads of its hooks that have not ended. */
+export const openHooks = (ports: HarnessPorts, parent: string): Promise<ThreadSummary[]> =>
+  childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
+
 const aborted = (signal: AbortSignal): Promise<undefined> =>
   new Promise((resolve) => {
     if (signal.aborted) resolve(undefined);

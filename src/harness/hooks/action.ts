@@ -1,9 +1,10 @@
 // What becomes of a run after a hook has answered, or when no hook matched. One table, one cell per
 // action and checkpoint; how often a hook may say the same is bounded here and not in the hook.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import { type RaiseRoom, raisedLimits } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
-import type { Bounds } from '../thread/journal-event.ts';
+import type { Bounds, HookStart } from '../thread/journal-event.ts';
 import { stepDone } from '../thread/restore.ts';
 import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './checkpoint.ts';
 import type { Action, HookVerdict } from './hook-answer.ts';
@@ -53,6 +54,12 @@ export interface Situation {
   readonly bounds: Bounds;
   /** What the step needs, asked when a condition reads it. */
   readonly required?: (() => readonly string[]) | undefined;
+  /** What stands open while a hook is asked: a call with what it came to, or a fault of something else. */
+  readonly open?: {
+    readonly call?: string;
+    readonly held?: () => MaybePromise<NonNullable<HookStart['held']>>;
+    readonly fault?: Fault;
+  };
   /** Before the first turn: rights were refused, or there is too little left to begin. */
   readonly isStart?: boolean;
   /** A provider error for which nothing is left to try. */

@@ -1,6 +1,8 @@
 // The four points where hooks are evaluated, and what they are told there.
 import type { ErrorCode, Fault, Json } from '../../base/index.ts';
+import type { FlowCheckpoint, MaybePromise } from '../../flow/index.ts';
 import { type LimitEvent, limitWords, type WarningEvent } from '../limits/limit.ts';
+import type { HookStart } from '../thread/journal-event.ts';
 
 export type Checkpoint = 'before_step' | 'after_step' | 'on_error' | 'on_limit';
 
@@ -13,9 +15,14 @@ export interface Step {
   readonly arguments?: Json;
   /** What it needs, as `permissions.required` has it; no part of the event. */
   readonly required?: () => readonly string[];
+  /** The call that stands open here, and what it came to, for a hook that takes long; no part of the event. */
+  readonly call?: {
+    readonly id: string;
+    held(event: FlowCheckpoint): MaybePromise<NonNullable<HookStart['held']>>;
+  };
 }
 
-type StepOfEvent = Omit<Step, 'required'>;
+type StepOfEvent = Omit<Step, 'required' | 'call'>;
 
 /** `step` is what `stepName` says. */
 export type CheckpointEvent =
@@ -43,12 +50,12 @@ export const EVENT_FIELDS: Readonly<Record<(typeof EVENT_NAMES)[number], readonl
 export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
 
 export function beforeStep(given: Step): CheckpointEvent {
-  const { required: _, ...step } = given;
+  const { required: _, call: __, ...step } = given;
   return { name: 'before_step', step: stepName(step), ...step };
 }
 
 export function afterStep(given: Step, result: Json): CheckpointEvent {
-  const { arguments: _, required: __, ...step } = given;
+  const { arguments: _, required: __, call: ___, ...step } = given;
   return { name: 'after_step', step: stepName(step), ...step, result };
 }
 

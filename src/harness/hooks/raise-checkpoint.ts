@@ -21,7 +21,7 @@ import {
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
-import type { HookAnswered } from '../thread/journal-event.ts';
+import type { HookAnswered, HookStart } from '../thread/journal-event.ts';
 import {
   countedResult,
   notesLine,
@@ -31,7 +31,7 @@ import {
 } from '../thread/prompt.ts';
 import { stepDone } from '../thread/restore.ts';
 import { newAttempt, tell } from '../thread/talk.ts';
-import type { Hooks, Thread } from '../thread/thread.ts';
+import type { CompiledHook, HookAbout, Hooks, Thread } from '../thread/thread.ts';
 import {
   type Decision,
   type Deed,
@@ -45,6 +45,7 @@ import {
   afterStep,
   beforeStep,
   type CheckpointEvent,
+  faultOf,
   onError,
   type Step,
   stepName,
@@ -86,18 +87,89 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   }
 }
 
-/** A directive that asks for `event` is told its name, also when the hook does not say it. */
+/** A directive that asks for `event` or its `detail` is told, also when the hook does not say it. */
 function withEvent(
   { ports }: Thread,
   directive: string,
-  event: string,
+  event: CheckpointEvent,
   inputs: JsonObject,
 ): JsonObject {
-  if (Object.hasOwn(inputs, 'event')) return inputs;
   const found = ports.library.find('directive', directive);
-  const asked = found.ok && found.output.directive?.inputs.some(({ name }) => name === 'event');
-  return asked ? { ...inputs, event } : inputs;
+  const declared = found.ok ? (found.output.directive?.inputs ?? []) : [];
+  const facts = { event: event.name, detail: event.name === 'error' ? { ...event.detail } : {} };
+  const asked = Object.entries(facts).filter(([fact]) =>
+    declared.some(({ name }) => name === fact && !Object.hasOwn(inputs, name)),
+  );
+  return { ...inputs, ...Object.fromEntries(asked) };
 }
+
+/** The hook that was asked at this very place and has not answered yet. */
+function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStart | undefined {
+  if (pending.size === 0) return undefined;
+  const { event, step, open = {} } = situation;
+  return [...pending.values()].find(
+    (start) =>
+      start.event === event.name &&
+      start.step === step &&
+      start.call_id === open.call &&
+      start.fault?.code === open.fault?.code,
+  );
+}
+
+/** The directive may have been changed since: another hook's thread is not gone on with. */
+function isBy({ ports }: Thread, { index, hook }: CompiledHook, start: HookStart): boolean {
+  const found = ports.library.find('directive', hook.directive);
+  return index === start.index && found.ok && found.output.id === start.directive;
+}
+
+/** The one that answers here: the first that matches, with what it is told. */
+function choose(
+  thread: Thread,
+  { event, required }: Situation,
+  list: readonly CompiledHook[],
+): { hook: CompiledHook; inputs: JsonObject } | undefined {
+  const { hooks, journal } = thread;
+  if (!mayAnswer(hooks, event.name)) return undefined;
+  const context = buildContext(thread, event, required);
+  const before = [...hooks.fired].join();
+  const { hook, errors } = select(list, context, hooks.fired);
+  for (const { hook: broken, message } of errors) {
+    const detail = { message, when: broken.when };
+    journal.note({ type: 'error', data: { code: 'expression_error', detail } });
+  }
+  if (hook) {
+    const inputs = withEvent(thread, hook.hook.directive, event, fillInputs(hook, context));
+    return { hook, inputs };
+  }
+  const fired = [...hooks.fired];
+  if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
+  return undefined;
+}
+
+/** What is noted with its birth: where it stands, and what stands open meanwhile. */
+const aboutOf = (
+  { event, step, open: { call, held, fault } = {} }: Situation,
+  { index }: CompiledHook,
+  fired: readonly number[],
+): HookAbout => ({
+  event: event.name,
+  step,
+  index,
+  fired,
+  ...(call !== undefined && { call_id: call }),
+  ...(held && { held }),
+  ...(fault && { fault }),
+  ...(event.name === 'warning' && { warning: event }),
+});
+
+/** Its hook rests, and so does the run: nothing is decided yet. */
+function rest({ control }: Thread, situation: Situation, { error }: Failure): Decision {
+  const status = RESTING.find((one) => one === error.detail.status) ?? 'waiting';
+  control.ending ??= { status, reason: error.detail.message };
+  const fault = faultOf(situation.event) ?? error;
+  return { deed: { do: 'wait', fault }, notes: {}, bounds: situation.bounds };
+}
+const RESTING = ['needs_input', 'interrupted'] as const;
 
 /** The first hook that matches is run; without one the defaults hold. */
 async function decisionOf(
@@ -106,27 +178,24 @@ async function decisionOf(
   list = thread.hooks.list,
 ): Promise<Decision> {
   const { hooks, journal, budget } = thread;
-  const { event } = situation;
-  if (!mayAnswer(hooks, event.name)) return withoutHook(situation);
-  const context = buildContext(thread, event, situation.required);
-  const before = [...hooks.fired].join();
-  const { hook, errors } = select(list, context, hooks.fired);
-  for (const { hook: broken, message } of errors) {
-    const detail = { message, when: broken.when };
-    journal.note({ type: 'error', data: { code: 'expression_error', detail } });
-  }
-  const fired = [...hooks.fired];
-  if (!hook) {
-    if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
-    return withoutHook(situation);
-  }
+  const before = begunAt(thread, situation);
+  const same = before && list.find((one) => isBy(thread, one, before));
+  const chosen = same ? { hook: same, inputs: {} } : choose(thread, situation, list);
+  if (!chosen) return withoutHook(situation);
+  const { hook, inputs } = chosen;
   const name = hook.hook.directive;
+  const fired = [...hooks.fired];
   const began = thread.ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
-  const inputs = withEvent(thread, name, event.name, fillInputs(hook, context));
-  const answered = await hooks.run(thread, name, inputs);
+  const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired) };
+  const answered = await hooks.run(thread, name, inputs, asked);
   budget.meter.startClock();
+  if (!answered.ok && answered.error.code === 'approval_pending') {
+    return rest(thread, situation, answered);
+  }
+  const begun = begunAt(thread, situation);
+  if (begun) hooks.pending.delete(begun.thread_id);
   // One that cannot be paid counts as no match: the next may answer.
   if (!answered.ok && answered.error.code === 'hook_unaffordable') {
     journal.note({ type: 'error', data: answered.error });
@@ -139,7 +208,7 @@ async function decisionOf(
   const { deed, model, notes, bounds } = decision;
   const data: HookAnswered = {
     directive: name,
-    event: event.name,
+    event: situation.event.name,
     step: situation.step,
     deed: deed.do,
     notes,
@@ -148,6 +217,7 @@ async function decisionOf(
     bounds,
     ...(model !== undefined && { model }),
     ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
+    ...(begun && { thread_id: begun.thread_id }),
   };
   const cost = packCost(budget.meter.read());
   const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
@@ -248,17 +318,26 @@ async function raiseEvent(
 ): Promise<CheckpointVerdict | undefined> {
   const event = eventOf(flowEvent, step);
   const { journal } = thread;
-  // Denials and limits have their own line in the transcript.
-  if (event.name === 'limit') journal.note({ type: 'limit', data: event });
-  else if (event.name === 'error' && event.code === 'permission_denied') {
+  const name = stepName(step);
+  const open = openAt(flowEvent, step);
+  // Denials and limits have their own line in the transcript; once, however long a hook takes.
+  const isNew = !begunAt(thread, { event, step: name, open, bounds: NO_BOUNDS });
+  if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
+  else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
     journal.note({ type: 'permission_denied', data: { code, detail } });
   }
-  const name = stepName(step);
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
   const situation = await situationOf(thread, event, name, fault);
-  const deed = await consult(thread, { ...situation, required: step.required });
+  const deed = await consult(thread, { ...situation, open, required: step.required });
   return carryOut(thread, deed, event, name);
+}
+
+/** Before a step nothing has come of it yet. */
+function openAt(event: FlowEvent, { call }: Step): NonNullable<Situation['open']> {
+  if (!call) return 'fault' in event ? { fault: event.fault } : {};
+  const held = event.name !== 'before_step' && { held: () => call.held(event) };
+  return { call: call.id, ...held };
 }
 
 async function situationOf(
@@ -285,16 +364,26 @@ async function situationOf(
 const typeOf = ({ code }: Fault): 'loop_detected' | 'permission_denied' | 'error' =>
   (['loop_detected', 'permission_denied'] as const).find((type) => type === code) ?? 'error';
 
+interface ErrorPlace {
+  isTold?: boolean;
+  isStart?: boolean;
+  /** The call that it is about. */
+  call?: string;
+}
+
 /** An error that no operation raised: a loop, a cry for help. `isTold`: the model gets it anyway. */
 export async function raiseError(
   thread: Thread,
   { error }: Failure,
   step: string,
-  { isTold = false, isStart = false } = {},
+  { isTold = false, isStart = false, call }: ErrorPlace = {},
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
-  thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
-  const situation = { ...(await situationOf(thread, event, step)), isStart };
+  const open = { fault: error, ...(call !== undefined && { call }) };
+  const situation = { ...(await situationOf(thread, event, step)), isStart, open };
+  if (!begunAt(thread, situation)) {
+    thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
+  }
   const deed = await consult(thread, situation);
   if (deed.do !== 'tell_error') return carryOut(thread, deed, event, step);
   if (!isTold) tell(thread, `[harness] ${error.detail.message}`);
@@ -303,7 +392,7 @@ export async function raiseError(
 
 /** Marks of limits that were passed since the last look, each once; nothing to wait for without one. */
 export function raiseWarnings(thread: Thread): Promise<void> | undefined {
-  const { budget, talk } = thread;
+  const { budget, talk, hooks } = thread;
   const { meter, limits, warned, windowSeen } = budget;
   const cost = meter.read();
   const warnings = crossedMarks(usedAmounts(cost), limits, warned);
@@ -311,6 +400,8 @@ export function raiseWarnings(thread: Thread): Promise<void> | undefined {
   const max = limits.context?.value ?? BigInt(talk.price.context ?? 0);
   const window = contextWarning(windowSeen, cost.context_tokens, max, limits.context_warn);
   if (window) warnings.push(window);
+  // Those that a hook was asked about when the thread was left.
+  for (const { warning } of hooks.pending.values()) if (warning) warnings.unshift(warning);
   return warnings.length > 0 ? warn(thread, warnings) : undefined;
 }
 
@@ -318,8 +409,9 @@ async function warn(thread: Thread, warnings: readonly WarningEvent[]): Promise<
   for (const event of warnings) {
     // That of the window comes again with every crossing.
     if (event.limit !== 'context') thread.budget.warned.add(markKey(event));
-    thread.journal.note({ type: 'warning', data: event });
-    const deed = await consult(thread, await situationOf(thread, event, event.code));
+    const situation = await situationOf(thread, event, event.code);
+    if (!begunAt(thread, situation)) thread.journal.note({ type: 'warning', data: event });
+    const deed = await consult(thread, situation);
     carryOut(thread, deed, event, event.code);
     if (thread.control.ending) return;
   }

@@ -137,3 +137,18 @@ test('nobody could be told: that is recorded, and the run goes on', async () => 
     'nobody could be notified: internal_error',
   ]);
 });
+
+test('what a hook asks is told about the thread it serves', async () => {
+  const threads: Record<string, { directive: string; parent?: string; kind: string }> = {
+    root: { directive: 'look', kind: 'thread' },
+    hook: { directive: 'judge', kind: 'hook', parent: 'root' },
+    inner: { directive: 'inner', kind: 'hook', parent: 'hook' },
+  };
+  const { notifier, sent } = make({ webhook: 'https://x.org' }, { thread: (id) => threads[id] });
+  notifier.event('hook', asked('escalate'));
+  notifier.event('inner', asked('escalate'));
+  notifier.event('hook', ended('failed'));
+  await notifier.settled();
+  const about = ['https://x.org', { thread_id: 'root', directive: 'look' }];
+  expect(sent).toMatchObject([about, about]);
+});

@@ -127,12 +127,16 @@ export function createNotifier(ports: NotifyPorts) {
     event(thread: string, event: JournalEvent): void {
       const settings = ports.settings();
       if (!isObject(settings)) return;
-      const about = ports.thread(thread);
+      // What a hook asks is asked for the thread that it serves.
+      let [id, about] = [thread, ports.thread(thread)];
+      while (about?.kind === 'hook' && event.type === 'approval') {
+        [id, about] = [about.parent ?? '', ports.thread(about.parent ?? '')];
+      }
       if (!about || about.kind === 'hook') return;
       const news = toldBy(event, about.parent === undefined);
       if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
       const at = new Date(ports.now()).toISOString();
-      const notice: Notice = { ...news, thread_id: thread, directive: about.directive, at };
+      const notice: Notice = { ...news, thread_id: id, directive: about.directive, at };
       const { webhook } = settings;
       if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
       const command = commandOf(settings.command);

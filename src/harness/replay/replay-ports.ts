@@ -24,7 +24,7 @@ import type {
   ThreadPage,
   ThreadSummary,
 } from '../../store/index.ts';
-import { countChild, namedIn } from '../children/children.ts';
+import { countChild, namedIn, resultOf } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { readLimit } from '../limits/limit.ts';
 import { BUDGETED } from '../thread/budget.ts';
@@ -48,12 +48,20 @@ const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
   'snapshot',
   'logged',
 ]);
+/** Of a hook whose answer nobody heard before the process was lost. */
+const NO_RESULT = {
+  status: 'interrupted' as const,
+  outputs: {},
+  text: '',
+  reason: 'its process was lost',
+  cost: {},
+};
 const LOST = fail('lease_expired', 'the process was lost here');
 
 /** What is only said about other events: journals of the first form have none of it. */
 const isRepeated = ({ type, data }: Pick<NewEvent, 'type' | 'data'>): boolean =>
   type !== 'status' &&
-  type !== 'hook_start' &&
+  !(type === 'hook_start' && data.step === undefined) &&
   !(type === 'turn_end' && (data.failed === true || (data.done === true && !data.judged))) &&
   !(type === 'cost_update' && getOwn(data, 'cost') !== undefined);
 
@@ -150,7 +158,7 @@ async function playOthers(
   count: () => number,
   end: number,
 ): Promise<void> {
-  const { journal, budget } = thread;
+  const { journal, budget, rights } = thread;
   await journal.flush();
   while (count() < end && !journal.lost()) {
     const next = events[count()];
@@ -167,6 +175,10 @@ async function playOthers(
     if (next.type === 'child_end') countChild(thread, next.data);
     else {
       if (next.type === 'spawn') budget.meter.countSpawn();
+      // A right that was given counts from here on, as it did.
+      if (next.type === 'approval' && next.data.state === 'approved') {
+        rights.approved.restore(next.data);
+      }
       journal.note(notedOf(next), { cost: packCost(budget.meter.read()) });
     }
     await journal.flush();
@@ -328,6 +340,42 @@ const threadsOf = (
   history: async (thread) => await store.read(thread),
 });
 
+/** What a thread that happens again asks besides: what it did then, and what others said to it. */
+function replayPort({
+  real,
+  live,
+  recordOf,
+  count,
+  play,
+}: Pick<Scene, 'real' | 'recordOf' | 'count' | 'play'> & {
+  live: HarnessPorts['threads']['live'];
+}): NonNullable<HarnessPorts['replay']> {
+  return {
+    // What a script only looked at is noted when it is done: its event is the next one.
+    async recorded(thread, call, isLate) {
+      await live.get(thread)?.thread.journal.flush();
+      return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
+    },
+    async hook(thread) {
+      await play(thread);
+      const next = recordOf(thread).events[count(thread)];
+      return next?.type === 'hook_start' ? next.data.thread_id : undefined;
+    },
+    async hookResult(thread, hook) {
+      await live.get(thread)?.thread.journal.flush();
+      const row = recordOf(thread).isAnswered(hook, count(thread)) ? await real.thread(hook) : LOST;
+      const result = row.ok ? resultOf(row.output) : undefined;
+      return result ?? { ...NO_RESULT, thread_id: hook };
+    },
+    async asked(thread) {
+      await live.get(thread)?.thread.journal.flush();
+      const before = count(thread);
+      await play(thread);
+      return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));
+    },
+  };
+}
+
 export type ReplayStage = ReturnType<typeof createReplayStage>;
 
 export function createReplayStage(
@@ -356,11 +404,11 @@ export function createReplayStage(
     perform(
       { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
       [],
-      () => resultOf(caller),
+      () => recordedFor(caller),
       createFrame(),
       caller.act,
     );
-  const resultOf = async (caller: Caller): Promise<Outcome<Value>> => {
+  const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     await play(thread);
     await live.get(thread)?.thread.journal.listen();
@@ -405,19 +453,7 @@ export function createReplayStage(
       transcript: () => () => {},
       ahead: (thread) => recordOf(thread).lostAt(count(thread)),
     },
-    replay: {
-      // What a script only looked at is noted when it is done: its event is the next one.
-      async recorded(thread, call, isLate) {
-        await live.get(thread)?.thread.journal.flush();
-        return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
-      },
-      async asked(thread) {
-        await live.get(thread)?.thread.journal.flush();
-        const before = count(thread);
-        await play(thread);
-        return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));
-      },
-    },
+    replay: replayPort({ real, live, recordOf, count, play }),
   };
   return {
     ports: again,

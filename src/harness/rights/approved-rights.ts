@@ -12,7 +12,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import type { Approval, ApprovalState } from '../../store/index.ts';
+import type { Answer, Approval, ApprovalState } from '../../store/index.ts';
 import { type ApprovedRight, encodeToken, widenToken } from '../../trust/index.ts';
 import type { ApprovalNote, JournalEvent } from '../thread/journal-event.ts';
 import type { ApprovedRights, TakenUse, Thread } from '../thread/thread.ts';
@@ -158,6 +158,23 @@ export function createApproved(self: () => Thread): ApprovedRights {
       return [...own.taken.values()].flatMap(({ use, isExercised }) => (isExercised ? [] : [use]));
     },
   };
+}
+
+/** What people gave this thread because its hook asked for it; noted, so that a replay has it as it was. */
+export async function takeGranted({ ports, place, rights }: Thread, hook: string): Answer<null> {
+  if (ports.replay) return ok(null);
+  const found = await ports.store.approvals({ thread: place.id, limit: 1000 });
+  if (!found.ok) return found;
+  for (const row of found.output) {
+    if (row.binding.hook === hook && isInForce(row)) rights.approved.add(row);
+  }
+  return ok(null);
+}
+
+/** What the directive does not declare takes a person who says that it may go beyond that. */
+export function isInForce(row: Approval): boolean {
+  const right = rightOf(row);
+  return right !== undefined && (row.shown.declared !== 'no' || right.beyond === true);
 }
 
 /** What stands in the journal about a use. */

@@ -1,7 +1,15 @@
 // What a model can say to those who run it: `stuck`, `escalate`, `checkpoint`. The first two may need
 // a person; then the thread waits with the call open, in no process, and the answer becomes the
 // call's result when it goes on.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import type { Approval, NewApproval } from '../../store/index.ts';
 import {
   createCeilingVerifier,
@@ -18,7 +26,8 @@ import {
 import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { Thread } from '../thread/thread.ts';
-import { rightOf } from './approved-rights.ts';
+import { isInForce, rightOf } from './approved-rights.ts';
+import { askedFor } from './ask-about-call.ts';
 import { declaredRights } from './thread-token.ts';
 
 interface HelpSignal {
@@ -27,9 +36,25 @@ interface HelpSignal {
   /** With `escalate`: the right that is missing; `tool.bash` stands for the right to call that tool. */
   capability?: string;
   scope?: JsonObject;
+  /** With `escalate`, of a hook: the ceilings it would name in `context.limits`. */
+  limits?: JsonObject;
 }
 
-type Question = Pick<NewApproval, 'binding' | 'shown'> & { kind: 'question' | 'capability' };
+type Question = Pick<NewApproval, 'binding' | 'shown'> & {
+  kind: 'question' | 'capability' | 'limit';
+};
+
+/** The thread that a question is about: that which a hook serves, as long as it runs here. */
+const servedBy = (thread: Thread): Thread =>
+  (thread.place.kind === 'hook' &&
+    thread.ports.threads.live.get(thread.place.parent ?? '')?.thread) ||
+  thread;
+
+/** Who asks, as people see it. */
+const shownAsker = (thread: Thread): JsonObject => ({
+  directive: servedBy(thread).place.directive.name,
+  ...(thread.place.kind === 'hook' && { hook: thread.place.directive.name }),
+});
 
 // A right: what exactly a person is asked, and what the answer is worth. The person may give it for
 // fewer or more uses and for a time; a right that the directive does not declare takes a person who says
@@ -100,20 +125,26 @@ function capabilityQuestion(
   const grant = wanted.output;
   const possible = refusal(thread, grant);
   if (!possible.ok) return possible;
-  const declared = declaredOf(thread, grant);
+  const served = servedBy(thread);
+  const declared = declaredOf(served, grant);
   if (!declared.ok) return declared;
   const { capability, scope = {} } = grant;
-  if (declared.output === 'yes' && isHeld(thread, grant)) {
+  if (declared.output === 'yes' && isHeld(served, grant)) {
     return ok({ held: { decision: 'held', capability, scope: { ...scope } } });
   }
   const permission = permissionFor(grant);
   return ok({
     kind: 'capability',
-    binding: { capability, scope: { ...scope }, call: thread.control.currentCall },
+    binding: {
+      capability,
+      scope: { ...scope },
+      call: thread.control.currentCall,
+      ...askedFor(thread).hook,
+    },
     shown: {
       action: 'escalate',
       question: reason,
-      directive: thread.place.directive.name,
+      ...shownAsker(thread),
       capability,
       scope: { ...scope },
       declared: declared.output,
@@ -132,18 +163,21 @@ function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
   const { id, state, why = '', who = '', uses, expires, shown } = approval;
   const right = rightOf(approval);
   if (!right) return ok({ decision: state, message: SAID[state] ?? '', why, who });
-  if (shown.declared === 'no' && right.beyond !== true) {
-    const message = `directive \`${thread.place.directive.name}\` does not declare it, and nobody said that the thread may go beyond its directive`;
+  if (!isInForce(approval)) {
+    const message = `directive \`${plainText(shown.directive ?? '')}\` does not declare it, and nobody said that the thread may go beyond its directive`;
     return ok({ decision: 'approved', in_force: false, message, why, who });
   }
-  thread.rights.approved.add(approval);
+  // What a hook asked for is taken by the thread that it serves, when it has answered.
+  const isHook = thread.place.kind === 'hook';
+  if (!isHook) thread.rights.approved.add(approval);
+  const holder = isHook ? `thread \`${approval.thread ?? ''}\`` : 'you';
   return ok({
     decision: 'approved',
     in_force: true,
     approval: id,
     uses,
     ...(expires !== undefined && { expires: new Date(expires).toISOString() }),
-    message: `you may now use ${describeNeed(right.grant)}; it counts for exactly this`,
+    message: `${holder} may now use ${describeNeed(right.grant)}; it counts for exactly this`,
     why,
     who,
   });
@@ -152,34 +186,48 @@ function capabilityAnswer(thread: Thread, approval: Approval): Outcome<Json> {
 /** One open call, one question: asking again finds the answer. A right is asked for by its name. */
 function questionOf(
   thread: Thread,
-  { action, reason, capability, scope }: HelpSignal,
+  { action, reason, capability, scope, limits }: HelpSignal,
 ): Outcome<Question | { held: Json }> {
+  const call = thread.control.currentCall;
+  const { hook } = askedFor(thread);
+  if (action === 'escalate' && limits) {
+    if (thread.place.kind !== 'hook') {
+      const message =
+        'limits are raised by a hook at a limit, or by a person who resumes the thread';
+      return fail('invalid_input', message);
+    }
+    const shown = { action, question: reason, ...shownAsker(thread), limits };
+    return ok({ kind: 'limit', binding: { limits, call, ...hook }, shown });
+  }
   if (action === 'escalate' && capability) {
     return capabilityQuestion(thread, { capability, ...(scope && { scope }) }, reason);
   }
   return ok({
     kind: 'question',
-    binding: { action, reason, call: thread.control.currentCall },
-    shown: { action, question: reason, directive: thread.place.directive.name },
+    binding: { action, reason, call, ...hook },
+    shown: { action, question: reason, ...shownAsker(thread) },
   });
 }
 
 /** Leaves the call open and the thread at rest until somebody answers. */
 async function ask(
-  { journal, ports, control }: Thread,
+  thread: Thread,
   { action, reason }: HelpSignal,
   question: Question,
 ): Promise<Outcome<Json>> {
+  const { journal, ports, control } = thread;
+  const { owner } = askedFor(thread);
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const asked: NewApproval = { id: makeApprovalId(ports.random), ...question, expires };
+  const id = makeApprovalId(ports.random);
+  const asked: NewApproval = { id, ...question, expires, ...owner };
   const data = { kind: question.kind, state: 'pending', approval: asked.id, action } as const;
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   if (!done.ok) return done;
   // What is asked already and still open is answered with the row that stands.
-  const id = done.output.approvals[0]?.id ?? asked.id;
+  const approval = done.output.approvals[0]?.id ?? id;
   const status = action === 'stuck' ? 'needs_input' : 'waiting';
-  control.ending = { status, reason: reason || `waits for approval ${id}` };
-  return fail('approval_pending', `nobody has answered \`${id}\` yet`, { approval: id });
+  control.ending = { status, reason: reason || `waits for approval ${approval}` };
+  return fail('approval_pending', `nobody has answered \`${approval}\` yet`, { approval });
 }
 
 async function stuck(
@@ -190,8 +238,11 @@ async function stuck(
   const { reason } = signal;
   const message = reason === '' ? 'the model says that it is stuck' : `stuck: ${reason}`;
   const failed = fail('stuck', message, { reason });
-  await raiseError(thread, failed, 'help', { isTold: true });
+  const call = thread.control.currentCall;
+  await raiseError(thread, failed, 'help', { isTold: true, call });
   const { ending } = thread.control;
+  // A hook asks somebody, and answers later.
+  if (ending && thread.hooks.pending.size > 0) return failed;
   if (!ending) return ok({ action: 'stuck', message: 'noted; go on' });
   return ending.status === 'needs_input' ? await ask(thread, signal, question) : failed;
 }
@@ -202,15 +253,25 @@ async function snapshot({ journal }: Thread, { reason }: HelpSignal): Promise<Ou
   return noted.ok ? ok({ action: 'checkpoint', snapshot: noted.output.seq }) : noted;
 }
 
+/** A hook has to decide all the same: that nobody could give it is an answer. */
+const notAsked = ({ error: { code, detail } }: Failure): Json => ({
+  decision: 'refused',
+  code,
+  message: detail.message,
+  why: '',
+  who: '',
+});
+
 export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Outcome<Json>> {
   if (signal.action === 'checkpoint') return await snapshot(thread, signal);
   const wanted = questionOf(thread, signal);
-  if (!wanted.ok) return wanted;
+  if (!wanted.ok) return thread.place.kind === 'hook' ? ok(notAsked(wanted)) : wanted;
   const question = wanted.output;
   if ('held' in question) return ok(question.held);
   // The same question again finds the latest answer.
   const { binding } = question;
-  const found = await thread.ports.store.approvals({ thread: thread.place.id, binding });
+  const { thread: asker } = askedFor(thread);
+  const found = await thread.ports.store.approvals({ thread: asker, binding });
   if (!found.ok) return found;
   const before = found.output.at(-1);
   if (before && before.state !== 'pending') {
@@ -219,7 +280,9 @@ export async function helpSignal(thread: Thread, signal: HelpSignal): Promise<Ou
     // What was answered in time stays answered, however late the thread goes on.
     const isLate = before.state === 'expired' && decided !== undefined;
     const state = isLate ? 'approved' : before.state;
-    return ok({ decision: state, ...(answer !== undefined && { answer }), why, who });
+    const message = question.kind === 'limit' ? SAID[state] : undefined;
+    const told = { ...(answer !== undefined && { answer }), ...(message && { message }) };
+    return ok({ decision: state, ...told, why, who });
   }
   return before || signal.action === 'escalate'
     ? await ask(thread, signal, question)

@@ -41,8 +41,8 @@ function openJournal(
 ): JournalWriter {
   const { id } = held.row;
   const write = ports.watch.transcript(id, held.row);
-  // What others put into the journal while nobody ran it belongs to no turn.
-  const turn = history.findLast((event) => event.turn > 0)?.turn ?? 0;
+  // What others put into the journal while nobody ran it belongs to no turn; nor does a change of status.
+  const turn = history.findLast(({ turn, type }) => turn > 0 && type !== 'status')?.turn ?? 0;
   const writeAndTell: typeof write = (events, firstSeq) => {
     write(events, firstSeq);
     for (const event of events) ports.watch.onEvent?.(id, event);
@@ -160,6 +160,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       reserve: reserve?.key,
       limits: split.hooks,
       left: reserve?.amounts ?? {},
+      pending: new Map(),
       run: runHook,
     },
     control,

@@ -15,7 +15,9 @@ import type { ThreadResult } from '../thread/ports.ts';
 import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { finalEnding, finish } from './finish.ts';
+
 import { ownRunner, runOwn } from './runner.ts';
+import { endHooks } from './unfinished-work.ts';
 
 // Before the first turn: does the directive ask for more than there is? A hook may let it run with
 // what is granted; otherwise it is denied before it has cost anything.
@@ -28,12 +30,12 @@ function missingRights({ ports, place, rights }: Thread): Outcome<Failure | unde
   const { grants } = wanted.output;
   const above = new Set(token.output.missingAtStart(grants).missing);
   // The policy may leave nothing of a name, whatever the token says.
-  const names = grants
-    .filter((grant) => above.has(grant) || !token.output.holds(grant.capability).ok)
-    .map(grantName);
-  const [first] = names;
+  const refused = grants.filter(
+    (grant) => above.has(grant) || !token.output.holds(grant.capability).ok,
+  );
+  const [first] = refused;
   if (first === undefined) return ok(undefined);
-  const missing = [...new Set(names)];
+  const missing = [...new Set(refused.map(grantName))];
   const [who, what] =
     place.parent === undefined
       ? ['the policy does not allow', 'the policy']
@@ -43,8 +45,9 @@ function missingRights({ ports, place, rights }: Thread): Outcome<Failure | unde
       'permission_denied',
       `directive \`${place.item.id}\` asks for ${missing.join(', ')}, which ${who}; narrow its permissions, or widen ${what}`,
       {
-        missing: first,
+        missing: grantName(first),
         missing_all: missing,
+        ...(first.scope && { scope: { ...first.scope } }),
         required: [...rights.own.granted],
         attempted: place.item.id,
         granted: token.output.granted(),
@@ -55,8 +58,11 @@ function missingRights({ ports, place, rights }: Thread): Outcome<Failure | unde
 
 /** Undefined: it may begin. */
 async function checkStart(thread: Thread): Promise<Ending | undefined> {
+  // A hook was asked when the thread was left: what it says comes first, whatever is granted by now.
+  let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
   for (;;) {
-    const refused = missingRights(thread);
+    const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
+    asked = undefined;
     if (!refused.ok) {
       const { code, detail } = refused.error;
       return { status: 'denied', reason: detail.message, code };
@@ -112,8 +118,13 @@ async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<End
 }
 
 /** What a bug leaves behind is a failed thread, not a lost one. */
-async function runToEnding(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
+async function runToEnding(
+  thread: Thread,
+  history: readonly Recorded[],
+  settle?: () => Promise<void>,
+): Promise<Ending> {
   try {
+    await settle?.();
     const denied = thread.journal.turn === 0 ? await checkStart(thread) : undefined;
     const own = denied ?? (await loopOf(thread, history));
     const { stopped, ending = own } = thread.control;
@@ -121,6 +132,7 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
     // The ends of children that it stops are in the journal; an abort notes more after them.
     if (last.status === 'aborted') await hearInReplay(thread);
     const final = await endFamily(thread, last);
+    if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
     if (isEnded(final.status) && final.status !== 'completed') await hearInReplay(thread);
     return final;
   } catch (error) {
@@ -131,9 +143,13 @@ async function runToEnding(thread: Thread, history: readonly Recorded[]): Promis
 }
 
 /** What was said while it was about to rest is obeyed, and the loop goes on. */
-async function runToRest(thread: Thread, history: readonly Recorded[]): Promise<ThreadResult> {
-  for (;;) {
-    const result = await finish(thread, await runToEnding(thread, history));
+async function runToRest(
+  thread: Thread,
+  history: readonly Recorded[],
+  settle?: () => Promise<void>,
+): Promise<ThreadResult> {
+  for (let first = settle; ; first = undefined) {
+    const result = await finish(thread, await runToEnding(thread, history, first));
     if (result) return result;
     thread.control.ending = undefined;
   }
@@ -151,12 +167,13 @@ function endingWhenStopped({ ports, place }: Thread): Ending {
 
 /**
  * Never rejects. While it runs, the thread can be found, awaited and stopped in `threads.live`. A script
- * is handed back what it did before, as `history` has it.
+ * is handed back what it did before, as `history` has it. `settle`: what a lost process left open.
  */
 export async function drive(
   thread: Thread,
   since: number,
   history: readonly Recorded[] = [],
+  settle?: () => Promise<void>,
 ): Promise<ThreadResult> {
   const { ports, place, control, journal } = thread;
   const { live } = ports.threads;
@@ -180,7 +197,7 @@ export async function drive(
   if (signal.aborted) whenStopped();
   signal.addEventListener('abort', whenStopped);
   live.add({ thread, done });
-  const result = await runToRest(thread, history);
+  const result = await runToRest(thread, history, settle);
   signal.removeEventListener('abort', whenStopped);
   live.remove(place.id);
   letGo();

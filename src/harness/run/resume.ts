@@ -49,6 +49,7 @@ import {
   chargeUnreadRequests,
   endOrphanedHooks,
   giveBackTurn,
+  leaveUnbegunTurn,
   settleUnfinishedCalls,
 } from './unfinished-work.ts';
 
@@ -174,7 +175,18 @@ async function makeAgain(
   if (!made.ok) return made;
   const { prepared } = made.output;
   const parent = ports.threads.live.get(held.row.parent ?? '')?.thread;
-  const start = { prepared, held, since, signal, history, parent, runHook };
+  // A hook goes on as it began: it draws on the reserve of the thread it serves, and ends with it.
+  const served = held.row.kind === 'hook' ? parent : undefined;
+  const start = {
+    prepared,
+    held,
+    since,
+    history,
+    parent,
+    runHook,
+    signal: served?.control.signal ?? signal,
+    drawFrom: served?.hooks.reserve,
+  };
   const thread = await createThread(ports, start);
   return thread.ok ? ok({ ...made.output, thread: thread.output, history }) : thread;
 }
@@ -233,16 +245,25 @@ async function catchUpWith(
   const history = eventsInForce(whole);
   await thread.journal.listen();
   await endOrphanedHooks(thread);
+  leaveUnbegunTurn(thread, whole);
   giveBackTurn(thread, whole);
   restoreIntents(thread, history);
   chargeUnreadRequests(thread, whole, held.open);
   await catchUp(thread, whole, held.open);
   await resumeAfterProposal(thread, prepared, history);
   if (lost) tellLostCommits(thread, lost);
+  return history;
+}
+
+/** The rest of it when it can be found here: hooks may have to be asked, and these find it. */
+async function settleRest(
+  thread: Thread,
+  history: readonly Recorded[],
+  lost?: LostCommits,
+): Promise<void> {
   await settleUnfinishedCalls(thread, history);
   // What it said last may be lost.
   if (!lost?.events) thread.control.ending ??= endingBeforeCrash(thread, history);
-  return history;
 }
 
 /** Goes on with a thread that was interrupted, paused or waiting; at a person's word also with one that ended. */
@@ -287,7 +308,7 @@ export async function resumeThread(
   const whole = await beginAgain(thread, past, events, change);
   if (!whole.ok) return await refuse(whole);
   const history = await catchUpWith(thread, held.output, prepared, whole.output, lost);
-  const done = drive(thread, since, history);
+  const done = drive(thread, since, history, () => settleRest(thread, history, lost));
   await adoptChildren(thread);
   return ok(await done);
 }

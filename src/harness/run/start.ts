@@ -2,25 +2,34 @@
 // the end.
 import { hash } from 'node:crypto';
 import { isAbsolute, relative } from 'node:path';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { Held, NewThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
+import { RESTS, resultOf } from '../children/children.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
+import { takeGranted } from '../rights/approved-rights.ts';
 import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
-import type { JournalEvent, WhatRan } from '../thread/journal-event.ts';
+import type { HookStart, JournalEvent, WhatRan } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
-import type { HarnessPorts, Prepared, RunHook, Thread } from '../thread/thread.ts';
+import type { HarnessPorts, HookAbout, Prepared, RunHook, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { prepareThread, type RunRequest, type StartedBy } from './prepare.ts';
@@ -44,6 +53,8 @@ export interface BirthPlace {
   detached?: boolean;
   /** What its inputs and its first message carry; a person's words when absent. */
   marks?: Descriptor;
+  /** Of a hook: what it is asked about. */
+  about?: HookAbout;
   /** A reservation made up front for it. */
   drawFrom?: string;
   /** Who asked for a root. */
@@ -59,20 +70,30 @@ export interface Started {
   done: Promise<ThreadResult>;
 }
 
+/** As its birth is noted; what stands open is kept now, so that it outlives this process. */
+async function hookStart(
+  { held, ...about }: HookAbout,
+  thread_id: string,
+  directive: string,
+): Promise<HookStart> {
+  return { ...about, thread_id, directive, ...(held && { held: await held() }) };
+}
+
 /** How it comes into the world: a root by itself, everybody else in a commit of the parent. */
 async function bear(
   ports: HarnessPorts,
-  { parent, kind, spawn }: BirthPlace,
+  { parent, spawn, about }: BirthPlace,
   thread: NewThread,
 ): Promise<Outcome<Held>> {
   if (!parent) return await ports.store.createThread(thread);
   const { id: thread_id, directive, runner, detached = false } = thread;
-  const noted: JournalEvent =
-    kind === 'hook'
-      ? { type: 'hook_start', data: { thread_id, directive, event: '' } }
-      : { type: 'spawn', data: { thread_id, directive, runner, detached } };
+  const begun = about && (await hookStart(about, thread_id, directive));
+  const noted: JournalEvent = begun
+    ? { type: 'hook_start', data: begun }
+    : { type: 'spawn', data: { thread_id, directive, runner, detached } };
   const born = await parent.journal.commit(noted, { children: [thread], ...spawn?.() });
   if (!born.ok) return born;
+  if (begun) parent.hooks.pending.set(thread_id, begun);
   const [held] = born.output.children;
   return held ? ok(held) : fail('internal_error', `thread \`${thread_id}\` was not born`);
 }
@@ -264,33 +285,74 @@ export async function runPrepared(
 }
 
 /** A hook runs a directive of its own, in a thread of its own: own limits, narrowed rights, nesting bounded. */
-export const runHook: RunHook = async (thread, name, inputs) => {
+async function startHook(
+  thread: Thread,
+  name: string,
+  inputs: JsonObject,
+  about: HookAbout,
+): Promise<Outcome<ThreadResult | { outputs: Json }>> {
   const { ports, place, hooks, control } = thread;
   const request = { directive: name, inputs };
   const prepared = await prepareThread(ports, request, hookLimitsLeft(thread));
   if (!prepared.ok) return prepared;
   const computed = await compute(thread, prepared.output);
-  if (computed) return computed;
+  if (computed) return computed.ok ? ok({ outputs: computed.output }) : computed;
   if (place.nesting >= MAX_HOOK_NESTING) {
     return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
+  }
+  const was = await ports.replay?.hook(place.id);
+  if (was !== undefined) {
+    const begun = await hookStart(about, was, prepared.output.item.id);
+    thread.journal.note({ type: 'hook_start', data: begun });
+    hooks.pending.set(was, begun);
+    return await goOnWithHook(thread, begun);
   }
   const { reserve } = hooks;
   // What it is told of may be anything that its thread has read.
   const marks = thread.talk.conversation.ownMarks();
-  const birth = {
-    parent: thread,
-    kind: 'hook',
-    marks,
-    ...(reserve && { drawFrom: reserve }),
-  } as const;
-  const ran = await runPrepared(ports, prepared.output, birth, control.signal, '');
+  const from = reserve && { drawFrom: reserve };
+  const birth = { parent: thread, kind: 'hook', about, marks, ...from } as const;
+  return await runPrepared(ports, prepared.output, birth, control.signal, '');
+}
+
+/** A hook that was begun before: from its journal on, or what it said before anybody heard of it. */
+async function goOnWithHook(
+  { ports, place }: Thread,
+  { thread_id }: HookStart,
+): Promise<Outcome<ThreadResult>> {
+  if (ports.replay) return ok(await ports.replay.hookResult(place.id, thread_id));
+  const row = await ports.store.thread(thread_id);
+  if (!row.ok) return row;
+  const ended = resultOf(row.output);
+  return ended ? ok(ended) : await ports.threads.resume(thread_id);
+}
+
+/** It has not answered, and is not over: whoever it serves rests with it. */
+function waitsFor(name: string, { status, reason, thread_id }: ThreadResult): Failure | undefined {
+  if (!RESTS.has(status) && status !== 'interrupted') return undefined;
+  const message = `hook \`${name}\` is ${status}${reason === '' ? '' : `: ${reason}`}`;
+  return fail('approval_pending', message, { status, thread: thread_id });
+}
+
+export const runHook: RunHook = async (thread, name, inputs, asked) => {
+  const ran =
+    'before' in asked
+      ? await goOnWithHook(thread, asked.before)
+      : await startHook(thread, name, inputs, asked.about);
+  if (!ran.ok) return ran;
+  if (!('status' in ran.output)) return ok(ran.output.outputs);
   // What others did to the thread meanwhile comes before what the hook said.
   await hearInReplay(thread);
-  if (!ran.ok) return ran;
-  const { status, reason, outputs, cost } = ran.output;
+  const { status, reason, outputs, cost, thread_id } = ran.output;
+  const waits = waitsFor(name, ran.output);
+  if (waits) return waits;
   thread.talk.conversation.learn(unpackMarks(ran.output.marks));
   countHook(thread, cost);
-  if (isUnaffordable(ran.output)) return fail('hook_unaffordable', reason, { hook: name });
+  const granted = await takeGranted(thread, thread_id);
+  if (!granted.ok) return granted;
+  if (isUnaffordable(ran.output)) {
+    return fail('hook_unaffordable', reason, { hook: name, thread: thread_id });
+  }
   return status === 'completed'
     ? ok(outputs)
     : fail('hook_failed', `hook thread ended ${status}: ${reason}`);

@@ -8,13 +8,14 @@ import { raiseError } from '../hooks/raise-checkpoint.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost } from '../limits/cost.ts';
 import { waitingCalls } from '../rights/ask-about-call.ts';
 import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
-import { failureJson, unknownOutcome } from '../step/step.ts';
+import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
+import { countHook } from './run-hook.ts';
 
 /** What a turn begins and ends with. */
 const TURN: ReadonlySet<EventType> = new Set<EventType>([
@@ -53,6 +54,17 @@ export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Re
   if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
+/** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
+export function leaveUnbegunTurn(
+  { journal, hooks: { pending } }: Thread,
+  history: readonly Recorded[],
+): void {
+  const { turn } = journal;
+  const isAsked = [...pending.values()].some(({ step }) => step === `turn ${turn}`);
+  const isBegun = history.some((event) => event.type === 'turn_start' && event.turn === turn);
+  if (isAsked && !isBegun) journal.turn -= 1;
+}
+
 /** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
 export function noteUnknown(
   thread: Thread,
@@ -88,28 +100,34 @@ export async function settleUnfinishedCalls(
     const intent = begun.get(call.id)?.at(-1)?.data;
     // A spawn names its child first: whoever makes it again finds that one.
     const isSpawn = thread.control.intents.get(call.id)?.child !== undefined;
-    const isOpen = waiting.has(call.id) || thread.control.escalated.has(call.id);
+    const isAsked = waiting.has(call.id) || thread.control.escalated.has(call.id);
+    const isOpen = isAsked || isHeld(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
     const { tool } = intent;
     const unknown = unknownOutcome(call, tool);
-    const verdict = await raiseError(thread, unknown, tool, { isTold: true });
+    const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
+    // Its hook asks somebody, and answers later.
+    if (isAtRest(thread)) return;
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
     noteUnknown(thread, call, tool, instead?.output.data);
     if (thread.control.ending || thread.journal.lost()) return;
   }
 }
 
-/** A hook's thread is part of one step; that step is done again, with a new one. */
+/** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
 export async function endOrphanedHooks(thread: Thread): Promise<void> {
+  const { pending } = thread.hooks;
   const hooks = { parent: thread.place.id, kind: 'hook' } as const;
-  for (const hook of await childrenOf(thread.ports, hooks)) {
-    if (!isEnded(hook.status)) await endHook(thread, hook.id);
+  for (const { id, status } of await childrenOf(thread.ports, hooks)) {
+    // It was ended with the thread it served, and is asked anew.
+    if (isEnded(status) && thread.control.hadEnded && status !== 'completed') pending.delete(id);
+    if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
   }
   // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
   const all = createCostMeter(() => 0);
-  for (const { cost } of await childrenOf(thread.ports, hooks)) {
-    const used = unpackCost(cost);
-    if (used.ok) all.countHook(used.output);
+  for (const { id, cost } of await childrenOf(thread.ports, hooks)) {
+    const used = pending.has(id) ? undefined : unpackCost(cost);
+    if (used?.ok) all.countHook(used.output);
   }
   const [now, known] = [all.read(), thread.budget.meter.read().hooks];
   const news = Object.fromEntries(
@@ -122,8 +140,18 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
   thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
 }
 
+/** The run is over and did not come by where they were asked. */
+export async function endHooks(thread: Thread): Promise<void> {
+  for (const id of thread.hooks.pending.keys()) {
+    if (!thread.ports.replay) await endHook(thread, id);
+    const row = await thread.ports.store.thread(id);
+    if (row.ok) countHook(thread, row.output.cost);
+  }
+  thread.hooks.pending.clear();
+}
+
 async function endHook({ ports }: Thread, id: string): Promise<void> {
-  const reason = 'the thread it served was resumed';
+  const reason = 'the thread it served went on without it';
   const { owner } = ports.threads;
   await withLease(
     ports.store,

@@ -4,6 +4,7 @@ import {
   type Failure,
   fail,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   type Outcome,
@@ -29,7 +30,7 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { askAbout, callBinding } from '../rights/ask-about-call.ts';
 import { callKey } from '../step/call-intent.ts';
-import { callKernel, runStep, type StepFacts, stepAct } from '../step/step.ts';
+import { callKernel, judgeHeld, runStep, type StepFacts, stepAct } from '../step/step.ts';
 import { identifyCall } from '../step/tool-call.ts';
 import { modelFor, priced } from '../thread/choose-model.ts';
 import { Conversation } from '../thread/conversation.ts';
@@ -113,19 +114,23 @@ async function ownWork(
 }
 
 /** A step that enters no kernel. The script's own operation is what guards have judged. */
-const performOwn = (
+async function performOwn(
   thread: Thread,
   call: ToolCallBlock,
   facts: StepFacts,
   work: (signal?: AbortSignal) => Promise<Outcome<Value>>,
-): Promise<Outcome<Value>> =>
-  perform(
+): Promise<Outcome<Value>> {
+  const act = stepAct(thread, call, facts);
+  const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
+  if (judged) return judged;
+  return await perform(
     { type: 'step', name: facts.tool, opLabels: ['op:step'], retryOwner: false },
     [],
     (_inputs, { signal }) => work(signal),
     createFrame(),
-    stepAct(thread, call, facts),
+    act,
   );
+}
 
 function kernelWork(
   thread: Thread,
@@ -176,6 +181,16 @@ const askedIn = (data: Json): Asked => {
 };
 const ANSWERS = ['approved', 'denied', 'pending', 'expired'] as const;
 
+/** More than words: a right or limits that are asked for, with the reason. */
+function wishIn(data: Json): JsonObject | undefined {
+  if (!isObject(data)) return undefined;
+  const wish = ['reason', 'capability', 'scope', 'limits'].filter((name) =>
+    Object.hasOwn(data, name),
+  );
+  if (wish.length === 0) return undefined;
+  return Object.fromEntries(wish.map((name): [string, Json] => [name, data[name] ?? null]));
+}
+
 const OWN_WORK = { volatile: [], parameters: {} };
 
 /** `stop` is aborted when what the script itself has started must end. */
@@ -201,7 +216,7 @@ export function createScriptActions(
     async help(action, message, frame) {
       // What guidance is asked about is a topic; everything else is told why.
       const name = action === 'guidance' ? 'topic' : 'reason';
-      const given = { action, [name]: message.text };
+      const given = { action, ...(wishIn(message.data) ?? { [name]: message.text }) };
       const work = kernelWork(thread, 'help', given, new Map([[name, message]]), frame);
       return work.ok ? await step(work.output) : work;
     },

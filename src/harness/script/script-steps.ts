@@ -10,6 +10,8 @@ import {
   asResult,
   carrying,
   isAtRest,
+  isHeld,
+  isLeftOpen,
   noteResult,
   type StepFacts,
   unknownOutcome,
@@ -100,7 +102,7 @@ async function leaveUnknown(
   tool: string,
 ): Promise<Outcome<Value>> {
   const unknown = unknownOutcome(call, tool);
-  const verdict = await raiseError(thread, unknown, tool, { isTold: true });
+  const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
   thread.budget.meter.countToolCall();
   return verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : unknown;
 }
@@ -140,11 +142,11 @@ export function createScriptSteps(
     if (escalated) return await answered(work, call, escalated);
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
-      past?.intent.effect === 'write' && !past.waits && !isSpawn
+      past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
         : carrying(await work.body(call), work.marks);
     // A person was asked: the step stays open, its result is the answer.
-    if (isAtRest(thread)) return STOPPED;
+    if (isAtRest(thread) || isLeftOpen(thread, call.id)) return STOPPED;
     const result = asResult(outcome, work.marks);
     if (!ASKS.has(work.facts.verb)) {
       const asked = await escalateFailure(thread, call.id, work.facts.tool, result);

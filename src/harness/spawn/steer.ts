@@ -3,7 +3,7 @@
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
 import type { Held, Store, ThreadStatus } from '../../store/index.ts';
-import { countChild, resultOf, unfinished } from '../children/children.ts';
+import { countChild, openHooks, resultOf, unfinished } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
@@ -70,6 +70,8 @@ async function endIdle(
   status: EndedFromOutside,
 ): Promise<Outcome<null>> {
   const { ports, by } = asker;
+  // Its hooks rest with it and end with it; first, so that their cost is in the books.
+  for (const hook of await openHooks(ports, id)) await endThread(asker, hook.id, status);
   const ended = await endUnattended(ports.store, id, status, by, { watch: ports.watch });
   if (!ended.ok) return ended;
   ports.watch.done?.(id);

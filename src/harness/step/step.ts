@@ -15,6 +15,7 @@ import {
   addMarks,
   type CheckpointVerdict,
   childFrame,
+  createFrame,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
@@ -28,6 +29,7 @@ import {
 } from '../../flow/index.ts';
 import type { Caller } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
+import { isEnded } from '../../store/index.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
@@ -44,11 +46,12 @@ import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.t
 import { withExtended } from '../rights/thread-token.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
-import type { JournalEvent, ToolCall } from '../thread/journal-event.ts';
+import type { HookStart, JournalEvent, ToolCall } from '../thread/journal-event.ts';
+import { resultIn } from '../thread/recorded-events.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
-import { keepResult, type Result } from './large-result.ts';
+import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
 import { asLimit, type IdentifiedCall, identifyCall, requiredFor, stepKind } from './tool-call.ts';
 
@@ -139,6 +142,9 @@ export async function callKernel(
   const { ports, place, rights } = thread;
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
+  const act = stepAct(thread, call, known, key);
+  const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
+  if (judged) return carrying(judged, marks);
   // What a person has said to the statement holds for the call it makes.
   const ask = frame?.isApproved
     ? APPROVED
@@ -153,7 +159,7 @@ export async function callKernel(
     __thread_id: place.id,
     __directive_id: place.directive.name,
     idempotencyKey: key,
-    act: stepAct(thread, call, known, key),
+    act,
   };
   const request = { ...known.request, values };
   const done = await ports.kernel[known.verb](request as never, caller);
@@ -175,6 +181,47 @@ function addRules(
   const rules = rulesOf(withExtended(ports, directive), ports.project);
   return rights.rules.executed(id, rules);
 }
+
+/** What a call came to, kept while a hook is asked about it. */
+async function heldResult(
+  thread: Thread,
+  event: FlowCheckpoint,
+): Promise<NonNullable<HookStart['held']>> {
+  const outcome: Outcome<Value> =
+    event.name === 'after_step'
+      ? ok(event.result)
+      : { ok: false, error: 'fault' in event ? event.fault : NOTHING };
+  const result = asResult(outcome, thread.talk.conversation.ownMarks());
+  const { content, isError, marks } = await keepResult(thread, result);
+  return { content, is_error: isError, marks: packMarks(marks) };
+}
+const NOTHING = fail('internal_error', 'nothing has come of it yet').error;
+
+/**
+ * A process was left while a hook was asked about this call: what it had come to is known, so it is not made
+ * again, and the hook has its say first. Undefined: the call is to be made.
+ */
+export async function judgeHeld(
+  thread: Thread,
+  { id }: ToolCallBlock,
+  { checkpoint }: Pick<ActPorts, 'checkpoint'>,
+): Promise<Outcome<Value> | undefined> {
+  const { hooks, ports, place, control, budget } = thread;
+  const start = [...hooks.pending.values()].find(({ call_id, held }) => held && call_id === id);
+  if (!start?.held) return undefined;
+  const content = await wholeResult(ports, place.id, start.held.content);
+  const outcome = resultIn({ call_id: id, ...start.held, content });
+  // Its intent is in the journal, so it was counted; who goes on with the thread has given that back.
+  if (control.intents.has(id)) budget.meter.countToolCall();
+  const event: FlowCheckpoint = outcome.ok
+    ? { name: 'after_step', arguments: [], result: outcome.output }
+    : { name: 'error', arguments: [], fault: outcome.error };
+  const verdict = await checkpoint?.(event, UNJUDGED, createFrame());
+  if (verdict?.action === 'retry') return undefined;
+  return verdict?.action === 'end' ? verdict.outcome : outcome;
+}
+/** The checkpoint of a step looks at the event alone. */
+const UNJUDGED = { type: 'step', name: 'held', opLabels: [], retryOwner: false } as const;
 
 /** What comes of a call carries what went into it, whatever the verb made of its arguments. */
 export const carrying = (outcome: Outcome<Value>, marks: Descriptor): Outcome<Value> =>
@@ -242,6 +289,7 @@ export function stepAct(
     turn: journal.turn,
     arguments: call.arguments,
     required: () => requiredFor(ports, known),
+    call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event) },
   };
   return {
     async intent() {
@@ -286,6 +334,16 @@ export function stepAct(
 export const isAtRest = ({ control: { ending } }: Thread): boolean =>
   ending?.status === 'waiting' || ending?.status === 'needs_input';
 
+/** Was a hook asked what becomes of this call? Then what it came to is known. */
+export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
+  [...pending.values()].some(({ call_id, held }) => held && call_id === id);
+
+/** The thread rests while a hook is asked about this call: what became of it is not known yet. */
+export const isLeftOpen = ({ control: { ending }, hooks: { pending } }: Thread, id: string) =>
+  ending !== undefined &&
+  !isEnded(ending.status) &&
+  [...pending.values()].some(({ call_id }) => call_id === id);
+
 /** Before a call is made: what it is, and whether it goes round in circles. */
 export async function beginStep(
   thread: Thread,
@@ -309,8 +367,11 @@ export async function beginStep(
     volatile,
   });
   if (loop) {
-    thread.talk.loops += 1;
-    await raiseError(thread, { ok: false, error: loopFault(loop) }, tool);
+    // One that a hook was asked about is known from the journal.
+    const { pending } = thread.hooks;
+    const isKnown = [...pending.values()].some(({ call_id, held }) => !held && call_id === call.id);
+    if (!isKnown) thread.talk.loops += 1;
+    await raiseError(thread, { ok: false, error: loopFault(loop) }, tool, { call: call.id });
   }
   return thread.control.ending ? { ending: thread.control.ending } : { known: known.output };
 }
@@ -344,7 +405,9 @@ export async function endStep(
   outcome: Outcome<Value>,
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
-  if (isPending(outcome) && isAtRest(thread)) return thread.control.ending;
+  if ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id)) {
+    return thread.control.ending;
+  }
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
   const asked = await escalateFailure(thread, call.id, known.tool, done);

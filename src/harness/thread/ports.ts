@@ -146,6 +146,10 @@ export interface RawStream {
 export interface ReplayPort {
   /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
+  /** The hook's thread that was born here; undefined when the journal has none next. */
+  hook(thread: string): Promise<string | undefined>;
+  /** What that hook came to before the process ended; `interrupted` when it was not heard of any more. */
+  hookResult(thread: string, hook: string): Promise<ThreadResult>;
   /** What a person had said when the thread last asked. */
   asked(thread: string): Promise<Outcome<Asked>>;
 }

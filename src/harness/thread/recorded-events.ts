@@ -123,13 +123,25 @@ export function resultIn({ content, is_error, marks }: ToolResult): Outcome<Valu
     : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
 }
 
-/** The result of the call that was begun at this place; none when its process was lost, unless `isLate`. */
-function resultAfter(events: readonly Recorded[], begun: number, id: string, isLate: boolean) {
+/**
+ * The result of the call that was begun at this place, also as it was held while a hook was asked about it;
+ * none when its process was lost, unless `isLate`.
+ */
+function resultAfter(
+  events: readonly Recorded[],
+  begun: number,
+  id: string,
+  isLate: boolean,
+): ToolResult | undefined {
   const after = events.slice(begun + 1);
   const lost = isLate ? -1 : after.findIndex(isResume);
-  return after
-    .slice(0, lost < 0 ? undefined : lost)
-    .find((event) => event.type === 'tool_result' && event.data.call_id === id);
+  for (const { type, data } of after.slice(0, lost < 0 ? undefined : lost)) {
+    if (type === 'tool_result' && data.call_id === id) return data;
+    if (type === 'hook_start' && data.call_id === id && data.held) {
+      return { ...data.held, call_id: id };
+    }
+  }
+  return undefined;
 }
 
 const isLoss = (event: Recorded): boolean =>
@@ -181,9 +193,19 @@ export function createReplayRecord(events: readonly Recorded[]) {
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
       );
       const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
-      return result?.type === 'tool_result'
-        ? resultIn(result.data)
-        : notRecorded('what this call came to');
+      return result ? resultIn(result) : notRecorded('what this call came to');
+    },
+    /** Was the answer of this hook heard after `seq` events, before the process ended? */
+    isAnswered(hook: string, seq: number): boolean {
+      const rest = events.slice(seq);
+      const lost = rest.findIndex(isResume);
+      return rest
+        .slice(0, lost < 0 ? undefined : lost)
+        .some(
+          ({ type, data }) =>
+            (type === 'hook' && data.thread_id === hook) ||
+            (type === 'error' && data.detail.thread === hook && data.code === 'hook_unaffordable'),
+        );
     },
     /** What the registry had lost when somebody went on with the thread next. */
     lostAt(seq: number): LostCommits {

@@ -1,7 +1,7 @@
 // Going back to a snapshot. A journal only grows: going back is one more event in it, and what came
 // after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
 // which hooks have fired stays as it is, and nothing that was done is undone.
-import { fail, getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
@@ -12,6 +12,7 @@ import type {
   Bounds,
   DataOf,
   EventType,
+  HookStart,
   JournalEvent,
   Opening,
   Recorded,
@@ -118,7 +119,20 @@ function firedAgain({ hooks }: Thread, fired: readonly number[]): void {
   for (const index of fired) hooks.fired.add(index);
 }
 
+/** Those of the first form say nothing about where they stand: nobody finds them again. */
+function hookBegun(thread: Thread, data: HookStart): void {
+  if (data.step === undefined) return;
+  thread.hooks.pending.set(data.thread_id, data);
+  firedAgain(thread, data.fired ?? []);
+}
+
+/** The call has its result: nobody asks its hook any more. */
+function hookPassed({ hooks: { pending } }: Thread, call: string): void {
+  for (const [id, { call_id }] of pending) if (call_id === call) pending.delete(id);
+}
+
 function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
+  if (data.thread_id !== undefined) thread.hooks.pending.delete(data.thread_id);
   firedAgain(thread, data.fired);
   thread.hooks.bounds = data.bounds;
   if (data.model !== undefined) switchModel(thread, data.model);
@@ -156,6 +170,19 @@ function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
   control.escalated.set(note.call_id, { approval: note.approval, held: note.held });
 }
 
+/** A step that gave a result of its own: what was skipped before is not in a row any more. */
+function stepEnded(thread: Thread, data: DataOf<'tool_result'>): void {
+  const { call_id, tool, is_error, rules, content } = data;
+  thread.rights.approved.restoreResult(call_id);
+  hookPassed(thread, call_id);
+  if (rules) thread.rights.rules.restore(rules);
+  thread.control.escalated.delete(call_id);
+  // What a person was asked about begins anew.
+  const wasAsked = getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
+  if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
+  if (tool !== undefined && !is_error) thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
+}
+
 /** What a thread remembers besides the conversation. */
 function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): void {
   switch (event.type) {
@@ -164,6 +191,14 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       return;
     case 'hook':
       hookAnswered(thread, event.data);
+      return;
+    case 'hook_start':
+      hookBegun(thread, event.data);
+      return;
+    case 'error':
+      // It could not be paid, and counts as none.
+      if (event.data.code === 'hook_unaffordable')
+        thread.hooks.pending.delete(plainText(event.data.detail.thread ?? ''));
       return;
     case 'hook_state':
       firedAgain(thread, event.data.fired);
@@ -195,20 +230,9 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
     case 'retry':
       if (event.data.try === undefined) newAttempt(thread, event.data);
       return;
-    case 'tool_result': {
-      // A step that gave a result of its own: what was skipped before is not in a row any more.
-      const { call_id, tool, is_error, rules, content } = event.data;
-      thread.rights.approved.restoreResult(call_id);
-      if (rules) thread.rights.rules.restore(rules);
-      thread.control.escalated.delete(call_id);
-      // What a person was asked about begins anew.
-      const wasAsked =
-        getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'escalated') !== undefined;
-      if (tool !== undefined) countFailure(thread, tool, is_error && !wasAsked);
-      if (tool !== undefined && !is_error)
-        thread.hooks.bounds = stepDone(thread.hooks.bounds, tool);
+    case 'tool_result':
+      stepEnded(thread, event.data);
       return;
-    }
     default:
   }
 }

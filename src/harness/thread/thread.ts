@@ -3,7 +3,14 @@
 // threads of a process are one of the things a thread reaches outside of itself.
 import type { Clock, Failure, Json, JsonObject, Outcome, RandomBytes } from '../../base/index.ts';
 import type { CompiledExpression } from '../../expr/index.ts';
-import type { Frame, FrameOptions, GuardSet, GuardSource, PolicyState } from '../../flow/index.ts';
+import type {
+  Frame,
+  FrameOptions,
+  GuardSet,
+  GuardSource,
+  MaybePromise,
+  PolicyState,
+} from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library, ToolEffect } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { Price, Prices, ResolvedModel, ToolDefinition } from '../../llm/index.ts';
@@ -21,7 +28,7 @@ import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import type { Conversation } from './conversation.ts';
-import type { ApprovalNote, Bounds, JournalEvent, Opening } from './journal-event.ts';
+import type { ApprovalNote, Bounds, HookStart, JournalEvent, Opening } from './journal-event.ts';
 import type { JournalWriter } from './journal-writer.ts';
 import type {
   ModelPort,
@@ -192,11 +199,27 @@ export interface Hooks {
   readonly limits: LimitAmounts;
   /** What is left of it. */
   left: Amounts;
+  /** Threads of hooks that were begun and whose answer is not known yet, by their id. */
+  readonly pending: Map<string, HookStart>;
   /** Runs a hook's directive in a thread of its own; its outputs. */
   readonly run: RunHook;
 }
 
-export type RunHook = (thread: Thread, name: string, inputs: JsonObject) => Promise<Outcome<Json>>;
+/** What a hook is asked about, as its birth is noted; `held` is made when it is needed. */
+export type HookAbout = Omit<HookStart, 'thread_id' | 'directive' | 'held'> & {
+  readonly held?: () => MaybePromise<NonNullable<HookStart['held']>>;
+};
+
+/**
+ * `before`: its thread is there already and goes on. `approval_pending` {status, thread} when it rests: it
+ * has not answered, and whoever it serves rests with it.
+ */
+export type RunHook = (
+  thread: Thread,
+  name: string,
+  inputs: JsonObject,
+  asked: { readonly about: HookAbout } | { readonly before: HookStart },
+) => Promise<Outcome<Json>>;
 
 export interface CompiledHook {
   readonly hook: Hook;

@@ -254,8 +254,10 @@ export class TurnAccount {
     const { reply } = this;
     const thread = this.#thread;
     if (!this.isBegun && this.next) return;
-    // Stopped while hooks looked at it: whoever resumes the thread asks them again.
-    if (thread.talk.unjudged && thread.control.stopped) return;
+    // Stopped while hooks looked at it, or waited for a person: whoever resumes the thread asks them again.
+    const isAsked = thread.control.ending !== undefined && thread.hooks.pending.size > 0;
+    if (thread.talk.unjudged && (isAsked || thread.control.stopped)) return;
+    if (isAsked && !this.isBegun) return;
     // A hook may have put something else in the place of the reply.
     const isSaid =
       this.#kept !== undefined &&

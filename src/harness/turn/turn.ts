@@ -89,6 +89,8 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
     talk: { conversation },
   } = thread;
   if (thread.talk.unjudged) return await judgeAgain(thread, thread.talk.unjudged.said);
+  const asked = thread.hooks.pending.size > 0 ? await judgeFault(thread) : undefined;
+  if (asked) return asked;
   if (tries === NO_TRIES) journal.turn += 1;
   const account = new TurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
@@ -139,13 +141,14 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
 
 /** A process was lost while hooks looked at a reply: it is paid for, and they look at it again. */
 async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promise<Turn> {
-  const { journal, control } = thread;
+  const { journal, control, hooks } = thread;
   const [first] = said;
   const recorded =
     first?.type === 'assistant_message' && !first.data.injected ? first.data : undefined;
   const result = makeValue((recorded?.content ?? null) as unknown as Json);
   const step = { kind: 'turn' as const, turn: journal.turn };
   const verdict = await raise(thread, { name: 'after_step', arguments: [], result }, step);
+  if (control.ending && hooks.pending.size > 0) return { ending: control.ending };
   const isSaid = recorded && (verdict === undefined || verdict.action === 'continue');
   const end: JournalEvent = {
     type: 'turn_end',
@@ -161,12 +164,32 @@ async function judgeAgain(thread: Thread, said: readonly JournalEvent[]): Promis
   return { reply: { content, stop, usage, model } };
 }
 
+/** A process was left while a hook was asked why there is no reply: it has its say before another request. */
+async function judgeFault(thread: Thread): Promise<Turn | undefined> {
+  const { hooks, control } = thread;
+  const [start] = [...hooks.pending.values()].filter(
+    ({ call_id, step = '' }) => call_id === undefined && /^turn \d+$/.test(step),
+  );
+  if (!start?.fault) return undefined;
+  const { fault, step = '' } = start;
+  const about = { kind: 'turn' as const, turn: Number(step.slice('turn '.length)) };
+  const verdict = await raise(thread, { name: 'error', fault, arguments: [] }, about);
+  if (control.ending) return { ending: control.ending };
+  if (verdict?.action === 'retry') return undefined;
+  if (verdict?.action === 'end') return { again: true };
+  return { ending: { status: 'failed', reason: fault.detail.message, code: fault.code } };
+}
+
 /** Nothing was said, or it does not matter any more. */
 async function after(thread: Thread, account: TurnAccount, done: Outcome<Value>): Promise<Turn> {
   const { journal } = thread;
   const lost = journal.lost();
   if (lost) return { ending: { status: 'interrupted', reason: lost.error.detail.message } };
-  if (thread.control.ending) return { ending: thread.control.ending };
+  if (thread.control.ending) {
+    // A hook is asked before it: it has not begun, and keeps its number.
+    if (!account.isBegun && thread.hooks.pending.size > 0) journal.turn -= 1;
+    return { ending: thread.control.ending };
+  }
   const { next } = account;
   if (done.ok) {
     // Left out by a hook: the next one is the same turn, so that leaving it out for ever is noticed.

@@ -1,14 +1,6 @@
 // Guidance is knowledge in the bundle (category `help`), found by full text; signals go to whoever
 // runs the thread. The kernel knows no thread: it hands the signal to a port, or says there is none.
-import {
-  fail,
-  isObject,
-  type Json,
-  type JsonObject,
-  nearest,
-  type Outcome,
-  ok,
-} from '../../base/index.ts';
+import { fail, isObject, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
 import type { UsesItem } from '../rights/item-marks.ts';
@@ -17,7 +9,7 @@ const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
 
 /** Receives `stuck`, `escalate` and `checkpoint` of a running thread. */
 export type SignalPort = (
-  signal: { action: string; reason: string; capability?: string; scope?: JsonObject },
+  signal: { action: string; reason: string } & Pick<HelpRequest, 'capability' | 'scope' | 'limits'>,
   caller: Caller,
 ) => Promise<Outcome<Json>>;
 
@@ -58,12 +50,22 @@ export async function giveHelp(
   signal: SignalPort | undefined,
   uses: UsesItem,
 ): Promise<Outcome<Json>> {
-  const { action = 'guidance', topic = 'overview', reason = '', capability, scope } = request;
+  const {
+    action = 'guidance',
+    topic = 'overview',
+    reason = '',
+    capability,
+    scope,
+    limits,
+  } = request;
   if ([action, topic, reason, capability ?? ''].some((text) => typeof text !== 'string')) {
     return fail('invalid_input', '`action`, `topic`, `reason` and `capability` must be texts');
   }
   if (scope !== undefined && !isObject(scope)) {
     return fail('invalid_input', '`scope` must be an object, such as {"path": "out/report.md"}');
+  }
+  if (limits !== undefined && !isObject(limits)) {
+    return fail('invalid_input', '`limits` must be an object, such as {"turns": 20}');
   }
   if (!ACTIONS.includes(action)) {
     const near = nearest(action, ACTIONS);
@@ -73,7 +75,7 @@ export async function giveHelp(
   if (action === 'guidance') return guidance(library, topic, uses);
   if (signal) {
     const wish = { ...(capability !== undefined && { capability }), ...(scope && { scope }) };
-    return await signal({ action, reason, ...wish }, caller);
+    return await signal({ action, reason, ...wish, ...(limits && { limits }) }, caller);
   }
   return ok({
     action,
