@@ -375,7 +375,11 @@ const DATA = {
       { attempt: number, annealed: yes, version: text, opening: list(opening) },
       { try: none },
     ),
-    fields({ attempt: number }, { annealed: none, try: none }),
+    /** `inputs`: those it begins with instead, as a hook said, with the opening made of them. */
+    fields(
+      { attempt: number },
+      { inputs: data, opening: list(opening), annealed: none, try: none },
+    ),
     /** Not of the whole run: one more request for the same turn. */
     fields(
       { try: number, because: text, wait_ms: number, model: text },
