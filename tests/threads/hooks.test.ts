@@ -533,6 +533,82 @@ test('handle_turns_exceeded lets a thread go on once, up to the ceiling', async 
   expect(result).toMatchObject({ status: 'limit', cost: { turns: 2 } });
 });
 
+const GREET = (limits: string, name: string) =>
+  directiveText('look', {
+    limits,
+    permissions: READ,
+    inputs:
+      '<input name="who" type="string" required="true"/><input name="times" type="integer" default="1"/>',
+    hooks: hook('event.name == "limit" or event.name == "error"', name),
+  }).replace('Do it', 'Greet ${who} ${times} times');
+
+test('a retry with other inputs begins the new attempt with them, also after a restart', async () => {
+  const verdict = { action: 'retry', context: { inputs: { who: 'Bo', times: 3 }, note: 'n' } };
+  const asks: ScriptedReply = {
+    tool_calls: [{ name: 'help', arguments: { action: 'escalate', reason: 'and now?' } }],
+  };
+  const made = await stage(
+    {
+      '.ai/directives/look.md': GREET('<turns>1</turns>', 'judge'),
+      '.ai/directives/judge.md': answer('judge', verdict),
+    },
+    [read('notes/a.txt'), asks, DONE],
+  );
+  const asked = await run(made, 'look', { inputs: { who: 'Al' }, message: 'be kind' });
+  expect(asked.status).toBe('waiting');
+  const [, second] = sentBy(made);
+  expect(second).toContain('Greet Bo 3 times');
+  expect(second).toContain('be kind');
+  expect(second).not.toContain('Al');
+  const [question] = await made.threads.store
+    .approvals({ state: 'pending' })
+    .then((found) => (found.ok ? found.output : []));
+  const by = { who: 'ann', channel: 'cli', why: '' } as const;
+  await made.threads.store.decide(question?.id ?? '', { decision: 'approved', ...by });
+  await made.threads.resume(asked.thread_id, undefined, { limits: { turns: 2 } });
+  expect(sentBy(made).at(-1)).toContain('Greet Bo 3 times');
+  const events = await eventsOf(made, asked.thread_id, 'retry');
+  expect(events[0]?.data).toMatchObject({ attempt: 2, inputs: { who: 'Bo', times: 3 } });
+  const report = await made.threads.replay(asked.thread_id);
+  expect(report, JSON.stringify(report)).toMatchObject({ ok: true, output: { isSame: true } });
+});
+
+test.each([
+  [{ who: 'Bo', times: 'many' }, 'times'],
+  [{ times: 2 }, 'who'],
+  [{ who: 'Bo', whom: 'Cy' }, 'did you mean `who`'],
+  ['Bo', 'is `Bo`; it must be an object such as'],
+])('inputs of a retry that do not fit end the run: %j', async (inputs, told) => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': GREET('<turns>1</turns>', 'judge'),
+      '.ai/directives/judge.md': answer('judge', { action: 'retry', context: { inputs } }),
+    },
+    [read('notes/a.txt'), DONE],
+  );
+  const result = await run(made, 'look', { inputs: { who: 'Al' } });
+  expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  expect(result.reason).toContain(told);
+  const report = await made.threads.replay(result.thread_id);
+  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+});
+
+test('other inputs are for a new attempt: a step that is done again has none', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': GREET('', 'judge'),
+      '.ai/directives/judge.md': answer('judge', {
+        action: 'retry',
+        context: { inputs: { who: 'Bo' } },
+      }),
+    },
+    [read('notes/none.txt'), DONE],
+  );
+  const result = await run(made, 'look', { inputs: { who: 'Al' } });
+  expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  expect(result.reason).toContain('for a new attempt');
+});
+
 test('handle_cost_exceeded takes nothing away before the limit is reached', async () => {
   const { result, sent } = await shipped(
     'handle_cost_exceeded',

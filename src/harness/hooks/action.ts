@@ -6,6 +6,7 @@ import { type RaiseRoom, raisedLimits } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
 import type { Bounds, HookStart } from '../thread/journal-event.ts';
 import { stepDone } from '../thread/restore.ts';
+import type { NewInputs } from '../thread/talk.ts';
 import { type Checkpoint, type CheckpointEvent, checkpointOf, faultOf } from './checkpoint.ts';
 import type { Action, HookVerdict } from './hook-answer.ts';
 
@@ -26,8 +27,10 @@ export type Deed =
       readonly limits: EffectiveLimits;
       readonly raised: readonly LimitName[];
     }
-  /** The step again, or all of it: a fresh conversation, `thread.attempt` + 1. */
-  | { readonly do: 'repeat_step' | 'new_attempt' }
+  /** The step again. */
+  | { readonly do: 'repeat_step' }
+  /** All of it: a fresh conversation, `thread.attempt` + 1; with other inputs when it has some. */
+  | { readonly do: 'new_attempt'; readonly begins?: NewInputs }
   /** Not done, done but not shown, failed but done for all that: the model gets a result that says so. */
   | { readonly do: 'skip_step' | 'withhold_result' | 'count_as_done' }
   /**

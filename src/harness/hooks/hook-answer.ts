@@ -21,6 +21,8 @@ export interface HookVerdict {
   readonly model?: string;
   /** The new ceilings that `continue` names at a limit. */
   readonly limits?: JsonObject;
+  /** Of a `retry` that is a new attempt: what it begins with instead. */
+  readonly inputs?: JsonObject;
   /** Becomes the reason. */
   readonly error?: string;
   /** Whatever else the hook said: recorded, and told to the model as one line. */
@@ -49,27 +51,47 @@ function readAction(given: Json | undefined): Outcome<Action> {
   });
 }
 
+/** What was there instead, short enough to be read. */
+const given = (value: Json): string => plainText(value).slice(0, 60);
+
+/** A part of `context` that must be an object, when it is there. */
+function objectAt(context: JsonObject, name: string, example: string): Outcome<JsonObject | null> {
+  const value = context[name] ?? null;
+  if (value === null || isObject(value)) return ok(value);
+  const message = `the hook’s \`context.${name}\` is \`${given(value)}\`; it must be an object such as ${example}`;
+  return fail('hook_failed', message);
+}
+
+function modelIn({ model = null }: JsonObject): Outcome<string | null> {
+  if (model === null || (typeof model === 'string' && model !== '')) return ok(model);
+  const message = `the hook’s \`context.model\` is \`${given(model)}\`; it must be \`fallback\`, a tier or a model id`;
+  return fail('hook_failed', message);
+}
+
 export function parseVerdict(outputs: Json): Outcome<HookVerdict> {
-  const given = outputAt(outputs, 'action');
-  const action = readAction(given);
+  const word = outputAt(outputs, 'action');
+  const action = readAction(word);
   if (!action.ok) return action;
-  const context = outputAt(outputs, 'context') ?? {};
-  const { model, limits, ...rest } = isObject(context) ? context : ({ context } as JsonObject);
-  if ((model ?? null) !== null && (typeof model !== 'string' || model === '')) {
-    const message = 'the hook’s `context.model` must be `fallback`, a tier or a model id';
-    return fail('hook_failed', message);
-  }
-  if ((limits ?? null) !== null && !isObject(limits)) {
-    const message = 'the hook’s `context.limits` must be an object such as {"turns": 20}';
-    return fail('hook_failed', message);
-  }
-  const wanted = model ?? (given === WITH_FALLBACK ? 'fallback' : undefined);
+  const said = outputAt(outputs, 'context') ?? {};
+  const context = isObject(said) ? said : { context: said };
+  const model = modelIn(context);
+  if (!model.ok) return model;
+  const limits = objectAt(context, 'limits', '{"turns": 20}');
+  if (!limits.ok) return limits;
+  // Only a new attempt has inputs of its own; anywhere else it is a note like others.
+  const isRetry = action.output === 'retry';
+  const inputs = isRetry ? objectAt(context, 'inputs', '{"name": "value"}') : ok(null);
+  if (!inputs.ok) return inputs;
+  const read = new Set(['model', 'limits', ...(isRetry ? ['inputs'] : [])]);
+  const notes = Object.entries(context).filter(([name]) => !read.has(name));
+  const wanted = model.output ?? (word === WITH_FALLBACK ? 'fallback' : undefined);
   const error = outputAt(outputs, 'error') ?? null;
   return ok({
     action: action.output,
-    ...(typeof wanted === 'string' && { model: wanted }),
-    ...(isObject(limits) && { limits }),
+    ...(wanted !== undefined && { model: wanted }),
+    ...(limits.output && { limits: limits.output }),
+    ...(inputs.output && { inputs: inputs.output }),
     ...(error !== null && error !== '' && { error: plainText(error) }),
-    notes: rest,
+    notes: Object.fromEntries(notes),
   });
 }

@@ -1,12 +1,23 @@
 // The four checkpoints of a running thread: which hook answers, what its answer means here, and how
 // that is carried out. The table of meanings is in action.ts; this file only does what it says.
-import { type Failure, type Fault, type JsonObject, ok, plainText } from '../../base/index.ts';
+import {
+  type Failure,
+  type Fault,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import {
   type CheckpointVerdict,
+  EMPTY,
   type FlowCheckpoint as FlowEvent,
   type MaybePromise,
   makeValue,
+  mergeAll,
 } from '../../flow/index.ts';
+import { checkInputs } from '../../kernel/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import {
@@ -21,7 +32,9 @@ import {
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
+import { unpackMarks } from '../thread/conversation.ts';
 import type { HookAnswered, HookStart } from '../thread/journal-event.ts';
+import { openingEvents } from '../thread/opening.ts';
 import {
   countedResult,
   notesLine,
@@ -50,7 +63,7 @@ import {
   type Step,
   stepName,
 } from './checkpoint.ts';
-import { parseVerdict } from './hook-answer.ts';
+import { type HookVerdict, parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
 import { buildContext, fillInputs, select } from './select-hook.ts';
 
@@ -171,6 +184,33 @@ function rest({ control }: Thread, situation: Situation, { error }: Failure): De
 }
 const RESTING = ['needs_input', 'interrupted'] as const;
 
+/** A new attempt that begins with other inputs: they must fit the directive as any do. */
+async function withInputs(
+  { ports, place, talk }: Thread,
+  { inputs: wanted }: HookVerdict,
+  decision: Decision,
+): Promise<Outcome<Decision>> {
+  const { deed } = decision;
+  if (!wanted || 'fault' in deed) return ok(decision);
+  const { item, directive } = place;
+  if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || directive.process.script) {
+    const message = 'the hook’s `context.inputs` are for a new attempt, and there is none here';
+    return fail('hook_failed', `${message}: retry begins one at a limit, and at the start`);
+  }
+  const inputs = checkInputs(directive, wanted);
+  if (!inputs.ok) return inputs;
+  const marks = mergeAll([
+    talk.conversation.marks(),
+    ...talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
+  ]);
+  const opening = await openingEvents(ports, { item, directive, inputs: inputs.output }, '', marks);
+  if (!opening.ok) return opening;
+  // The person's message stays as it was.
+  const message = talk.opening.slice(opening.output.length);
+  const begins = { inputs: inputs.output, opening: [...opening.output, ...message] };
+  return ok({ ...decision, deed: { do: 'new_attempt', begins } });
+}
+
 /** The first hook that matches is run; without one the defaults hold. */
 async function decisionOf(
   thread: Thread,
@@ -202,9 +242,12 @@ async function decisionOf(
     return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
   }
   const parsed = answered.ok ? parseVerdict(answered.output) : answered;
-  const decision = parsed.ok
-    ? await withProposal(thread, decide(parsed.output, situation))
-    : decideFailure(name, parsed, situation);
+  const decided = parsed.ok
+    ? await withInputs(thread, parsed.output, decide(parsed.output, situation))
+    : parsed;
+  const decision = decided.ok
+    ? await withProposal(thread, decided.output)
+    : decideFailure(name, decided, situation);
   const { deed, model, notes, bounds } = decision;
   const data: HookAnswered = {
     directive: name,
@@ -280,7 +323,7 @@ function carryOut(
     case 'restart':
       return { action: 'retry' };
     case 'new_attempt':
-      newAttempt(thread);
+      newAttempt(thread, deed.begins);
       return { action: 'retry' };
     case 'skip_step':
     case 'withhold_result':

@@ -121,6 +121,13 @@ export async function prepareAgain(
   return prepared.ok ? ok({ ...prepared.output, limits: limitsSet(history, row) }) : prepared;
 }
 
+/** Those of the attempt that it is in, when a hook had it begin with others. */
+const inputsIn = (history: readonly Recorded[]): JsonObject | undefined =>
+  history.reduce<JsonObject | undefined>(
+    (found, { type, data }) => (type === 'retry' && 'inputs' in data && data.inputs) || found,
+    undefined,
+  );
+
 interface MadeAgain {
   thread: Thread;
   history: readonly Recorded[];
@@ -171,7 +178,8 @@ async function makeAgain(
     const message = `thread \`${held.thread}\` ran a script and has completed: nobody is there to be told`;
     return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
   }
-  const made = await withNews(ports, held, again.output, options);
+  const inputs = inputsIn(history) ?? again.output.inputs;
+  const made = await withNews(ports, held, { ...again.output, inputs }, options);
   if (!made.ok) return made;
   const { prepared } = made.output;
   const parent = ports.threads.live.get(held.row.parent ?? '')?.thread;

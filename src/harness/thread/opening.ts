@@ -62,7 +62,7 @@ function ownDirective(ready: Json, tools: JsonObject): Json {
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
-  prepared: Prepared,
+  prepared: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
   message: string,
   given: Descriptor = FROM_USER,
   parent?: Thread,

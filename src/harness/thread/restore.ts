@@ -140,9 +140,11 @@ function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
   if (data.limits) thread.budget.limits = unpackLimits(data.limits);
 }
 
-function newAttempt(thread: Thread, retry: DataOf<'retry'>): void {
+function newAttempt(thread: Thread, retry: Extract<DataOf<'retry'>, { attempt: number }>): void {
   // With a changed directive it begins otherwise.
-  if (retry.annealed) thread.talk.opening.splice(0, thread.talk.opening.length, ...retry.opening);
+  const { opening } = retry;
+  if (opening) thread.talk.opening.splice(0, thread.talk.opening.length, ...opening);
+  if (!retry.annealed && retry.inputs) thread.place.inputs = retry.inputs;
   thread.talk.conversation.clear();
   thread.talk.unjudged = undefined;
   forgetLoops(thread);

@@ -1,5 +1,5 @@
 // What enters the conversation. It grows from events in one way only, live and after a restart.
-import { isObject, type Json } from '../../base/index.ts';
+import { isObject, type Json, type JsonObject } from '../../base/index.ts';
 import { packCost } from '../limits/cost.ts';
 import { packMarks, unpackMarks } from './conversation.ts';
 import type { JournalEvent, Opening } from './journal-event.ts';
@@ -69,18 +69,24 @@ export function tell(thread: Thread, text: string, about?: { reminder: true }): 
   addToConversation(thread, event);
 }
 
+/** What a new attempt begins with instead. */
+export interface NewInputs {
+  readonly inputs: JsonObject;
+  readonly opening: readonly Opening[];
+}
+
 /** A new attempt may do again what the one before did. */
 export function forgetLoops({ talk }: Pick<Thread, 'talk'>): void {
   talk.detector.startOver();
   talk.loops = 0;
 }
 
-/** A fresh conversation with the same task; `changed`: with another version of the directive. */
+/** A fresh conversation with the same task; `changed`: with another version of the directive, or other inputs. */
 export function newAttempt(
   thread: Thread,
-  changed?: { version: string; opening: readonly Opening[] },
+  changed?: { version: string; opening: readonly Opening[] } | NewInputs,
 ): void {
-  const { budget, journal, talk, control } = thread;
+  const { budget, journal, talk, control, place } = thread;
   control.attempt += 1;
   budget.meter.newAttempt();
   talk.conversation.clear();
@@ -89,7 +95,15 @@ export function newAttempt(
   control.failures.clear();
   const { attempt } = control;
   const cost = packCost(budget.meter.read());
-  const data = changed ? { attempt, annealed: true as const, ...changed } : { attempt };
+  const isOther = changed && 'inputs' in changed;
+  if (isOther) {
+    place.inputs = changed.inputs;
+    talk.opening.splice(0, talk.opening.length, ...changed.opening);
+  }
+  const data =
+    changed && !isOther
+      ? { attempt, annealed: true as const, ...changed }
+      : { attempt, ...changed };
   journal.note({ type: 'retry', data }, { attempt, cost });
   for (const event of talk.opening) addToConversation(thread, event);
 }

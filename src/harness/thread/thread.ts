@@ -67,7 +67,8 @@ export interface Place {
   readonly nesting: number;
   readonly item: DirectiveItem;
   readonly directive: Directive;
-  readonly inputs: JsonObject;
+  /** Of this attempt. */
+  inputs: JsonObject;
 }
 
 interface Rights {
