@@ -49,10 +49,16 @@ export function chargeUnreadRequests(
 
 /** A turn that was asked for and not answered is asked for again, and counts once. */
 export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Recorded[]): void {
-  const asked = history.findLast(({ type }) => TURN.has(type));
+  const at = history.findLastIndex(({ type }) => type === 'turn_start');
+  const asked = history[at];
   if (asked?.type !== 'turn_start' || asked.data.n === undefined) return;
-  if (meter.read().turns >= asked.data.n) meter.giveBackTurn();
+  const since = history.slice(at + 1).filter(({ type }) => TURN.has(type));
+  if (since.every(isBrokenOff) && meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
+
+/** A process that is closed breaks off its request, and says so. */
+const isBrokenOff = ({ type, data }: Recorded): boolean =>
+  (type === 'error' && data.code === 'cancelled') || (type === 'turn_end' && 'failed' in data);
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
 export function leaveUnbegunTurn(
