@@ -1,6 +1,7 @@
-// Runs that are killed at any moment: a thread with tools of every effect that spawns children, one
-// after the other and at the same time, which have tools and a hook of their own. Everything a model
-// asks for follows from what was said, so a request that is sent again gets the same answer.
+// Runs that are killed at any moment: a thread with tools of every effect, hooks that write and that ask,
+// and a call that waits for an approval, which spawns children, one after the other and at the same time,
+// which have tools and a hook of their own. Everything a model asks for follows from what was said, so a
+// request that is sent again gets the same answer.
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
@@ -38,10 +39,19 @@ export const probeTools = (
 
 const TOOLS = ['look', 'put', 'write'] as const;
 const PROBES = TOOLS.map((name) => `<execute resource="tool" id="probe/${name}"/>`).join('');
+/** Hooks give answers. */
+const OUTPUTS: ReadonlySet<string> = new Set(['judge', 'scribe', 'asker']);
 const LIMITS =
   '<turns>100</turns><tool_calls>300</tool_calls><tokens>100000000</tokens><spend currency="USD">100</spend><spawns>20</spawns>';
 const HOOK =
   '<hooks><hook><when>event.name == "before_step" and event.tool == "probe/write"</when><directive>judge</directive></hook></hooks>';
+
+/** Of the lead: one writes after each `put`, one asks before one of the looks, and one write waits for a person. */
+const LEAD_HOOKS = `<hooks>
+<hook><when>event.name == "after_step" and event.tool == "probe/put"</when><directive>scribe</directive><inputs><tag>\${event.result.done}</tag></inputs></hook>
+<hook><when>event.name == "before_step" and event.tool == "probe/look" and "-2" in event.arguments.parameters.at</when><directive>asker</directive></hook>
+</hooks>
+<guards><guard on="op:tool:probe/write"><when>"-3" in input.text</when><ask>may it?</ask></guard></guards>`;
 
 const directive = (name: string, permissions: string, more = '', hooks = '') => `
 <directive name="${name}" version="1.0.0">
@@ -53,18 +63,30 @@ const directive = (name: string, permissions: string, more = '', hooks = '') => 
     <permissions>${permissions}</permissions>
     ${hooks}
   </metadata>
-  <inputs><input name="tag" type="string" required="${name === 'judge' ? 'false' : 'true'}"/></inputs>
+  <inputs><input name="tag" type="string" required="${OUTPUTS.has(name) ? 'false' : 'true'}"/></inputs>
   <process><step name="go">Do it</step></process>
   ${more}
 </directive>
 `;
+const ANSWERS =
+  '<outputs><action type="string" required="true">continue</action><context type="object"/></outputs>';
+const ASKS = `<script>
+/var @said = @help("escalate", "may it look?")
+/return { "action": "continue", "context": { "said": @said.decision } }
+</script>`;
 const FILES: Readonly<Record<string, string>> = {
-  '.ai/directives/lead.md': directive('lead', `${PROBES}<orchestration enabled="true"/>`),
-  '.ai/directives/part.md': directive('part', PROBES, '', HOOK),
-  '.ai/directives/judge.md': directive(
-    'judge',
+  '.ai/directives/lead.md': directive(
+    'lead',
+    `${PROBES}<orchestration enabled="true"/>`,
     '',
-    '<outputs><action type="string" required="true">continue</action></outputs>',
+    LEAD_HOOKS,
+  ),
+  '.ai/directives/part.md': directive('part', PROBES, '', HOOK),
+  '.ai/directives/judge.md': directive('judge', '', ANSWERS),
+  '.ai/directives/scribe.md': directive('scribe', PROBES, ANSWERS),
+  '.ai/directives/asker.md': directive('asker', PROBES, ANSWERS).replace(
+    '<step name="go">Do it</step>',
+    ASKS,
   ),
 };
 
@@ -110,6 +132,8 @@ const LEAD: readonly ((tag: string, request: ScriptedRequest) => ScriptedReply)[
 const PART_TURNS = 2;
 
 const USAGE = { input_tokens: 100, output_tokens: 10 };
+/** What each answer costs, as the provider says. */
+export const TOKENS = 110;
 
 function reply(request: ScriptedRequest): ScriptedReply {
   const text = JSON.stringify(request.body);
@@ -117,7 +141,12 @@ function reply(request: ScriptedRequest): ScriptedReply {
   const tag = /"parameters":\{"tag":"([\w-]+)"/.exec(text)?.[1] ?? '';
   // The first assistant message is the one the harness wrote.
   const turn = request.assistant_messages - 1;
-  if (name === 'judge') return { text: '{"action":"continue"}', usage: USAGE };
+  const goesOn = { text: '{"action":"continue"}', usage: USAGE };
+  if (name === 'judge' || (name === 'scribe' && turn > 0)) return goesOn;
+  if (name === 'scribe') {
+    const at = `h-${tag}`;
+    return { tool_calls: [execute(`write_${at}`, 'probe/write', { at })], usage: USAGE };
+  }
   if (name === 'part') {
     return turn < PART_TURNS
       ? { tool_calls: probes(`${tag}-${turn}`), usage: USAGE }
@@ -145,6 +174,8 @@ export const EXPECTED = {
     ...[0, 1, 2, 3].map((n) => `${tag}-${n}`),
     ...PARTS.flatMap((part) => [0, 1].map((n) => `${tag}-${part}-${n}`)),
   ],
+  /** Where a hook writes besides. */
+  hooked: (tag: string): string[] => [0, 1, 2, 3].map((n) => `h-${tag}-${n}`),
 } as const;
 
 /** What a tool left behind: one line for every time it ran. */
