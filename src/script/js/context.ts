@@ -31,10 +31,18 @@ declare global {
   };
 }
 
+/**
+ * Optimising the engine takes more than most scripts do with it; a block that computes for a while still
+ * gets there. V8 optimises a function when the code it has run is as long as a budget (bytes, set when a
+ * module is compiled). A step of the engine's main loop counts as all of that loop, which is very long,
+ * but never for more than a quarter of the budget at the time the loop itself is compiled.
+ */
+const setBudget = (bytes: number): void => setFlagsFromString(`--wasm-tiering-budget=${bytes}`);
+const BUDGET = 1_000_000_000;
+const BUDGET_OF_LOOP = 4096;
+
 async function load() {
-  // Optimising the engine takes more than most scripts do with it; a block that computes for a while
-  // still gets there. Read when a module is compiled, and of no meaning to anything else.
-  setFlagsFromString('--wasm-tiering-budget=1000000000');
+  setBudget(BUDGET);
   const wasm = createRequire(import.meta.url).resolve('@jitl/quickjs-wasmfile-release-sync/wasm');
   const [core, { default: found }, bytes] = await Promise.all([
     import('quickjs-emscripten-core'),
@@ -134,7 +142,11 @@ export async function openContext(ask: AskHost): Promise<JsContext> {
     const answer = ask(vm.getString(kind), vm.getNumber(id), String(said));
     return vm.newString(JSON.stringify(answer));
   });
-  const made = vm.unwrapResult(vm.evalCode(insideText(), 'inside.js'));
+  // Functions are compiled when they first run: the main loop now.
+  setBudget(BUDGET_OF_LOOP);
+  const evaluated = vm.evalCode(insideText(), 'inside.js');
+  setBudget(BUDGET);
+  const made = vm.unwrapResult(evaluated);
   const calls = vm.unwrapResult(vm.callFunction(made, vm.undefined, host));
   const js = new JsContext(vm, memory, calls);
   runtime.setInterruptHandler(() => {
