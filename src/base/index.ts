@@ -25,11 +25,15 @@ export {
   type Fault,
   fail,
   harmless,
+  heard,
+  inTurn,
   type Json,
   type JsonObject,
   messageOf,
   type Outcome,
   ok,
+  shielded,
+  whenReady,
   withDetail,
 } from './outcome.ts';
 export { type Clock, packagePath, type RandomBytes, systemClock, systemRandom } from './ports.ts';

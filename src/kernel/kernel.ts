@@ -170,33 +170,35 @@ function act(
   caller: Caller,
 ): Promise<Outcome<Value>> {
   let made: Omit<MadeCall, 'capture'> | undefined;
-  return perform(
-    call.op,
-    call.inputs ?? [],
-    (values, { signal, capture, frame }) => {
-      if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
-      const { authority, caller: judged } = made;
-      const { isApproved } = frame;
-      const holds = heldTo(frame.inputs);
-      const speaker =
-        signal || isApproved || holds !== undefined
-          ? { ...judged, isApproved, ...(signal && { signal }), ...(holds && { holds }) }
-          : judged;
-      return call.body(values, { authority, caller: speaker, capture });
-    },
-    caller.frame,
-    {
-      ...caller.act,
-      explain: call.explain ?? caller.act?.explain,
-      async gate() {
-        const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
-        const answer = authorize(speaker);
-        const authority = answer instanceof Promise ? await answer : answer;
-        if (!authority.ok) return authority;
-        made = { authority: authority.output, caller: speaker };
-        return call.gate?.(authority.output) ?? ok(null);
+  return Promise.resolve(
+    perform(
+      call.op,
+      call.inputs ?? [],
+      (values, { signal, capture, frame }) => {
+        if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
+        const { authority, caller: judged } = made;
+        const { isApproved } = frame;
+        const holds = heldTo(frame.inputs);
+        const speaker =
+          signal || isApproved || holds !== undefined
+            ? { ...judged, isApproved, ...(signal && { signal }), ...(holds && { holds }) }
+            : judged;
+        return call.body(values, { authority, caller: speaker, capture });
       },
-    },
+      caller.frame,
+      {
+        ...caller.act,
+        explain: call.explain ?? caller.act?.explain,
+        async gate() {
+          const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
+          const answer = authorize(speaker);
+          const authority = answer instanceof Promise ? await answer : answer;
+          if (!authority.ok) return authority;
+          made = { authority: authority.output, caller: speaker };
+          return call.gate?.(authority.output) ?? ok(null);
+        },
+      },
+    ),
   );
 }
 

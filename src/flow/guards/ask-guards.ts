@@ -1,7 +1,24 @@
 // Asking the guards, in the fixed order: per input, policy, per operation. Each sees what the one
 // before it made; every one is asked, whatever the others said.
-import type { Json, JsonObject, Outcome } from '../../base/index.ts';
-import type { Finding, Frame, Guard, GuardView, Phase, TraceEntry, Verdict } from '../frame.ts';
+import {
+  heard,
+  inTurn,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  shielded,
+  whenReady,
+} from '../../base/index.ts';
+import type {
+  Finding,
+  Frame,
+  Guard,
+  GuardView,
+  MaybePromise,
+  Phase,
+  TraceEntry,
+  Verdict,
+} from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, EMPTY, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
@@ -145,7 +162,7 @@ class GuardRound implements Judgement {
   }
 
   /** Asks one guard, with guards off for whatever it does. */
-  async #ask(subject: Subject, guard: Guard): Promise<void> {
+  #ask(subject: Subject, guard: Guard): MaybePromise<void> {
     const { phase, op, frame, inputs, output } = this;
     const marks = this.#marksOf(subject);
     const facts = {
@@ -170,46 +187,54 @@ class GuardRound implements Judgement {
         facts,
       },
     };
-    this.#settle(subject, guard, await answerOf(guard, view));
+    return whenReady(answerOf(guard, view), (answer) => this.#settle(subject, guard, answer));
   }
 
-  async #askAll(subject: Subject, guards: readonly Guard[]): Promise<void> {
-    for (const guard of guards) {
+  #askAll(subject: Subject, guards: readonly Guard[]): MaybePromise<void> {
+    return inTurn(guards, (guard) => {
       const { filter } = guard;
       // A privileged guard earlier in the line may have taken the label away.
       const isConcerned = filter.kind !== 'label' || carries(this.#marksOf(subject), filter.label);
-      if (isConcerned && isSelected(guard, this.frame.selection)) await this.#ask(subject, guard);
-    }
+      const isAsked = isConcerned && isSelected(guard, this.frame.selection);
+      return isAsked ? this.#ask(subject, guard) : undefined;
+    });
   }
 
   /** The condition alone is judged too, when an operation without inputs stands under it. */
-  async perInput(): Promise<void> {
+  perInput(): MaybePromise<void> {
     const { frame, inputs } = this;
-    if (inputs.length === 0) {
-      await this.#askAll(0, frame.guards.forMarks(frame.influence, 'before'));
-    }
-    for (const [index, { value }] of inputs.entries()) {
-      const marks = mergeDescriptors(value.meta.descriptor, frame.influence);
-      await this.#askAll(index, frame.guards.forMarks(marks, 'before'));
-    }
+    const { guards, influence } = frame;
+    if (inputs.length === 0) return this.#askAll(0, guards.forMarks(influence, 'before'));
+    return inTurn(inputs, ({ value }, index) => {
+      const marks = mergeDescriptors(value.meta.descriptor, influence);
+      return this.#askAll(index, guards.forMarks(marks, 'before'));
+    });
   }
 
-  async perOperation(): Promise<void> {
+  perOperation(): MaybePromise<void> {
     const { frame, op, phase } = this;
-    await this.#askAll('all', frame.guards.forOperation(op, frame.held, phase));
+    return this.#askAll('all', frame.guards.forOperation(op, frame.held, phase));
   }
 
-  async perResult(output: Value): Promise<void> {
+  perResult(output: Value): MaybePromise<void> {
     this.output = output;
-    await this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
+    return this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
   }
 
-  async judgePolicy(): Promise<void> {
-    const { op, frame } = this;
-    const { origins } = frame.ports;
-    if (origins) this.inputs = await origins.trace(op, this.inputs);
+  /** By the origins of the inputs, where somebody knows them. */
+  judgePolicy(): MaybePromise<void> {
+    const { origins } = this.frame.ports;
+    if (!origins) return this.#judge();
+    return whenReady(origins.trace(this.op, this.inputs), (traced) => {
+      this.inputs = traced;
+      this.#judge();
+    });
+  }
+
+  #judge(): void {
+    const { op, frame, inputs } = this;
     const { policy, held, influence } = frame;
-    for (const finding of policy.judge(op, held, this.inputs, influence, readBy(frame))) {
+    for (const finding of policy.judge(op, held, inputs, influence, readBy(frame))) {
       this.findings.push(finding);
       const { kind, guard, text } = finding;
       this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
@@ -221,13 +246,11 @@ class GuardRound implements Judgement {
 const readBy = ({ ports, parent }: Frame): Descriptor =>
   ports.origins && parent?.op === undefined ? ports.origins.read() : EMPTY;
 
-async function answerOf(guard: Guard, view: GuardView): Promise<Outcome<Verdict>> {
-  try {
-    return await guard.decide(view);
-  } catch (error) {
-    return crashed(`guard ${guard.name}`, error);
-  }
-}
+const answerOf = (guard: Guard, view: GuardView): MaybePromise<Outcome<Verdict>> =>
+  shielded(
+    () => heard(guard.decide(view)),
+    (error) => crashed(`guard ${guard.name}`, error),
+  );
 
 /** No guard and no policy could object: the common case, decided by look-ups alone. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
@@ -251,27 +274,26 @@ export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): 
   );
 }
 
-export async function judgeBefore(
+export function judgeBefore(
   op: Operation,
   inputs: readonly Argument[],
   frame: Frame,
-): Promise<Judgement> {
+): MaybePromise<Judgement> {
   const round = new GuardRound('before', op, frame, inputs);
   const hasGuards = frame.guards.list.length > 0;
-  if (hasGuards) await round.perInput();
-  await round.judgePolicy();
-  if (hasGuards) await round.perOperation();
-  return round;
+  return whenReady(hasGuards ? round.perInput() : undefined, () =>
+    whenReady(round.judgePolicy(), () =>
+      whenReady(hasGuards ? round.perOperation() : undefined, () => round),
+    ),
+  );
 }
 
-export async function judgeAfter(
+export function judgeAfter(
   op: Operation,
   inputs: readonly Argument[],
   output: Value,
   frame: Frame,
-): Promise<Judgement> {
+): MaybePromise<Judgement> {
   const round = new GuardRound('after', op, frame, inputs);
-  await round.perResult(output);
-  await round.perOperation();
-  return round;
+  return whenReady(round.perResult(output), () => whenReady(round.perOperation(), () => round));
 }

@@ -14,6 +14,7 @@ import type {
   Asked,
   Finding,
   Frame,
+  MaybePromise,
   Objection,
   Phase,
   Ports,
@@ -249,13 +250,13 @@ async function answerOf(
 }
 
 /** Undefined: go on; so does what a person approved. */
-export async function carryOut(
+export function carryOut(
   op: Operation,
   judgement: Judgement,
   frame: Frame,
-): Promise<Failure | 'approved' | undefined> {
+): MaybePromise<Failure | 'approved' | undefined> {
   const decision = decisionOf(judgement.findings);
   if (decision === 'allow') return undefined;
   if (decision === 'deny') return denial(op, judgement, deciding(judgement, 'deny'));
-  return decision === 'ask' ? await ask(op, judgement, frame) : retry(op, judgement, frame);
+  return decision === 'ask' ? ask(op, judgement, frame) : retry(op, judgement, frame);
 }

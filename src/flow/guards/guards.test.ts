@@ -51,7 +51,7 @@ function run(
   body = pass,
 ): Promise<Outcome<Value>> {
   const inputs: Input[] = values.map((value, at) => ({ name: `i${at}`, value }));
-  return perform(op, inputs, body, frame);
+  return Promise.resolve(perform(op, inputs, body, frame));
 }
 
 const failure = (outcome: Outcome<Value>): Failure => {

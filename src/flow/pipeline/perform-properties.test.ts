@@ -88,17 +88,19 @@ const guardSet: fc.Arbitrary<GuardSet> = fc
 
 function act(node: Node, frame: Frame): Promise<Outcome<Value>> {
   const inside = childFrame(frame, { influence: node.influence });
-  return perform(
-    { type: 'exe', name: 'n', labels: node.declared, opLabels: ['op:node'], retryOwner: true },
-    node.children.map((child, at) => ({ name: `${at}`, value: () => act(child, inside) })),
-    (_, scope) => {
-      for (const captured of node.captures) scope.capture(captured);
-      const result = node.fails
-        ? fail('tool_failed', 'no')
-        : ok(makeValue('leaf', { descriptor: node.marks }));
-      return node.waits ? Promise.resolve(result) : result;
-    },
-    inside,
+  return Promise.resolve(
+    perform(
+      { type: 'exe', name: 'n', labels: node.declared, opLabels: ['op:node'], retryOwner: true },
+      node.children.map((child, at) => ({ name: `${at}`, value: () => act(child, inside) })),
+      (_, scope) => {
+        for (const captured of node.captures) scope.capture(captured);
+        const result = node.fails
+          ? fail('tool_failed', 'no')
+          : ok(makeValue('leaf', { descriptor: node.marks }));
+        return node.waits ? Promise.resolve(result) : result;
+      },
+      inside,
+    ),
   );
 }
 

@@ -5,7 +5,7 @@
 //
 // Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
 // Never throws: a bug in a body or a port is a fault like any other.
-import { type Failure, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, type Outcome, ok, shielded, whenReady } from '../../base/index.ts';
 import type { Frame, Input, MaybePromise } from '../frame.ts';
 import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
 import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
@@ -34,53 +34,63 @@ const MAX_REPEATS = 20;
 
 const NO_INPUTS: readonly Argument[] = Object.freeze([]);
 
-export async function perform(
+/** Answers at once when nothing waits. */
+export function perform(
   op: Operation,
   inputs: readonly Input[],
   body: Body,
   frame: Frame,
   own: ActPorts = NO_ACT_PORTS,
-): Promise<Outcome<Value>> {
-  try {
-    const call = { op, inputs, body, outer: frame, own };
-    let attempt = startAttempt(call, 1, []);
-    let first: Stage = STAGE.inputs;
-    let repeats = 0;
-    for (;;) {
-      const ending = await runStages(attempt, first);
-      const result = ending === 'again' ? resultOf(attempt) : ending;
-      // Nothing to settle and nobody to tell: the common case.
-      const isDone = attempt.reservation === undefined && own.record === undefined;
-      if (isDone && result === ending && result.ok) return result;
-      const outcome = result.ok ? result : marked(attempt, own.explain?.(result) ?? result);
-      const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
-      if (hint !== undefined) {
-        // A guard wants the same act done again: counted already, with what was set aside for it.
-        const noted = await thrownAway(attempt, outcome);
-        if (noted) return noted;
-        attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
-        first = STAGE.inputs;
-        continue;
-      }
-      const settled = await settle(attempt, outcome);
-      const again = ending === 'again' ? ending : undefined;
-      const verdict = settled.ok ? again : await faultRaised(attempt, settled);
-      if (verdict !== 'again') {
-        const last = verdict ?? settled;
-        return await recorded(attempt, last.ok ? last : marked(attempt, last), false);
-      }
-      if (repeats++ >= MAX_REPEATS)
-        return await recorded(attempt, repeatedTooOften(op, settled), false);
-      // A checkpoint wants it done again: after a limit from there on, otherwise all of it.
-      first = isLimit(attempt.stage) ? attempt.stage : STAGE.inputs;
-      if (first !== STAGE.inputs) continue;
-      const noted = await recorded(attempt, settled, true);
-      if (noted !== settled) return noted;
-      attempt = startAttempt(call, attempt.number + 1, attempt.hints);
-    }
-  } catch (error) {
+): MaybePromise<Outcome<Value>> {
+  return shielded(
+    () => {
+      const attempt = startAttempt({ op, inputs, body, outer: frame, own }, 1, []);
+      return whenReady(runStages(attempt, STAGE.inputs), (ending) => {
+        // Nothing to settle and nothing to repeat: the common case.
+        const isDone = ending !== 'again' && ending.ok && attempt.reservation === undefined;
+        return isDone ? recorded(attempt, ending, false) : conclude(attempt, ending);
+      });
+    },
     // Only an operation that is none gets here: everything foreign is shielded by itself.
-    return crashed('the operation', error);
+    (error) => crashed('the operation', error),
+  );
+}
+
+/** From how the stages of an attempt ended to the outcome, perhaps by way of further ones. */
+async function conclude(first: Attempt, ended: Outcome<Value> | 'again'): Promise<Outcome<Value>> {
+  let attempt = first;
+  let ending = ended;
+  const { call } = attempt;
+  for (let repeats = 0; ; ) {
+    const result = ending === 'again' ? resultOf(attempt) : ending;
+    const outcome = result.ok ? result : marked(attempt, call.own.explain?.(result) ?? result);
+    const hint = outcome.ok ? undefined : hintFor(attempt, outcome);
+    if (hint !== undefined) {
+      // A guard wants the same act done again: counted already, with what was set aside for it.
+      const noted = await thrownAway(attempt, outcome);
+      if (noted) return noted;
+      attempt = startAttempt(call, attempt.number + 1, [...attempt.hints, hint], attempt);
+      ending = await runStages(attempt, STAGE.inputs);
+      continue;
+    }
+    const settled = await settle(attempt, outcome);
+    const again = ending === 'again' ? ending : undefined;
+    const verdict = settled.ok ? again : await faultRaised(attempt, settled);
+    if (verdict !== 'again') {
+      const last = verdict ?? settled;
+      return await recorded(attempt, last.ok ? last : marked(attempt, last), false);
+    }
+    if (repeats++ >= MAX_REPEATS)
+      return await recorded(attempt, repeatedTooOften(call.op, settled), false);
+    // A checkpoint wants it done again: after a limit from there on, otherwise all of it.
+    if (isLimit(attempt.stage)) {
+      ending = await runStages(attempt, attempt.stage);
+      continue;
+    }
+    const noted = await recorded(attempt, settled, true);
+    if (noted !== settled) return noted;
+    attempt = startAttempt(call, attempt.number + 1, attempt.hints);
+    ending = await runStages(attempt, STAGE.inputs);
   }
 }
 
@@ -159,17 +169,18 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
 }
 
 /** Stage 9. INVARIANT: what could not be recorded is not reported as done. */
-async function recorded(
+function recorded(
   attempt: Attempt,
   outcome: Outcome<Value>,
   retried: boolean,
-): Promise<Outcome<Value>> {
+): MaybePromise<Outcome<Value>> {
   const { op, own } = attempt.call;
+  const failed = (error: unknown) => marked(attempt, crashed(operationName(op), error));
   try {
-    await own.record?.(entryOf(attempt, outcome, retried));
-    return outcome;
+    const done = own.record?.(entryOf(attempt, outcome, retried));
+    return done ? Promise.resolve(done).then(() => outcome, failed) : outcome;
   } catch (error) {
-    return marked(attempt, crashed(operationName(op), error));
+    return failed(error);
   }
 }
 
@@ -180,9 +191,9 @@ async function recorded(
 export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcome<null>> {
   const inside = pushOperation(frame, op, undefined, NO_INPUTS);
   if (isUncontested(op, NO_INPUTS, inside)) return ok(null);
-  const judged = judgeBefore(op, NO_INPUTS, inside);
-  return judged.then(async (found) => {
-    const refused = await carryOut(op, found, inside);
-    return refused === undefined || refused === 'approved' ? ok(null) : refused;
-  });
+  return whenReady(judgeBefore(op, NO_INPUTS, inside), (found) =>
+    whenReady(carryOut(op, found, inside), (refused) =>
+      refused === undefined || refused === 'approved' ? ok(null) : refused,
+    ),
+  );
 }

@@ -1,5 +1,15 @@
 // One attempt at an operation, as the stages see it.
-import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  heard,
+  inTurn,
+  type Json,
+  type Outcome,
+  ok,
+  shielded,
+  whenReady,
+} from '../../base/index.ts';
 import type {
   Effect,
   Frame,
@@ -141,7 +151,7 @@ function valuesOf(inputs: readonly Argument[]): readonly Value[] {
 export type AttemptEnding = Outcome<Value> | 'again' | undefined;
 
 /** Stage 2: each input exactly once, in order. */
-async function evaluateInputs(attempt: Attempt): Promise<Failure | undefined> {
+function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   const { inputs: given, outer } = attempt.call;
   const found: Argument[] = [];
   attempt.inputs = found;
@@ -153,18 +163,23 @@ async function evaluateInputs(attempt: Attempt): Promise<Failure | undefined> {
       state = given;
     },
   };
-  for (const { name, role, value } of given) {
-    const outcome = typeof value === 'function' ? await value(note) : ok(value);
-    if (!outcome.ok) return outcome;
-    found.push({ name, role, value: outcome.output });
-  }
-  const { facts } = attempt.frame;
-  attempt.frame = {
-    ...attempt.frame,
-    inputs: found,
-    facts: state === undefined ? facts : { ...facts, pipe: state },
-  };
-  return undefined;
+  const evaluated = inTurn(given, ({ name, role, value }) =>
+    whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
+      if (!outcome.ok) return outcome;
+      found.push({ name, role, value: outcome.output });
+      return undefined;
+    }),
+  );
+  return whenReady(evaluated, (failed) => {
+    if (failed) return failed;
+    const { facts } = attempt.frame;
+    attempt.frame = {
+      ...attempt.frame,
+      inputs: found,
+      facts: state === undefined ? facts : { ...facts, pipe: state },
+    };
+    return undefined;
+  });
 }
 
 /** What a checkpoint's word means here. */
@@ -199,36 +214,36 @@ async function askHooksBefore(attempt: Attempt, hooks: ScriptHooks): Promise<voi
   attempt.frame = { ...attempt.frame, inputs: changed };
 }
 
-async function judgeInputs(attempt: Attempt): Promise<Failure | undefined> {
+/** Stage 5. */
+function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
   const { op } = attempt;
-  const judgement = await judgeBefore(op, attempt.inputs, attempt.frame);
-  if (judgement.inputs !== attempt.inputs) {
-    attempt.inputs = judgement.inputs;
-    attempt.frame = { ...attempt.frame, inputs: attempt.inputs };
-  }
-  if (judgement.trace.length > 0) attempt.trace = judgement.trace;
-  const refused = await carryOut(op, judgement, attempt.frame);
-  if (refused !== 'approved') return refused;
-  attempt.frame = { ...attempt.frame, isApproved: true };
-  return undefined;
+  if (isUncontested(op, attempt.inputs, attempt.frame)) return undefined;
+  return whenReady(judgeBefore(op, attempt.inputs, attempt.frame), (judgement) => {
+    if (judgement.inputs !== attempt.inputs) {
+      attempt.inputs = judgement.inputs;
+      attempt.frame = { ...attempt.frame, inputs: attempt.inputs };
+    }
+    if (judgement.trace.length > 0) attempt.trace = judgement.trace;
+    return whenReady(carryOut(op, judgement, attempt.frame), (refused) => {
+      if (refused !== 'approved') return refused;
+      attempt.frame = { ...attempt.frame, isApproved: true };
+      return undefined;
+    });
+  });
 }
 
-/** Stages 2 to 5, from `first` on: undefined when the body may begin. */
-async function admit(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
+/** What whoever performs the act, and the hooks of a script, have to say before stage 5. */
+async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
   const { op, isRepeat } = attempt;
   const { own } = attempt.call;
-  if (first === STAGE.inputs) {
-    const failed = attempt.isReady ? undefined : await evaluateInputs(attempt);
-    if (failed) return failed;
-    attempt.stage = STAGE.beforeStep;
-    if (own.checkpoint && !isRepeat) {
-      const event = { name: 'before_step', arguments: attempt.inputs } as const;
-      const said = own.checkpoint(event, op, attempt.frame);
-      const verdict = said instanceof Promise ? await said : said;
-      const ending = verdict && endingBy(attempt, verdict);
-      // There is nothing to repeat yet: retry means go on.
-      if (ending !== undefined && ending !== 'again') return ending;
-    }
+  attempt.stage = STAGE.beforeStep;
+  if (first === STAGE.inputs && own.checkpoint && !isRepeat) {
+    const event = { name: 'before_step', arguments: attempt.inputs } as const;
+    const said = own.checkpoint(event, op, attempt.frame);
+    const verdict = said instanceof Promise ? await said : said;
+    const ending = verdict && endingBy(attempt, verdict);
+    // There is nothing to repeat yet: retry means go on.
+    if (ending !== undefined && ending !== 'again') return ending;
   }
   if (first <= STAGE.intent) {
     attempt.stage = STAGE.intent;
@@ -247,35 +262,50 @@ async function admit(attempt: Attempt, first: Stage): Promise<AttemptEnding> {
     attempt.reservation = reserved.output;
   }
   attempt.stage = STAGE.body;
-  const { isHooking, isJudging, ports, guards } = attempt.frame;
+  const { isHooking, isJudging, ports } = attempt.frame;
   const { scriptHooks } = ports;
   if (scriptHooks?.before && !isHooking && !isJudging) await askHooksBefore(attempt, scriptHooks);
-  const refused = isUncontested(op, attempt.inputs, attempt.frame)
-    ? undefined
-    : await judgeInputs(attempt);
-  if (refused || op.metadata?.stream !== true) return refused;
-  // A stream would be out before an after-guard could object.
-  return attempt.frame.emit !== undefined || guards.mayObjectAfter(op, attempt.frame.held)
-    ? fail('invalid_input', `${operationName(op)} cannot stream while a guard judges its result`)
-    : undefined;
+  return undefined;
+}
+
+/** Stages 2 to 5, from `first` on: undefined when the body may begin. */
+function admit(attempt: Attempt, first: Stage): MaybePromise<AttemptEnding> {
+  const { own } = attempt.call;
+  const { scriptHooks } = attempt.frame.ports;
+  const mounted = own.checkpoint ?? own.intent ?? own.gate ?? own.limits ?? scriptHooks;
+  const isEvaluated = attempt.isReady || first !== STAGE.inputs;
+  return whenReady(isEvaluated ? undefined : evaluateInputs(attempt), (failed) => {
+    if (failed) return failed;
+    if (mounted) {
+      return hearBefore(attempt, first).then((ending) => ending ?? judgeInputs(attempt));
+    }
+    attempt.stage = STAGE.body;
+    return judgeInputs(attempt);
+  });
 }
 
 /** Stage 6. */
-function runBody(
-  attempt: Attempt,
-  inner: Frame,
-  signal?: AbortSignal,
-): MaybePromise<Outcome<Value>> {
-  return attempt.call.body(valuesOf(attempt.inputs), {
-    frame: inner,
-    signal,
-    capture(value) {
-      const marks = 'meta' in value ? value.meta.descriptor : value;
-      attempt.captured = mergeDescriptors(attempt.captured, marks);
-    },
-    emit: (effect) => emitTo(inner, effect),
-    trace: attempt.trace,
-  });
+function runBody(attempt: Attempt): MaybePromise<Outcome<Value>> {
+  const { op, call, frame } = attempt;
+  const { guards } = frame;
+  if (guards.list.length > 0 && guards.mayObjectAfter(op, frame.held)) {
+    attempt.effects = createEffectBuffer(call.outer);
+  }
+  const { emit } = attempt.effects;
+  const inner = emit ? { ...frame, emit } : frame;
+  attempt.isStarted = true;
+  const body = (signal?: AbortSignal): MaybePromise<Outcome<Value>> =>
+    call.body(valuesOf(attempt.inputs), {
+      frame: inner,
+      signal,
+      capture(value) {
+        const marks = 'meta' in value ? value.meta.descriptor : value;
+        attempt.captured = mergeDescriptors(attempt.captured, marks);
+      },
+      emit: (effect) => emitTo(inner, effect),
+      trace: attempt.trace,
+    });
+  return heard(call.own.run ? call.own.run(body) : body());
 }
 
 async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value): Promise<Value> {
@@ -283,13 +313,18 @@ async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value
   return withMarksOf(result, given);
 }
 
-async function judgeResult(attempt: Attempt, result: Value): Promise<Failure | undefined> {
+/** Stage 8. */
+function judgeResult(attempt: Attempt, result: Value): MaybePromise<Failure | undefined> {
   const { op, frame } = attempt;
-  const judgement = await judgeAfter(op, attempt.inputs, result, frame);
-  attempt.result = judgement.output ?? result;
-  if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
-  const refused = await carryOut(op, judgement, frame);
-  return refused === 'approved' ? undefined : refused;
+  attempt.result = result;
+  if (isUncontestedAfter(op, result, frame)) return undefined;
+  return whenReady(judgeAfter(op, attempt.inputs, result, frame), (judgement) => {
+    attempt.result = judgement.output ?? result;
+    if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
+    return whenReady(carryOut(op, judgement, frame), (refused) =>
+      refused === 'approved' ? undefined : refused,
+    );
+  });
 }
 
 /** What somebody who keeps a trail calls the result. */
@@ -308,51 +343,71 @@ export const entryOf = (
   retried: boolean,
 ): RecordEntry => ({ op, frame, arguments: passed, attempt: number, retried, outcome, trace });
 
-/** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
-export async function runStages(attempt: Attempt, first: Stage): Promise<Outcome<Value> | 'again'> {
-  const { op, call } = attempt;
-  const { own } = call;
-  try {
-    const refused = await admit(attempt, first);
-    if (refused !== undefined) return refused;
-    const { frame } = attempt;
-    const { guards, ports, isHooking, isJudging } = frame;
-    const isHeld = guards.list.length > 0 && guards.mayObjectAfter(op, frame.held);
-    if (isHeld) attempt.effects = createEffectBuffer(call.outer);
-    const inner = isHeld ? { ...frame, emit: attempt.effects.emit } : frame;
-    attempt.isStarted = true;
-    const done = await (own.run
-      ? own.run((signal) => runBody(attempt, inner, signal))
-      : runBody(attempt, inner));
-    if (!done.ok) return done;
-    if (isHeld && attempt.effects.hasOverflowed()) {
-      return fail('quota_exceeded', `${operationName(op)} emitted more than can be held back`);
-    }
-    let made = taintResult(attempt, done.output);
-    if (ports.trail) made = withTrail(attempt, made);
-    if (ports.scriptHooks?.after && !isHooking && !isJudging) {
-      made = await askHooksAfter(attempt, ports.scriptHooks, made);
-    }
-    attempt.result = made;
-    const objection =
-      guards.list.length > 0 && !isUncontestedAfter(op, made, frame)
-        ? await judgeResult(attempt, made)
-        : undefined;
-    if (own.keep) await own.keep(entryOf(attempt, objection ?? ok(attempt.result), false));
-    if (objection) return objection;
-    if (isHeld) attempt.effects.flush();
-    attempt.stage = STAGE.audit;
-    const { result } = attempt;
-    const outcome = ok(result);
-    // INVARIANT: one row for every attempt; what could not be noted is not reported as done.
-    if (own.audit) await own.audit(entryOf(attempt, outcome, false));
-    attempt.stage = STAGE.afterStep;
-    if (!own.checkpoint) return outcome;
-    const event = { name: 'after_step', arguments: attempt.inputs, result } as const;
-    const said = own.checkpoint(event, op, frame);
-    const verdict = said instanceof Promise ? await said : said;
-    return (verdict && endingBy(attempt, verdict)) ?? outcome;
-  } catch (error) {
-    return crashed(operationName(op), error);
-  }
+/** Whoever performs the act keeps, notes and hears what came of it. */
+async function hearAfter(
+  attempt: Attempt,
+  objection: Failure | undefined,
+): Promise<Outcome<Value> | 'again'> {
+  const { keep, audit, checkpoint } = attempt.call.own;
+  const outcome = objection ?? resultOf(attempt);
+  if (keep) await keep(entryOf(attempt, outcome, false));
+  if (!outcome.ok) return outcome;
+  if (attempt.effects !== NO_BUFFER) attempt.effects.flush();
+  attempt.stage = STAGE.audit;
+  // INVARIANT: one row for every attempt; what could not be noted is not reported as done.
+  if (audit) await audit(entryOf(attempt, outcome, false));
+  attempt.stage = STAGE.afterStep;
+  if (!checkpoint) return outcome;
+  const event = {
+    name: 'after_step',
+    arguments: attempt.inputs,
+    result: outcome.output,
+  } as const;
+  const said = checkpoint(event, attempt.op, attempt.frame);
+  const verdict = said instanceof Promise ? await said : said;
+  return (verdict && endingBy(attempt, verdict)) ?? outcome;
 }
+
+/** Stages 7 and 8, and what is told of them. */
+function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Value> | 'again'> {
+  if (!done.ok) return done;
+  const { op, effects, frame } = attempt;
+  if (effects !== NO_BUFFER && effects.hasOverflowed()) {
+    return fail('quota_exceeded', `${operationName(op)} emitted more than can be held back`);
+  }
+  const { ports, isHooking, isJudging } = frame;
+  const { scriptHooks, trail } = ports;
+  const tainted = taintResult(attempt, done.output);
+  const made = trail ? withTrail(attempt, tainted) : tainted;
+  const isHooked = scriptHooks?.after && !isHooking && !isJudging;
+  const hooked = isHooked ? askHooksAfter(attempt, scriptHooks, made) : made;
+  return whenReady(hooked, (result) =>
+    whenReady(judgeResult(attempt, result), (objection) => {
+      const { keep, audit, checkpoint } = attempt.call.own;
+      if (keep ?? audit ?? checkpoint) return hearAfter(attempt, objection);
+      if (objection) return objection;
+      if (effects !== NO_BUFFER) effects.flush();
+      attempt.stage = STAGE.afterStep;
+      return resultOf(attempt);
+    }),
+  );
+}
+
+/** A stream would be out before an after-guard could object. */
+const isTooEarly = ({ op, frame }: Attempt): boolean =>
+  op.metadata?.stream === true &&
+  (frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held));
+
+/** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
+export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<Value> | 'again'> =>
+  shielded(
+    () =>
+      whenReady(admit(attempt, first), (refused) => {
+        if (refused) return refused;
+        if (!isTooEarly(attempt))
+          return whenReady(runBody(attempt), (done) => finish(attempt, done));
+        const name = operationName(attempt.op);
+        return fail('invalid_input', `${name} cannot stream while a guard judges its result`);
+      }),
+    (error) => crashed(operationName(attempt.op), error),
+  );

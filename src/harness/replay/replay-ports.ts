@@ -401,12 +401,14 @@ export function createReplayStage(
 
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
   const answer = (_: object, caller: Caller): Promise<Outcome<Value>> =>
-    perform(
-      { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
-      [],
-      () => recordedFor(caller),
-      createFrame(),
-      caller.act,
+    Promise.resolve(
+      perform(
+        { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
+        [],
+        () => recordedFor(caller),
+        createFrame(),
+        caller.act,
+      ),
     );
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
