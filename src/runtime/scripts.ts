@@ -55,6 +55,7 @@ export interface ScriptSetup {
   world: ScriptWorld;
   frame: Frame;
   act: ActPorts;
+  signal?: AbortSignal;
 }
 
 const APPROVED: NonNullable<Ports['ask']> = () => ok({ answer: 'approved' });
@@ -226,5 +227,5 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       });
     },
   });
-  return { world, frame, act };
+  return { world, frame, act, ...(signal && { signal }) };
 }

@@ -1,6 +1,7 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import {
   type Diagnostic,
   type Json,
@@ -26,7 +27,7 @@ import { createCompiler } from './compile/compiler.ts';
 import { writeReleased } from './compile/effect.ts';
 import { createImports, judgeExports } from './compile/module.ts';
 import { compileTop, printReturn } from './compile/statement.ts';
-import { ScriptFault, toFault } from './fault.ts';
+import { raise, ScriptFault, toFault } from './fault.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
 import { createLive, type LiveCount } from './run/live.ts';
@@ -70,6 +71,8 @@ export interface ScriptOptions {
   /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
+  /** Ends it, in a loop at the latest; what it has started hears of it by itself. */
+  readonly signal?: AbortSignal;
   onEffect?(effect: ScriptEffect): void;
   /** Told what is printed `with { stream: true }`, as it comes; must not throw. */
   onOutput?(text: string): void;
@@ -204,7 +207,8 @@ async function runBody(
       if (!unit.isModule) run.ground.ports.effects?.(effect);
       continue;
     }
-    const left = leaveOf(await compileTop(c, node)(env));
+    const done = compileTop(c, node)(env);
+    const left = leaveOf(done instanceof Promise ? await done : done);
     if (!left) continue;
     returned = left.word === 'return' ? left.value : undefined;
     if (!unit.isModule && returned && !run.outputs)
@@ -237,6 +241,14 @@ function inputValue(options: ScriptOptions): Value {
   return makeValue(parsed.ok ? parsed.output : text, { descriptor, text });
 }
 
+/** Rounds of loops that are done in one go. */
+const ROUNDS = 64;
+
+async function breath(signal: AbortSignal | undefined): Promise<void> {
+  await othersTurn();
+  if (signal?.aborted) raise('cancelled', 'the script was ended');
+}
+
 function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {
   const printed: string[] = [];
   const pending: Promise<unknown>[] = [];
@@ -259,6 +271,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     ctx: { tools: () => ({ calls: [...calls] }) },
   });
   let input: Value | undefined;
+  let rounds = 0;
   const run: RunState = {
     world: options.world,
     act: options.act ?? {},
@@ -290,6 +303,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       work.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : Promise.all(pending.splice(0))),
+    breathe: () => (++rounds % ROUNDS === 0 ? breath(options.signal) : undefined),
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),

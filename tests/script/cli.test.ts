@@ -143,6 +143,14 @@ describe('how it ends', () => {
     expect(out).toBe('started\n');
   });
 
+  test('130: a loop that goes on and on is interrupted', async () => {
+    const inner = 'let @b = loop(100000) [\n let @a = 1\n continue\n]';
+    const child = start('-e', `show "started"\nloop(100000) [\n${inner}\ncontinue\n]`);
+    const ended = once(child, 'exit');
+    child.stdout?.once('data', () => child.kill('SIGINT'));
+    expect(await ended).toEqual([130, null]);
+  });
+
   test.skipIf(sandbox.kind === 'none')(
     '130: a command is interrupted with it (needs a sandbox)',
     async () => {

@@ -1,6 +1,6 @@
 // What the language promises about operations, labels and guards, one promise a test.
 import { expect, test } from 'vitest';
-import { type RecordEntry, type Value } from '../../src/flow/index.ts';
+import { makeValue, type RecordEntry, type Value } from '../../src/flow/index.ts';
 import { play } from '../support/script-world.ts';
 
 const lines = (text: string): string[] => text.trimEnd().split('\n');
@@ -47,6 +47,23 @@ for @i in [1, 2] => show @i`,
     'show show',
     'for',
   ]);
+});
+
+test.each([
+  ['for', 'var @y = for @x in @list => @x + 1'],
+  ['parallel', 'var @y = for parallel @x in @list => @x + 1'],
+  ['foreach', 'var @y = foreach @f(@list)'],
+  ['loop', 'var @y = loop(100000) [ continue 1 ]'],
+  ['while', 'exe @g(x) = when [ @x => continue @x ]\nvar @y = 1 | while(100000) @g'],
+])('a loop lets others have their turn, and ends when it is told to: %s', async (_kind, work) => {
+  const stop = new AbortController();
+  setImmediate(() => stop.abort());
+  const list = makeValue(Array.from({ length: 1000 }, (_, index) => index));
+  const { fault } = await play(`exe @f(x) = \`@x\`\n${work}`, {
+    inputs: new Map([['list', list]]),
+    signal: stop.signal,
+  });
+  expect(fault).toMatch(/^cancelled: .*the script was ended$/);
 });
 
 test('functions, interpolation, modules and written files pass labels on', async () => {

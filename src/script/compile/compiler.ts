@@ -1,5 +1,6 @@
 // The compiler: from the tree to closures. This file only knows which piece handles which node; the
 // pieces see one another through the `Compiler` it makes.
+import { whenReady } from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
 import { refuseLeave, takeReturn } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
@@ -41,8 +42,8 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
 /** `=> v` inside the block of an arm is the value of the whole. */
 const valued =
   (evaluate: Eval): Eval =>
-  async (env) =>
-    takeReturn(await evaluate(env));
+  (env) =>
+    whenReady(evaluate(env), takeReturn);
 
 const placed =
   (at: number, evaluate: Eval): Eval =>
@@ -74,7 +75,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
   'run-value'(c, node) {
     const evaluate = compileRunnable(c, node.action);
-    return async (env) => refuseLeave(await evaluate(env));
+    return (env) => whenReady(evaluate(env), refuseLeave);
   },
   when: (c, node) => valued(compileWhen(c, node)),
   if: (c, node) => valued(compileIf(c, node)),

@@ -1,5 +1,6 @@
 // Choice: `when` and `if`, and blocks of lines. What a condition read holds for everything that is done
 // because of it, and for the rest of the way where it could have led out.
+import { inTurn, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
@@ -38,15 +39,16 @@ export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind
 
 /** One line after the other; each sees what the lines before it have taught, and so does its value. */
 export function runLines(lines: readonly Eval[]): Eval {
-  return async (env) => {
+  return (env) => {
     let last = absent();
-    for (const line of lines) {
+    const left = inTurn(lines, (line) => {
       const here = onPath(env);
-      const value = await line(here);
-      last = addMarks(value, here.frame.influence);
-      if (leaveOf(value)) break;
-    }
-    return last;
+      return whenReady(line(here), (value) => {
+        last = addMarks(value, here.frame.influence);
+        return leaveOf(value);
+      });
+    });
+    return whenReady(left, () => last);
   };
 }
 
@@ -57,13 +59,12 @@ function compileCondition(c: Compiler, condition: Condition): Test {
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
     const compare = applied(condition.operator);
-    return async (env, subject) => compare(subject ?? absent(), await evaluate(env));
+    return (env, subject) =>
+      whenReady(evaluate(env), (value) => compare(subject ?? absent(), value));
   }
   const isWildcard = condition.value.kind === 'literal' && condition.value.isWildcard === true;
-  return async (env, subject) => {
-    const value = await evaluate(env);
-    return !subject || isWildcard ? value : equals(subject, value);
-  };
+  return (env, subject) =>
+    whenReady(evaluate(env), (value) => (!subject || isWildcard ? value : equals(subject, value)));
 }
 
 /** The cells a branch could have changed know about the condition, whichever way it went. */
@@ -108,31 +109,33 @@ export function compileWhen(
     node.items.flatMap((item) => ('action' in item ? [item.action] : [])),
   );
   const hasLines = items.some((item) => 'line' in item);
-  return async (outer) => {
+  return (outer) => {
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
-    const { action, marks } = await chooseArm(env, items, await subject?.(env));
-    decided(outer, marks, branches);
-    return addMarks(action ? await action(under(env, marks)) : NO_MATCH, marks);
+    return whenReady(subject?.(env), (about) =>
+      whenReady(chooseArm(env, items, about), ({ action, marks }) => {
+        decided(outer, marks, branches);
+        const done = action ? action(under(env, marks)) : NO_MATCH;
+        return whenReady(done, (value) => addMarks(value, marks));
+      }),
+    );
   };
 }
 
 /** `marks`: of every condition that was asked. */
-async function chooseArm(
+function chooseArm(
   env: Environment,
   items: readonly Item[],
   subject: Value | undefined,
-): Promise<{ action: Eval | undefined; marks: Descriptor }> {
+): MaybePromise<{ action: Eval | undefined; marks: Descriptor }> {
   let marks = subject?.meta.descriptor ?? EMPTY;
-  for (const item of items) {
-    if ('line' in item) {
-      await item.line(env);
-      continue;
-    }
-    const answer = await item.test(env, subject);
-    marks = mergeDescriptors(marks, answer.meta.descriptor);
-    if (isTruthy(answer)) return { action: item.action, marks };
-  }
-  return { action: undefined, marks };
+  const chosen = inTurn(items, (item) => {
+    if ('line' in item) return whenReady(item.line(env), () => undefined);
+    return whenReady(item.test(env, subject), (answer) => {
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      return isTruthy(answer) ? item.action : undefined;
+    });
+  });
+  return whenReady(chosen, (action) => ({ action, marks }));
 }
 
 export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
@@ -141,10 +144,8 @@ export const compileArm = (c: Compiler, { action }: NodeOf<'arm'>): Eval =>
 /** Without `=>` the block of an arm has no value. */
 export function compileArmBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'arm'): Eval {
   const block = compileBlock(c, node, kind);
-  return async (env) => {
-    const value = await block(env);
-    return leaveOf(value) ? value : absent(value.meta.descriptor);
-  };
+  return (env) =>
+    whenReady(block(env), (value) => (leaveOf(value) ? value : absent(value.meta.descriptor)));
 }
 
 export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
@@ -153,12 +154,12 @@ export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
   const other = node.else;
   const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
   const branches = branchesOf(other ? [node.then, other] : [node.then]);
-  return async (env) => {
-    const chosen = await condition(env);
-    const branch = isTruthy(chosen) ? first : second;
-    const { descriptor } = chosen.meta;
-    decided(env, descriptor, branches);
-    if (!branch) return absent(descriptor);
-    return addMarks(await branch(under(env, descriptor)), descriptor);
-  };
+  return (env) =>
+    whenReady(condition(env), (chosen) => {
+      const branch = isTruthy(chosen) ? first : second;
+      const { descriptor } = chosen.meta;
+      decided(env, descriptor, branches);
+      if (!branch) return absent(descriptor);
+      return whenReady(branch(under(env, descriptor)), (value) => addMarks(value, descriptor));
+    });
 }

@@ -1,5 +1,6 @@
 // Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
 // parameters and nothing of the caller's.
+import { shielded, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   childFrame,
@@ -57,13 +58,7 @@ const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
 
 /** What a labelled function says is what it does: policies look at it with all that was put in. */
-async function judged(
-  c: Compiler,
-  { at }: Expression,
-  env: Environment,
-  run: (env: Environment) => Promise<Value>,
-): Promise<Value> {
-  const value = await run(env);
+function judged(c: Compiler, { at }: Expression, env: Environment, run: Eval): MaybePromise<Value> {
   const op: Operation = {
     type: 'say',
     name: '',
@@ -72,7 +67,9 @@ async function judged(
     location: placeOf(c.unit, at),
   };
   const frame = childFrame(env.frame, { selection: { only: [] } });
-  return await operate({ ...env, frame }, op, [{ name: 'value', value }], ([passed]) => passed);
+  return whenReady(run(env), (value) =>
+    operate({ ...env, frame }, op, [{ name: 'value', value }], ([passed]) => passed),
+  );
 }
 
 function compileBody(c: Compiler, node: Expression, labels: readonly string[]): Body {
@@ -84,7 +81,7 @@ function compileBody(c: Compiler, node: Expression, labels: readonly string[]): 
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
   const evaluate = c.expression(inner);
   // A prompt with open slots is filled in where it is given back.
-  const run = async (env: Environment) => resolveOpen(await evaluate(env), env);
+  const run: Eval = (env) => whenReady(evaluate(env), (value) => resolveOpen(value, env));
   const isSaid = labels.length > 0 && SAID.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
@@ -229,10 +226,10 @@ export function compileFunction(
       const seen: Value[] = [];
       const run = () => {
         const inputs = inputsOf(node, given, site, seen);
-        return operate(env, isStage ? stage : call, inputs, async (values, { frame }) => {
+        return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
           env.run.calls.push(node.name);
           const inside = bodyEnv(site, frame, chain, values);
-          return asData(returned(await body.run(inside, isStage), env));
+          return whenReady(body.run(inside, isStage), (value) => asData(returned(value, env)));
         });
       };
       return refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run();
@@ -243,18 +240,15 @@ export function compileFunction(
 }
 
 /** Guards' denials can be caught; refusals of capabilities and limits cannot. */
-export async function orDenied(
-  call: () => Promise<Value>,
+export const orDenied = (
+  call: () => MaybePromise<Value>,
   caught: (fault: ScriptFault) => MaybePromise<Value>,
-): Promise<Value> {
-  try {
-    return await call();
-  } catch (error) {
+): MaybePromise<Value> =>
+  shielded(call, (error) => {
     if (error instanceof ScriptFault && isCatchableDenial({ ok: false, error: error.fault }))
-      return await caught(error);
+      return caught(error);
     throw error;
-  }
-}
+  });
 
 function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
   const { detail } = fault;

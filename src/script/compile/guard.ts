@@ -7,6 +7,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  whenReady,
 } from '../../base/index.ts';
 import {
   type Argument,
@@ -32,6 +33,7 @@ import {
   type Environment,
   type Eval,
   evaluateAll,
+  given,
   newPath,
   type RunState,
 } from '../run/environment.ts';
@@ -71,11 +73,11 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
         'a privileged guard is accepted only in the script you start, its project modules, signed items and policy files',
       );
     }
-    const decide = (view: GuardView): Promise<Outcome<Verdict>> =>
-      caught(async () => {
+    const decide = (view: GuardView): MaybePromise<Outcome<Verdict>> =>
+      caught(() => {
         const input = view.input ? view.input.value : guardInputs(view.inputs);
         const inside = ruleEnv(env, view.frame, input, view.output);
-        return verdict(await rules({ ...inside, chain: undefined }));
+        return whenReady(rules({ ...inside, chain: undefined }), verdict);
       });
     const place = `guard at ${shownPlace(c.unit, node.at)}`;
     const named = name ? { name } : {};
@@ -253,6 +255,9 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   const edit = node.labels;
   const add = compileOption(c, options, 'addLabels');
   const remove = compileOption(c, options, 'removeLabels');
+  // A bare `allow`, which most arms are, is always the same.
+  if (decision === 'allow' && !evaluate && !edit && !options)
+    return given(ruling({ kind: 'allow' }));
   return async (env) => {
     const value = await evaluate?.(env);
     if (decision !== 'allow')
@@ -264,9 +269,9 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
     };
     const isChanged = edit || labels.add.length > 0 || labels.remove.length > 0;
     const change = isChanged ? { labels } : {};
-    const given = value && addMarks(value, c.unit.marks);
+    const passed = value && addMarks(value, c.unit.marks);
     return ruling(
-      given ? { kind: 'allow_value', value: given, ...change } : { kind: 'allow', ...change },
+      passed ? { kind: 'allow_value', value: passed, ...change } : { kind: 'allow', ...change },
     );
   };
 }

@@ -1,11 +1,12 @@
 // Loops: `for` in order and in parallel, `foreach`, `loop`.
 import { setTimeout as wait } from 'node:timers/promises';
-import type { Fault, Json } from '../../base/index.ts';
+import { type Fault, inTurn, type Json, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
+  type MaybePromise,
   makeContainer,
   makeValue,
   mergeDescriptors,
@@ -96,26 +97,33 @@ function roundEnv(
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
-async function runRound(env: Environment, plan: Plan): Promise<Round> {
-  const answer = await plan.filter?.(env);
-  const marks = answer?.meta.descriptor ?? EMPTY;
-  if (answer) decided(env, marks, plan.branches);
-  if (answer && !isTruthy(answer)) return { marks };
-  const value = await plan.body(under(env, marks));
-  // `return` inside the block of a collecting loop is the item's value.
-  return roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks));
+function runRound(env: Environment, plan: Plan): MaybePromise<Round> {
+  return whenReady(plan.filter?.(env), (answer) => {
+    const marks = answer?.meta.descriptor ?? EMPTY;
+    if (answer) decided(env, marks, plan.branches);
+    if (answer && !isTruthy(answer)) return { marks };
+    return whenReady(plan.body(under(env, marks)), (value) =>
+      // `return` inside the block of a collecting loop is the item's value.
+      roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks)),
+    );
+  });
 }
 
-async function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Promise<Rounds> {
+function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): MaybePromise<Rounds> {
   const found: Value[] = [];
   let marks = EMPTY;
-  for (const index of items.keys()) {
-    const round = await runRound(roundEnv(onPath(env), plan, items, index), plan);
-    marks = mergeDescriptors(marks, round.marks);
-    if (round.end) return { found, end: round.end, marks };
-    if (round.item) found.push(round.item);
-  }
-  return { found, end: undefined, marks };
+  const round = (index: number) => runRound(roundEnv(onPath(env), plan, items, index), plan);
+  const ended = inTurn(items, (_item, index) =>
+    whenReady(
+      whenReady(env.run.breathe(), () => round(index)),
+      ({ item, end, marks: more }) => {
+        marks = mergeDescriptors(marks, more);
+        if (item) found.push(item);
+        return end;
+      },
+    ),
+  );
+  return whenReady(ended, (end) => ({ found, end, marks }));
 }
 
 const SKIPPED = Symbol('skipped');
@@ -126,6 +134,7 @@ const SKIPPED = Symbol('skipped');
  * that ends them all.
  */
 export async function runBranches<T, I extends LoopItem>(
+  { run }: Environment,
   items: readonly I[],
   cap: number,
   pauseMs: number,
@@ -158,6 +167,7 @@ export async function runBranches<T, I extends LoopItem>(
       const index = next++;
       if (pauseMs > 0 && index > 0) gate = gate.then(() => wait(pauseMs));
       await gate;
+      await run.breathe();
       results[index] = await branch(items[index] as I, index);
     }
   };
@@ -173,7 +183,7 @@ async function inParallel(
 ): Promise<Rounds> {
   let marks = EMPTY;
   const pauseMs = plan.node.parallel?.pauseMs ?? 0;
-  const ran = await runBranches(items, cap, pauseMs, async (_item, index) => {
+  const ran = await runBranches(env, items, cap, pauseMs, async (_item, index) => {
     const round = await runRound(roundEnv(env, plan, items, index), plan);
     marks = mergeDescriptors(marks, round.marks);
     return round.item ?? SKIPPED;
@@ -215,18 +225,20 @@ export function compileFor(
   const batch = node.batch && c.piped(node.batch);
   const op = { type: 'for', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (env) =>
-    operate(env, op, [lazyInput(env, 'collection', collection)], async ([list], inner) => {
+    operate(env, op, [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const items = itemsOf(list);
       // How often the body runs is decided by how many elements there are.
       const shape = shapeMarks(list);
       decided(inner, shape, branches);
       const round = under(inner, shape);
-      const { found, end, marks } = node.parallel
-        ? await inParallel(round, plan, items, await cap(round))
-        : await inOrder(round, plan, items);
-      if (end && leaveOf(end)) return end;
-      const result = makeContainer(found, mergeDescriptors(shape, marks));
-      return batch ? await batch(result, inner) : result;
+      const rounds = node.parallel
+        ? whenReady(cap(round), (count) => inParallel(round, plan, items, count))
+        : inOrder(round, plan, items);
+      return whenReady(rounds, ({ found, end, marks }) => {
+        if (end && leaveOf(end)) return end;
+        const result = makeContainer(found, mergeDescriptors(shape, marks));
+        return batch ? batch(result, inner) : result;
+      });
     });
 }
 
@@ -238,8 +250,10 @@ export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
     const executable = await target(env);
     const lists = (await evaluateAll(values, env)).map(listItems);
     const found: Value[] = [];
-    for (const combination of combinations(lists))
+    for (const combination of combinations(lists)) {
+      await env.run.breathe();
       found.push(await invoke(executable, call.name, combination.map(given), env, node.at));
+    }
     return makeContainer(found);
   };
 }
@@ -273,6 +287,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
       let input = makeValue(null);
       for (let index = 0; index < Math.min(rounds, MAX_ROUNDS); index++) {
         if (index > 0 && node.pauseMs > 0) await wait(node.pauseMs);
+        await env.run.breathe();
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
         const facts = { loop: { iteration: index + 1, limit: rounds, active: true } };

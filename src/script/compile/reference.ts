@@ -1,8 +1,10 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 
+import { whenReady } from '../../base/index.ts';
 import {
   addMarks,
   descriptorOfFault,
+  type MaybePromise,
   makeContainer,
   makeValue,
   type Value,
@@ -71,16 +73,16 @@ type Step<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
 function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: Reading): Walk {
   const { name, at } = step;
   const values = compileArguments(c, call.arguments);
-  return async (value, env) => {
+  return (value, env) => {
     const measured = guardInputMember(value, name);
     if (measured) return measured;
     const callee = callableField(value, name);
-    if (callee) return await invoke(callee, name, values, env, at);
+    if (callee) return invoke(callee, name, values, env, at);
     if (KEEP.has(name)) return keepOf(value);
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
     if (!hasMethod(value, name)) return callMethod(value, name, []);
-    return callMethod(value, name, await evaluateAll(values, env));
+    return whenReady(evaluateAll(values, env), (given) => callMethod(value, name, given));
   };
 }
 
@@ -95,20 +97,20 @@ function callableField(value: Value, name: string): Value | undefined {
   return executableOf(found) && found;
 }
 
-export async function invoke(
+export function invoke(
   target: Value,
   name: string,
   values: readonly Eval[],
   env: Environment,
   at: number,
   isStage = false,
-): Promise<Value> {
+): MaybePromise<Value> {
   const executable = executableOf(target);
   if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
   const site = { env, at, isStage };
-  const value = await located(env, at, () => executable.call(values, site));
+  const called = located(env, at, () => executable.call(values, site));
   // Which function was called may itself be a secret.
-  return addMarks(value, target.meta.descriptor);
+  return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
 }
 
 const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
@@ -147,10 +149,11 @@ function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: st
 function index(c: Compiler, node: Expression, reading: Reading): Walk {
   const evaluate = c.expression(node, 'operand');
   const mode = modeOf(reading);
-  return async (value, env) => {
-    const found = indexOf(value, await evaluate(env), mode);
-    return isPipeView(value) && found.data === null ? absent() : found;
-  };
+  return (value, env) =>
+    whenReady(evaluate(env), (at) => {
+      const found = indexOf(value, at, mode);
+      return isPipeView(value) && found.data === null ? absent() : found;
+    });
 }
 
 function slice(c: Compiler, from: Expression | undefined, to: Expression | undefined): Walk {
@@ -190,15 +193,18 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
   return walks;
 }
 
-async function walkSteps(walks: readonly Walked[], start: Value, env: Environment): Promise<Value> {
-  let value = start;
-  for (const [at, { walk, isEach }] of walks.entries()) {
-    if (isEach) return await overEach(walks.slice(at + 1), value, env);
-    const many = quantifiedOf(value);
-    if (many) return await overInputs(walks.slice(at), many, env);
-    value = await walk(value, env);
-  }
-  return value;
+function walkSteps(
+  walks: readonly Walked[],
+  value: Value,
+  env: Environment,
+  at = 0,
+): MaybePromise<Value> {
+  const step = walks[at];
+  if (!step) return value;
+  if (step.isEach) return overEach(walks.slice(at + 1), value, env);
+  const many = quantifiedOf(value);
+  if (many) return overInputs(walks.slice(at), many, env);
+  return whenReady(step.walk(value, env), (next) => walkSteps(walks, next, env, at + 1));
 }
 
 const MARKS = new Set(['labels', 'taint', 'sources', 'tokens']);

@@ -116,6 +116,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
     for (let round = 0; round < count; round++) {
+      await env.run.breathe();
       const answer = await once(value, env);
       const left = leaveOf(answer);
       if (left?.word !== 'continue') return left ? left.value : answer;
@@ -134,6 +135,7 @@ function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): 
     const limit = await cap?.(env);
     const count = limit ? Number(limit.data) : DEFAULT_CAP;
     const { results, errors, marks } = await runBranches(
+      env,
       members.map((member, index) => ({ member, key: String(index), value: input })),
       Math.max(1, count),
       stage.pauseMs,

@@ -1,4 +1,5 @@
 // Statements and actions: what they do, and what they print.
+import { whenReady } from '../../base/index.ts';
 import { addMarks, type Operation, type Value, withLabels } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
@@ -37,13 +38,18 @@ function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const { name, labels } = node;
   const location = placeOf(c.unit, node.at);
   const op = { type: 'var', name, labels, opLabels: [], retryOwner: true, location };
-  return async (env) => {
-    const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
+  const place = shownPlace(c.unit, node.at);
+  const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
+  return (env) => {
     const input = lazyInput(env, name, evaluate, labelled);
-    const value = await operate(env, op, [input], ([given]) => given);
-    // `var` and `exe` bind at file level.
-    env.unit.scope.define(name, 'var', value, shownPlace(c.unit, node.at));
-    return absent();
+    return whenReady(
+      operate(env, op, [input], ([given]) => given),
+      (value) => {
+        // `var` and `exe` bind at file level.
+        env.unit.scope.define(name, 'var', value, place);
+        return absent();
+      },
+    );
   };
 }
 
@@ -72,20 +78,24 @@ function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
 
 function compileLet(c: Compiler, node: NodeOf<'let'>): Eval {
   const evaluate = c.expression(node.value);
-  return async (env) => {
-    const value = withLabels(refuseLeave(await evaluate(env)), node.labels);
-    env.scope.let(node.name, addMarks(value, env.frame.influence), shownPlace(c.unit, node.at));
-    return absent();
-  };
+  const place = shownPlace(c.unit, node.at);
+  return (env) =>
+    whenReady(evaluate(env), (found) => {
+      const value = withLabels(refuseLeave(found), node.labels);
+      env.scope.let(node.name, addMarks(value, env.frame.influence), place);
+      return absent();
+    });
 }
 
 function compileAugment(c: Compiler, node: NodeOf<'augment'>): Eval {
   const evaluate = c.expression(node.value);
-  return async (env) => {
+  return (env) => {
     const cell = env.scope.rebindable(node.name);
-    const value = refuseLeave(await evaluate(env));
-    cell.value = addMarks(augment(cell.value, value), env.frame.influence);
-    return absent();
+    return whenReady(evaluate(env), (found) => {
+      const value = augment(cell.value, refuseLeave(found));
+      cell.value = addMarks(value, env.frame.influence);
+      return absent();
+    });
   };
 }
 
@@ -95,13 +105,13 @@ function compileReturn(c: Compiler, node: NodeOf<'return'>): Eval {
   if (node.labels && (node.labels.remove.length > 0 || node.labels.clear)) {
     return () => raise('permission_denied', 'only a privileged guard may remove labels');
   }
-  return async (env) => {
-    const value = (await evaluate?.(env)) ?? absent();
-    if (leaveOf(value)) return value;
-    const marked = withLabels(value, node.labels?.add ?? []);
-    if (node.isOutputs) env.run.outputs = marked;
-    return leave('return', marked);
-  };
+  return (env) =>
+    whenReady(evaluate?.(env), (value = absent()) => {
+      if (leaveOf(value)) return value;
+      const marked = withLabels(value, node.labels?.add ?? []);
+      if (node.isOutputs) env.run.outputs = marked;
+      return leave('return', marked);
+    });
 }
 
 /** Prints like `run`: results as text, nothing for nothing. */
@@ -119,11 +129,10 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
   const evaluate = c.expression(action);
   if (action.kind !== 'reference') return evaluate;
   const isCalled = isCall(action);
-  return async (env) => {
-    const value = await evaluate(env);
-    if (isCalled && !executableOf(value)) return value;
-    return await invoke(value, action.name, [], env, action.at);
-  };
+  return (env) =>
+    whenReady(evaluate(env), (value) =>
+      isCalled && !executableOf(value) ? value : invoke(value, action.name, [], env, action.at),
+    );
 }
 
 /** `run @f(…)` contains the call; commands and code are operations of their own. */
@@ -138,11 +147,13 @@ function compileRunning(c: Compiler, action: Expression, at: number): Eval {
 
 function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
   const evaluate = compileRunning(c, action, at);
-  return async (env) => {
+  return (env) => {
     if (env.isDefining) return absent();
-    const value = resolveOpen(refuseLeave(await evaluate(env)), env);
-    print(env, value, at);
-    return value;
+    return whenReady(evaluate(env), (found) => {
+      const value = resolveOpen(refuseLeave(found), env);
+      print(env, value, at);
+      return value;
+    });
   };
 }
 
@@ -159,21 +170,18 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   const act = c.action(node);
   const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
   if (c.isFunction || !isPrinted) return act;
-  return async (env) => {
-    const value = await act(env);
-    if (!leaveOf(value)) print(env, value, node.at);
-    return value;
-  };
+  return (env) =>
+    whenReady(act(env), (value) => {
+      if (!leaveOf(value)) print(env, value, node.at);
+      return value;
+    });
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
 function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
   if (arm.action.kind === 'block' || isStatement(arm.action)) return act;
-  return async (env) => {
-    const value = await act(env);
-    return leaveOf(value) ? value : leave('return', value);
-  };
+  return (env) => whenReady(act(env), (value) => (leaveOf(value) ? value : leave('return', value)));
 }
 
 function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
@@ -197,16 +205,16 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
 
 /** Prints what it gives, but not in functions and modules. */
 function printing(c: Compiler, evaluate: Eval, at: number): Eval {
-  return async (env) => {
-    const value = await evaluate(env);
-    if (!c.isFunction && !env.isDefining && !leaveOf(value)) print(env, value, at);
-    return value;
-  };
+  return (env) =>
+    whenReady(evaluate(env), (value) => {
+      if (!c.isFunction && !env.isDefining && !leaveOf(value)) print(env, value, at);
+      return value;
+    });
 }
 
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
-  const run = printing(c, async (env) => refuseLeave(await evaluate(env)), node.at);
+  const run = printing(c, (env) => whenReady(evaluate(env), refuseLeave), node.at);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
@@ -260,7 +268,7 @@ const STATEMENTS: { readonly [K in Statement['kind']]: Compile<K> } = {
   bail: compileBail,
   leave(c, node) {
     const evaluate = node.value && c.expression(node.value);
-    return async (env) => leave(node.word, (await evaluate?.(env)) ?? absent());
+    return (env) => whenReady(evaluate?.(env), (value) => leave(node.word, value));
   },
   fence: (c, node) => c.lines(node.body),
 };
@@ -271,11 +279,11 @@ export const isStatement = (node: ActionExpression): node is Statement =>
 /** The top of a file: guards and policies of earlier statements hold for later ones. */
 export function compileTop(c: Compiler, node: Statement): Eval {
   const run = compileStatement(c, node);
-  return async (env) => {
+  return (env) => {
     const here = onPath({ ...env, frame: env.run.ground });
-    const value = await run(here);
-    await env.run.written();
-    return addMarks(value, here.frame.influence);
+    return whenReady(run(here), (value) =>
+      whenReady(env.run.written(), () => addMarks(value, here.frame.influence)),
+    );
   };
 }
 

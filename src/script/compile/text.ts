@@ -1,7 +1,7 @@
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
 import { extname } from 'node:path';
-import { type Json, ok } from '../../base/index.ts';
+import { inTurn, type Json, ok, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
@@ -112,10 +112,7 @@ function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | und
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
   if (part.stages.length === 0) return find;
   const piped = c.piped(part.stages);
-  return async (env) => {
-    const value = await find(env);
-    return value && (await piped(value, env));
-  };
+  return (env) => whenReady(find(env), (value) => value && piped(value, env));
 }
 
 /** `@x`, `` @x?`…` `` and friends. */
@@ -124,19 +121,19 @@ function compileInsert(c: Compiler, part: NodeOf<'insert'>, isMustache: boolean)
   const { mode, raw } = part;
   const fragment = mode.kind === 'fragment' ? compileParts(c, mode.parts) : undefined;
   const fallback = mode.kind === 'default' ? c.expression(mode.value) : undefined;
-  return async (env) => {
-    const value = await find(env);
+  const words = (value: Value | undefined, env: Environment): ReturnType<Make> => {
     const descriptor = value?.meta.descriptor ?? EMPTY;
-    if (fallback && (value?.data ?? null) === null) {
-      const other = await fallback(under(env, descriptor));
-      return put(addMarks(other, descriptor), env, part);
-    }
+    if (fallback && (value?.data ?? null) === null)
+      return whenReady(fallback(under(env, descriptor)), (other) =>
+        put(addMarks(other, descriptor), env, part),
+      );
     if (!value) return mode.kind === 'plain' ? [isMustache ? slotWord(raw) : raw] : [];
     if (mode.kind === 'plain' || fallback) return put(value, env, part);
     if (!isTruthy(value)) return marked([], descriptor);
     if (!fragment) return put(value, env, part);
-    return marked(await fragment(under(env, descriptor)), descriptor);
+    return whenReady(fragment(under(env, descriptor)), (inner) => marked(inner, descriptor));
   };
+  return (env) => whenReady(find(env), (value) => words(value, env));
 }
 
 /** A missing file in a text is nothing, and a warning. */
@@ -184,10 +181,14 @@ export function compileParts(
     if (part.kind === 'insert') return compileInsert(c, part, isMustache);
     return part.kind === 'repeat' ? compileRepeat(c, part) : compileFilePart(c, part);
   });
-  return async (env) => {
+  return (env) => {
     const words: Word[] = [];
-    for (const make of makers) words.push(...(typeof make === 'string' ? [make] : await make(env)));
-    return words;
+    const done = inTurn(makers, (make) =>
+      whenReady(typeof make === 'string' ? [make] : make(env), (made) => {
+        words.push(...made);
+      }),
+    );
+    return whenReady(done, () => words);
   };
 }
 
@@ -196,7 +197,7 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
   const [first = '', ...others] = parts;
   if (typeof first === 'string' && others.length === 0) return given(makeValue(first));
   const all = compileParts(c, parts, isMustache);
-  return async (env) => textOfWords(await all(env));
+  return (env) => whenReady(all(env), (words) => textOfWords(words));
 }
 
 export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>

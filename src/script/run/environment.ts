@@ -3,7 +3,7 @@
 // what for.
 
 import { isAbsolute, join, resolve } from 'node:path';
-import type { Json, JsonObject } from '../../base/index.ts';
+import { inTurn, type Json, type JsonObject, whenReady } from '../../base/index.ts';
 import {
   type ActPorts,
   childFrame,
@@ -68,6 +68,11 @@ export interface RunState {
   later(work: Promise<unknown>): void;
   /** When they are: before the next statement of a file, and before anything is read or started. */
   written(): Promise<unknown> | undefined;
+  /**
+   * Before every round of a loop. Most of a script is done in one go; after so many rounds, timers and
+   * signals have their turn, and a script that is to end does.
+   */
+  breathe(): Promise<void> | undefined;
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
@@ -220,10 +225,14 @@ export function executableOf(value: Value): Executable | undefined {
 }
 
 /** One after the other, in order. */
-export async function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): Promise<T[]> {
+export function evaluateAll<T>(values: readonly Eval<T>[], env: Environment): MaybePromise<T[]> {
   const found: T[] = [];
-  for (const evaluate of values) found.push(await evaluate(env));
-  return found;
+  const done = inTurn(values, (evaluate) =>
+    whenReady(evaluate(env), (value) => {
+      found.push(value);
+    }),
+  );
+  return whenReady(done, () => found);
 }
 
 /**

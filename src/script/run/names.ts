@@ -1,6 +1,6 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
 
-import { isObject } from '../../base/index.ts';
+import { isObject, whenReady } from '../../base/index.ts';
 import {
   childFrame,
   contextMember,
@@ -139,10 +139,12 @@ function builtIn(
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
-  const call: ScriptCall = async (values, { env }) =>
-    await transformer.call(await evaluateAll(values, env), {
-      exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
-    });
+  const call: ScriptCall = (values, { env }) =>
+    whenReady(evaluateAll(values, env), (given) =>
+      transformer.call(given, {
+        exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
+      }),
+    );
   return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }
 

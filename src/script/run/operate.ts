@@ -1,6 +1,6 @@
 // From the language to `perform` and back: thrown faults become outcomes inside, and thrown again
 // outside, with their places.
-import { type Outcome, ok } from '../../base/index.ts';
+import { type Outcome, ok, shielded, whenReady } from '../../base/index.ts';
 import {
   type BodyScope,
   type Input,
@@ -22,13 +22,11 @@ export function unwrap<T>(outcome: Outcome<T>): T {
 }
 
 /** Whatever is thrown, as an outcome. */
-export async function caught<T>(work: () => MaybePromise<T>): Promise<Outcome<T>> {
-  try {
-    return ok(await work());
-  } catch (error) {
-    return { ok: false, error: toFault(error).fault };
-  }
-}
+export const caught = <T>(work: () => MaybePromise<T>): MaybePromise<Outcome<T>> =>
+  shielded<Outcome<T>>(
+    () => whenReady(work(), ok),
+    (error) => ({ ok: false, error: toFault(error).fault }),
+  );
 
 /** An input that is evaluated inside the operation, once per attempt, and finished by `finish`. */
 export const lazyInput = (
@@ -40,7 +38,7 @@ export const lazyInput = (
   name,
   value({ frame, pipe }) {
     const inner = { ...env, frame, note: pipe };
-    return caught(async () => finish(await evaluate(inner), inner));
+    return caught(() => whenReady(evaluate(inner), (found) => finish(found, inner)));
   },
 });
 
@@ -54,13 +52,13 @@ export function valueAt(values: readonly Value[], at: number): Value {
   return value;
 }
 
-export async function operate<const I extends readonly Input[]>(
+export function operate<const I extends readonly Input[]>(
   env: Environment,
   op: Operation,
   inputs: I,
   body: (values: Values<I>, env: Environment, scope: BodyScope) => MaybePromise<Value>,
-): Promise<Value> {
-  const outcome = await perform(
+): MaybePromise<Value> {
+  const outcome = perform(
     op,
     inputs,
     (values, scope) => {
@@ -70,20 +68,17 @@ export async function operate<const I extends readonly Input[]>(
     env.frame,
     env.act,
   );
-  return unwrap(outcome);
+  return whenReady(outcome, unwrap);
 }
 
 /** Adds the place to a fault on its way out. */
-export async function located<T>(
+export const located = <T>(
   env: Environment,
   at: number,
   work: () => MaybePromise<T>,
-): Promise<T> {
-  try {
-    return await work();
-  } catch (error) {
+): MaybePromise<T> =>
+  shielded(work, (error) => {
     throw toFault(error)
       .under(env.frame.influence)
       .locate({ file: env.unit.name, text: env.unit.text, at });
-  }
-}
+  });
