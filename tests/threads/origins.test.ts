@@ -302,7 +302,7 @@ test.skipIf(isLate)(
 
 test('a hook is told what strangers wrote as what it is', async () => {
   const when = 'event.name == "after_step" and event.step == "own/page"';
-  const hooks = `<hook><when>${when}</when><directive>mend</directive><inputs><said>${'$'}{event.result}</said></inputs></hook>`;
+  const hooks = `<hook><when>${when}</when><directive>mend</directive><inputs><said>\${event.result}</said></inputs></hook>`;
   const mend = directive('mend', {
     permissions: `${TOOLS}${grant('done/**')}`,
     inputs: '<input name="said" type="any" required="false"/>',
