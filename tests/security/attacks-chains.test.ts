@@ -89,6 +89,7 @@ function libraryOf(links: readonly Link[]): Library {
     chainOf: () => chain,
     // Nothing is known of them, so all are of the highest tier.
     capabilities: () => ({ catalog: { get: () => undefined } }),
+    configFaults: () => [],
   } as unknown as Library;
 }
 

@@ -2,6 +2,7 @@
 // the journal, and what other threads and people put into the journal is put there at the same place.
 // A process that was lost is lost again where it was: after the last event that it wrote nothing more
 // is written, until somebody resumes the thread.
+import { isDeepStrictEqual } from 'node:util';
 import {
   type Failure,
   fail,
@@ -32,6 +33,7 @@ import { stopThread } from '../thread/interruption.ts';
 import {
   decodeAll,
   type EventType,
+  type JournalEvent,
   notedOf,
   type Recorded,
   readStored,
@@ -340,14 +342,18 @@ const threadsOf = (
   history: async (thread) => await store.read(thread),
 });
 
+/** The first events of a thread show it its directive. */
+const OPENING = 8;
+
 /** What a thread that happens again asks besides: what it did then, and what others said to it. */
 function replayPort({
   real,
+  id,
   live,
   recordOf,
   count,
   play,
-}: Pick<Scene, 'real' | 'recordOf' | 'count' | 'play'> & {
+}: Pick<Scene, 'real' | 'id' | 'recordOf' | 'count' | 'play'> & {
   live: HarnessPorts['threads']['live'];
 }): NonNullable<HarnessPorts['replay']> {
   return {
@@ -372,6 +378,18 @@ function replayPort({
       const before = count(thread);
       await play(thread);
       return ok(answerAmong(recordOf(thread).events.slice(before, count(thread))));
+    },
+    shown(content) {
+      const { events } = recordOf(id);
+      const next = events[count(id)];
+      const isNew = next?.type === 'retry' && 'opening' in next.data;
+      const told: readonly JournalEvent[] =
+        (isNew && next.data.opening) || events.slice(0, OPENING);
+      const was = told.flatMap(({ type, data }) =>
+        type === 'tool_result' ? [data.content] : [],
+      )[0];
+      const isSame = isDeepStrictEqual(getOwn(was, 'directive'), getOwn(content, 'directive'));
+      return was !== undefined && isSame ? was : content;
     },
   };
 }
@@ -455,7 +473,7 @@ export function createReplayStage(
       transcript: () => () => {},
       ahead: (thread) => recordOf(thread).lostAt(count(thread)),
     },
-    replay: replayPort({ real, live, recordOf, count, play }),
+    replay: replayPort({ real, id, live, recordOf, count, play }),
   };
   return {
     ports: again,

@@ -77,7 +77,8 @@ export async function openingEvents(
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
   const isNative = directive.model?.tools === 'native';
   const tools = directive.process.script ? [] : permittedTools(ports, directive, parent);
-  const content = ownDirective(ready.output.data, toolsTold(tools, isNative));
+  const made = ownDirective(ready.output.data, toolsTold(tools, isNative));
+  const content = ports.replay?.shown(made) ?? made;
   const events: Opening[] = [
     { type: 'user_message', data: { text: request, marks: packMarks(FROM_USER) } },
     { type: 'assistant_message', data: { content: [call], injected: true } },

@@ -152,6 +152,8 @@ export interface ReplayPort {
   hookResult(thread: string, hook: string): Promise<ThreadResult>;
   /** What a person had said when the thread last asked. */
   asked(thread: string): Promise<Outcome<Asked>>;
+  /** What it was shown of a directive that is still the same: tools and advice have their own time. */
+  shown(content: Json): Json;
 }
 
 export interface ModelRequest {
