@@ -24,6 +24,7 @@ export {
   type AuditFilter,
   type AuditRow,
   auditRow,
+  callTarget,
   createAudit,
 } from './rights/audit.ts';
 export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';

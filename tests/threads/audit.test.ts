@@ -2,6 +2,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import type { JsonObject } from '../../src/base/index.ts';
+import { readJournal } from '../../src/harness/index.ts';
 import {
   directiveText,
   execute,
@@ -125,4 +127,69 @@ test('rows of a thread stay when it is pruned', async () => {
   const pruned = await made.threads.store.prune({ before: Date.now() + 1000 });
   expect(pruned.ok && pruned.output.removed).toEqual([thread_id]);
   expect(await made.runtime.audit.read({ limit: 50, thread: thread_id })).toEqual(before);
+});
+
+const PEEK = `tool_id: peek
+version: "1.0.0"
+category: test
+description: reads what is confidential
+executor_id: fs/read_file
+requires: [fs.read]
+effect: read
+labels: [confidential]
+`;
+
+test('a call notes its target and the labels of its arguments, a denial its call and who said no', async () => {
+  const permissions = `${WRITES}<execute resource="tool" id="peek"/>`;
+  const guard =
+    '<guards><guard name="mine" on="op:tool:fs/edit_file"><deny>not this</deny></guard></guards>';
+  const files = {
+    '.ai/tools/peek.yaml': PEEK,
+    '.ai/policy.yaml': 'labels:\n  confidential: {deny: ["op:tool:fs/list_dir"]}\n',
+    '.ai/directives/look.md': directiveText('look', {
+      permissions: `${permissions}<execute resource="tool" id="fs/list_dir"/><execute resource="tool" id="fs/edit_file"/>`,
+    }).replace('</permissions>', `</permissions>${guard}`),
+  };
+  const calls = (...list: [string, JsonObject][]) => ({
+    tool_calls: list.map(([tool, parameters]) => execute(tool, parameters)),
+  });
+  const made = await stage(files, [
+    calls(['fs/write_file', { path: 'out/a.txt', content: 'a' }]),
+    calls(['peek', { path: 'notes/a.txt' }]),
+    calls(
+      ['fs/write_file', { path: 'elsewhere.txt', content: 'b' }],
+      ['fs/grep', { pattern: 'x' }],
+      ['fs/list_dir', { path: 'notes' }],
+      ['fs/edit_file', { path: 'out/a.txt', old_string: 'a', new_string: 'c' }],
+    ),
+    { text: 'done' },
+  ]);
+  const { thread_id } = await run(made, 'look');
+  const stored = await readJournal(made.threads.store, thread_id);
+  const journal = stored.ok ? stored.output : [];
+  const noted = journal.flatMap(({ type, data }) => (type === 'tool_call' ? [data] : []));
+  expect(noted.map(({ target }) => target)).toEqual([
+    'out/a.txt',
+    'notes/a.txt',
+    'elsewhere.txt',
+    '.',
+    'notes',
+    'out/a.txt',
+  ]);
+  // What says no more than where it came from is not told of every argument.
+  expect(noted[0]).not.toHaveProperty('about');
+  expect(noted[1]).not.toHaveProperty('about');
+  const labels = { labels: ['confidential'] };
+  expect(noted[2]?.about).toEqual({ path: labels, content: labels });
+  const denied = journal.flatMap(({ type, data }) => (type === 'permission_denied' ? [data] : []));
+  const stages = new Map(denied.map(({ call_id, stage: by }) => [call_id, by]));
+  expect(noted.slice(2).map(({ call_id }) => stages.get(call_id))).toEqual([
+    'primitive',
+    'capability',
+    'policy',
+    'guard',
+  ]);
+  expect(denied.find(({ stage: by }) => by === 'policy')?.about).toEqual({ path: labels });
+  const replayed = await made.threads.replay(thread_id);
+  expect(replayed.ok && replayed.output.isSame).toBe(true);
 });

@@ -27,10 +27,21 @@ export interface RecordEntry {
   readonly trace: readonly TraceEntry[];
 }
 
+/** Rights, limits, policies or guards; the primitive looks at rights again, at what is really there. */
+export type DenialStage = 'capability' | 'limits' | 'policy' | 'guard' | 'primitive';
+
 export type FlowCheckpoint =
   | { readonly name: 'before_step'; readonly arguments: readonly Argument[] }
   | { readonly name: 'after_step'; readonly arguments: readonly Argument[]; readonly result: Value }
-  | { readonly name: 'error'; readonly fault: Fault; readonly arguments: readonly Argument[] }
+  | {
+      readonly name: 'error';
+      readonly fault: Fault;
+      readonly arguments: readonly Argument[];
+      /** Who refused it; absent when it was tried and failed. */
+      readonly stage?: DenialStage;
+      /** The call it is about, for whoever has several. */
+      readonly call?: string;
+    }
   | { readonly name: 'limit'; readonly fault: Fault; readonly arguments: readonly Argument[] };
 
 /**
@@ -48,7 +59,7 @@ export interface ActPorts {
    * counted, so nobody is refused for ever at no price, and rights that are taken with the intent are
    * there when the gate looks. Once for an act, also when a guard wants it done again.
    */
-  readonly intent?: () => MaybePromise<Outcome<null>>;
+  readonly intent?: (op: Operation, inputs: readonly Argument[]) => MaybePromise<Outcome<null>>;
   /** Stage 3. A refusal here cannot be caught by a `denied` arm. */
   readonly gate?: (
     op: Operation,

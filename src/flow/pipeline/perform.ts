@@ -5,14 +5,21 @@
 //
 // Whoever performs may count and note the act before 3 (`intent`) and be told of it after 8 (`audit`).
 // Never throws: a bug in a body or a port is a fault like any other.
-import { type Failure, type Outcome, ok, shielded, whenReady } from '../../base/index.ts';
+import {
+  type Failure,
+  type Fault,
+  type Outcome,
+  ok,
+  shielded,
+  whenReady,
+} from '../../base/index.ts';
 import type { Frame, Input, MaybePromise } from '../frame.ts';
 import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
 import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
-import { type ActPorts, NO_ACT_PORTS } from './act-ports.ts';
+import { type ActPorts, type DenialStage, type FlowCheckpoint, NO_ACT_PORTS } from './act-ports.ts';
 import { pushOperation } from './create-frame.ts';
 import { NO_BUFFER } from './effects.ts';
 import {
@@ -160,12 +167,23 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
   try {
     if (stage < STAGE.audit) await audit?.(entryOf(attempt, failure, false));
     if (fault.code === RETRY_CODE || !checkpoint) return undefined;
-    const event = { name: isLimit(stage) ? 'limit' : 'error', fault, arguments: inputs } as const;
+    const refused = fault.code === 'permission_denied' && { stage: refusedAt(attempt, fault) };
+    const event: FlowCheckpoint = isLimit(stage)
+      ? { name: 'limit', fault, arguments: inputs }
+      : { name: 'error', fault, arguments: inputs, ...refused };
     const verdict = await checkpoint(event, op, attempt.frame);
     return verdict && endingBy(attempt, verdict);
   } catch (error) {
     return crashed(operationName(op), error);
   }
+}
+
+/** Whose word a refusal was. */
+function refusedAt({ stage, isStarted }: Attempt, { detail }: Fault): DenialStage {
+  if (stage === STAGE.gate) return 'capability';
+  const { guard } = detail;
+  if (typeof guard === 'string') return guard.startsWith('policy:') ? 'policy' : 'guard';
+  return isStarted ? 'primitive' : 'policy';
 }
 
 /** Stage 9. INVARIANT: what could not be recorded is not reported as done. */

@@ -247,7 +247,7 @@ async function hearBefore(attempt: Attempt, first: Stage): Promise<AttemptEnding
   }
   if (first <= STAGE.intent) {
     attempt.stage = STAGE.intent;
-    const noted = isRepeat ? undefined : own.intent?.();
+    const noted = isRepeat ? undefined : own.intent?.(op, attempt.inputs);
     const counted = noted instanceof Promise ? await noted : noted;
     if (counted?.ok === false) return counted;
     attempt.stage = STAGE.gate;

@@ -32,8 +32,8 @@ import {
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
-import { unpackMarks } from '../thread/conversation.ts';
-import type { HookAnswered, HookStart } from '../thread/journal-event.ts';
+import { aboutArguments, unpackMarks } from '../thread/conversation.ts';
+import type { DataOf, HookAnswered, HookStart } from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
 import {
   countedResult,
@@ -354,6 +354,17 @@ export function raise(
   return undefined;
 }
 
+/** Which call was refused, by whom, and what is known of its arguments. */
+function placeOf(event: FlowEvent): Omit<DataOf<'permission_denied'>, 'code' | 'detail'> {
+  if (event.name !== 'error') return {};
+  const { stage, call, arguments: given } = event;
+  return {
+    ...(call !== undefined && { call_id: call }),
+    ...(stage && { stage }),
+    ...aboutArguments(given),
+  };
+}
+
 async function raiseEvent(
   thread: Thread,
   flowEvent: FlowEvent,
@@ -368,7 +379,7 @@ async function raiseEvent(
   if (isNew && event.name === 'limit') journal.note({ type: 'limit', data: event });
   else if (isNew && event.name === 'error' && event.code === 'permission_denied') {
     const { code, detail } = event;
-    journal.note({ type: 'permission_denied', data: { code, detail } });
+    journal.note({ type: 'permission_denied', data: { code, detail, ...placeOf(flowEvent) } });
   }
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
   const situation = await situationOf(thread, event, name, fault);

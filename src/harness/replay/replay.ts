@@ -54,7 +54,7 @@ export interface ReplayReport {
 
 /** Names, times, sizes and places in the books of one run, and what the tool's file says of its parameters. */
 const OF_ONE_RUN: ReadonlySet<string> = new Set(
-  'key n child by process ran bytes duration_seconds duration_ms volatile'.split(' '),
+  'key n child by bytes duration_seconds duration_ms volatile'.split(' '),
 );
 
 function plain(value: Json): Json {
@@ -67,6 +67,24 @@ function plain(value: Json): Json {
   );
 }
 
+/** What is noted for people, of a tool that is not run again and of files that may be others by now. */
+const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
+  thread_start: ['ran'],
+  signal: ['process'],
+  permission_denied: ['stage', 'about'],
+  tool_call: ['target', 'about'],
+  tool_result: ['about'],
+};
+
+function withoutNotes(data: JsonObject, { type, data: known }: Recorded): JsonObject {
+  const left = FOR_PEOPLE[type];
+  if (!left) return data;
+  // Older journals do not say which call was denied.
+  const isOld = type === 'permission_denied' && !Object.hasOwn(known, 'call_id');
+  const names = isOld ? [...left, 'call_id'] : left;
+  return Object.fromEntries(Object.entries(data).filter(([name]) => !names.includes(name)));
+}
+
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
   const { code, ...whole }: JsonObject = encode(event, event.turn).data;
@@ -76,7 +94,8 @@ function textOf(event: Recorded | undefined, recorded = event): string {
   const data = isFitted ? rest : whole;
   // Journals of the first form do not say why a thread ended: it counts where it was recorded.
   const isSaid = event.type !== 'thread_end' || Object.hasOwn(recorded?.data ?? {}, 'code');
-  const all = isSaid && code !== undefined ? { ...data, code } : data;
+  const said = isSaid && code !== undefined ? { ...data, code } : data;
+  const all = recorded ? withoutNotes(said, recorded) : said;
   return canonicalJson([event.type, event.turn, plain(all)]);
 }
 

@@ -27,7 +27,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import type { Caller } from '../../kernel/index.ts';
+import { type Caller, callTarget } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
@@ -44,7 +44,7 @@ import {
 } from '../rights/ask-about-call.ts';
 import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
-import { packMarks } from '../thread/conversation.ts';
+import { aboutArguments, packMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
@@ -94,6 +94,7 @@ export function noteResult(
   tool?: string,
 ): void {
   const { journal, budget } = thread;
+  const about = thread.control.intents.get(call.id)?.about;
   const data = {
     call_id: call.id,
     ...(tool !== undefined && { tool }),
@@ -101,6 +102,7 @@ export function noteResult(
     is_error: isError,
     marks: packMarks(marks),
     ...packRules(thread.rights.rules.taken(call.id)),
+    ...(about && { about }),
   };
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
@@ -292,7 +294,7 @@ export function stepAct(
     call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event) },
   };
   return {
-    async intent() {
+    async intent(op, inputs) {
       const used = usedAmounts(budget.meter.read());
       const event = firstExceeded(used, UNITS.tool, budget.limits);
       if (event) return limitFault(event, used.tool_calls ?? 0n);
@@ -301,6 +303,7 @@ export function stepAct(
       const spawned = childOf(thread, call, known);
       const child = spawned instanceof Promise ? await spawned : spawned;
       nameCall(thread, call, key, child);
+      const target = callTarget({ op, arguments: inputs });
       const data: ToolCall = {
         call_id: call.id,
         tool,
@@ -312,6 +315,8 @@ export function stepAct(
         // Tells whether a recorded cost holds it already.
         n,
         ...(child !== undefined && { child }),
+        ...(target !== '' && { target }),
+        ...aboutArguments(inputs),
       };
       return await commitIntent(thread, call.id, { type: 'tool_call', data });
     },
@@ -319,16 +324,30 @@ export function stepAct(
     checkpoint(event) {
       // A hook is told of it before the model is.
       thread.talk.conversation.learn(marksOfEvent(event));
-      if (event.name === 'before_step' || event.name === 'after_step') {
+      if (event.name === 'before_step') return raise(thread, event, step);
+      if (event.name === 'after_step') {
+        noteOrigins(thread, call, event.arguments);
         return raise(thread, event, step);
       }
-      const verdict = raise(thread, asLimit(event), step);
+      const told = event.name === 'error' ? { ...event, call: call.id } : event;
+      const verdict = raise(thread, asLimit(told), step);
       if (mayRepeat(known, event)) return verdict;
       const unlessRetry = (given: CheckpointVerdict | undefined) =>
         given?.action === 'retry' ? undefined : given;
       return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
     },
   };
+}
+
+/** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */
+function noteOrigins(
+  { control }: Thread,
+  { id }: ToolCallBlock,
+  given: Parameters<typeof aboutArguments>[0],
+): void {
+  const intent = control.intents.get(id);
+  if (!intent || given.every(({ origin }) => origin === undefined)) return;
+  control.intents.set(id, { ...intent, ...aboutArguments(given) });
 }
 
 export const isAtRest = ({ control: { ending } }: Thread): boolean =>

@@ -1,7 +1,14 @@
 // What was said, with the marks of every part. A model that has read something may say it again in
 // other words, so everything it says carries the merge of all it has read.
-import { getOwn, type Json, plainText } from '../../base/index.ts';
-import { carries, type Descriptor, describe, EMPTY, mergeDescriptors } from '../../flow/index.ts';
+import { getOwn, type Json, type JsonObject, plainText, setOwn } from '../../base/index.ts';
+import {
+  carries,
+  type Descriptor,
+  describe,
+  EMPTY,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
 import {
   type Block,
   createWrittenMessages,
@@ -124,4 +131,35 @@ export function unpackMarks(packed: Json | undefined): Descriptor {
     return Array.isArray(found) ? found.map(plainText) : [];
   };
   return describe({ labels: list('labels'), taint: list('taint'), sources: list('sources') });
+}
+
+/** An argument as far as a record tells of it. */
+interface ToldArgument {
+  readonly name: string;
+  readonly value: Value;
+  readonly origin?: { readonly kind: string };
+}
+
+const marked = new WeakMap<Descriptor, readonly string[]>();
+
+/** Labels that say more than where it came from; the same marks stand on many values. */
+function markedLabels(descriptor: Descriptor): readonly string[] {
+  const known = marked.get(descriptor);
+  if (known) return known;
+  const labels = new Set([...descriptor.labels, ...descriptor.taint]);
+  const found = [...labels].filter((label) => !/^(src|dir):/.test(label));
+  marked.set(descriptor, found);
+  return found;
+}
+
+/** What is to be noted of arguments, by name: most have nothing. */
+export function aboutArguments(given: readonly ToldArgument[]): { about?: JsonObject } {
+  let about: JsonObject | undefined;
+  for (const { name, value, origin } of given) {
+    const labels = markedLabels(value.meta.descriptor);
+    if (labels.length === 0 && !origin) continue;
+    about ??= {};
+    setOwn(about, name, { labels: [...labels], ...(origin && { origin: origin.kind }) });
+  }
+  return about ? { about } : {};
 }

@@ -172,7 +172,7 @@ const guard = is<GuardSource>(
 const rules = fields({ guards: list(guard) }, { ask_first: yes, no_auto_fix: yes, escalate: yes });
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
-  { tool: text, rules },
+  { tool: text, rules, about: data },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
@@ -239,6 +239,8 @@ const approval = either(
   askedCall,
 );
 
+/** By the name of an argument: labels besides those of where it came from, and why it may steer. */
+const about = data;
 const call = fields(
   {
     call_id: text,
@@ -254,6 +256,9 @@ const call = fields(
     n: number,
     /** The thread that it is going to spawn. */
     child: text,
+    /** What it is aimed at: a path, a host, an id. */
+    target: text,
+    about,
   },
 );
 /** Retries of the whole run, and how often each step was skipped since it was last done. */
@@ -362,7 +367,15 @@ const DATA = {
   hook_start: hookStart,
   hook,
   hook_state: fields({ fired: list(number) }),
-  permission_denied: fault,
+  /** `stage`: who refused. */
+  permission_denied: fields(
+    { code: text, detail },
+    {
+      call_id: text,
+      stage: word('capability', 'limits', 'policy', 'guard', 'primitive'),
+      about,
+    },
+  ),
   limit: fields(
     { name: word('limit'), code: exceeded, limit, current: number, max: number },
     /** `thread`: the one above whose limit it was. */

@@ -279,6 +279,8 @@ export interface CallIntent {
   child?: string;
   /** A process that is gone began it: its child may be there already. */
   isUnfinished: boolean;
+  /** Why its arguments could steer it, once that was asked; for the note of its result. */
+  about?: JsonObject;
 }
 
 export interface EscalatedCall {

@@ -60,7 +60,10 @@ const hostOf = (text: string): string => (URL.canParse(text) ? new URL(text).hos
 const IDS: ReadonlySet<string> = new Set(['thread_id', 'directive_name', 'item_id']);
 
 /** What an attempt was aimed at, as its arguments or else the operation itself say. */
-function targetOf({ op, arguments: given }: Pick<RecordEntry, 'op' | 'arguments'>): string {
+export function callTarget({
+  op,
+  arguments: given,
+}: Pick<RecordEntry, 'op' | 'arguments'>): string {
   const places: string[] = [];
   for (const { name, role, value } of given) {
     if (role === undefined ? !IDS.has(name) : role === 'content') continue;
@@ -83,7 +86,7 @@ export function auditRow(
   const { type, name, target = '' } = op;
   const isNamed = target !== '' && name !== type && name !== target;
   const operation = `${type}:${isNamed || target === '' ? name : target}`;
-  const about = { ...who, operation, target: isNamed ? target : targetOf(entry) };
+  const about = { ...who, operation, target: isNamed ? target : callTarget(entry) };
   if (outcome.ok) return { ...about, decision: 'allowed', reason: '' };
   const { code, detail } = outcome.error;
   const decision = code === 'permission_denied' ? 'denied' : 'failed';
