@@ -28,6 +28,8 @@ export interface Journal {
   commit(thread: string, commit: Commit): Answer<Committed>;
   /** Oldest first, pages of at most 10,000; `last`: so many from the end. */
   read(thread: string, range?: EventRange): Answer<StoredEvent[]>;
+  /** How many events of a type these threads have, together; none of them is read. */
+  countEvents(threads: readonly string[], type: string): Answer<number>;
   /** One thread, gapless, after `seq`. Ends with the signal or the store. */
   watch(cursor: { thread: string; seq: number }, signal: AbortSignal): AsyncIterable<StoredEvent>;
   /** Threads that moved after this call: the newest state of each at least once; what lies between may be left out. */

@@ -1,6 +1,6 @@
 // What a thread has used of each of its limits.
 import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
-import { readStored, type ThreadResult } from '../../harness/index.ts';
+import type { ThreadResult } from '../../harness/index.ts';
 import type { Store } from '../../store/index.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -91,13 +91,9 @@ export async function exitCodeOfThread(
 /** How many calls were refused, in the thread and below it. */
 export async function countDenied(store: Store, id: string): Promise<number> {
   const tree = await allThreads(store, { within: id });
-  let denied = 0;
-  for (const row of tree.ok ? tree.output : []) {
-    const events = await readStored(store, row.id);
-    const refused = events.ok ? events.output : [];
-    denied += refused.filter(({ type }) => type === 'permission_denied').length;
-  }
-  return denied;
+  const ids = tree.ok ? tree.output.map((row) => row.id) : [];
+  const denied = await store.countEvents(ids, 'permission_denied');
+  return denied.ok ? denied.output : 0;
 }
 
 /** What the last lines need to know besides the result. */

@@ -44,6 +44,7 @@ import { query } from './query.ts';
 import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from './records.ts';
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
+  countEvents,
   findThread,
   holdThread,
   insertThread,
@@ -125,6 +126,7 @@ export function journalPort(parts: Parts): Journal {
       });
     },
     read: (thread, range = {}) => parts.read(() => ok(readEvents(connection, thread, range))),
+    countEvents: (threads, type) => parts.read(() => ok(countEvents(connection, threads, type))),
     watch: (cursor, signal) => watchThread(connection, feed, cursor, signal),
     changes: (filter, signal) => watchChanges(feed, filter, signal),
   };

@@ -191,6 +191,13 @@ function journalPort(parts: Parts): Journal {
           return structuredClone(all.slice(after, after + Math.min(limit, MAX_READ)));
         },
       }),
+    countEvents: (threads, type) =>
+      wire.call({
+        work: () =>
+          threads
+            .flatMap((thread) => world.events.get(thread) ?? [])
+            .filter((event) => event.type === type).length,
+      }),
     watch: (cursor, signal) => watchThread(world, wire, cursor, either(signal)),
     changes: (filter, signal) => watchChanges(world, filter, either(signal)),
   };

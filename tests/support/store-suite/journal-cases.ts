@@ -341,6 +341,13 @@ function together(inStage: InStage): void {
       }
       expect(numbers(pages)).toEqual(upTo(10_503));
       expect(numbers(must(await store.read('t', { last: 2 })))).toEqual([10_502, 10_503]);
+      const [first] = must(await store.read('t', { after: 1, limit: 1 }));
+      const counted = (threads: string[], type = first?.type ?? '') =>
+        store.countEvents(threads, type);
+      expect(must(await counted(['t']))).toBe(10_502);
+      expect(must(await counted(['t', 'nobody']))).toBe(10_502);
+      expect(must(await counted(['t'], 'nothing'))).toBe(0);
+      expect(must(await counted([]))).toBe(0);
       expect(numbers(must(await store.read('t', { after: 5, limit: 2 })))).toEqual([6, 7]);
     }),
   );
