@@ -4,6 +4,7 @@ import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } fr
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
@@ -239,6 +240,18 @@ test('keys, trust, explain and doctor tell what holds', () => {
     ),
   );
 });
+
+test.skipIf((await probeSandbox()).kind === 'none')(
+  'what the sandbox moved out of the project is told to whoever called',
+  () => {
+    const bash = (command: string) => km('exec', 'tool', 'shell/bash', `command=${command}`);
+    for (const command of ['mkdir -p sub/.git && echo made', 'mkdir -p sub/.git && exit 3']) {
+      const { out, err } = bash(command);
+      expect(out + err).toContain('moved out of the project: `sub/.git`; look at it in');
+    }
+    expect(bash('echo nothing').err).not.toContain('moved out');
+  },
+);
 
 test('completion scripts are valid and know the commands', () => {
   const { out } = km('completion', 'bash');

@@ -10,6 +10,7 @@ import {
   type Outcome,
   ok,
   parseJson,
+  plainText,
   readRegularFile,
   setOwn,
 } from '../../base/index.ts';
@@ -92,6 +93,15 @@ function showOutput(output: Json): string {
   return visible(JSON.stringify(output, null, 2));
 }
 
+/** What a process made where nothing may be made was moved away; whoever looks for it is told. */
+function tellSetAside(output: Json, terminal: Terminal): void {
+  const moved = getOwn(output, 'set_aside');
+  if (!Array.isArray(moved) || moved.length === 0) return;
+  const places = moved.map((path) => `\`${plainText(path)}\``).join(', ');
+  const folder = plainText(getOwn(output, 'set_aside_in'));
+  terminal.note(visible(`moved out of the project: ${places}; look at it in \`${folder}\``));
+}
+
 /** A refusal because nobody signed: the person at the terminal may, after a look at the file. */
 async function signsNow(done: Outcome<Json>, runtime: Runtime, terminal: Terminal) {
   const id = done.ok ? undefined : done.error.detail.unsigned;
@@ -138,7 +148,9 @@ export const run: CommandRun = async (call) => {
       terminal.out(showOutput(output));
       const said = getOwn(output, 'stderr');
       if (typeof said === 'string' && said !== '') terminal.note(visible(said.trimEnd()));
+      tellSetAside(output, terminal);
     });
+    if (!done.ok && !terminal.json) tellSetAside(done.error.detail, terminal);
     // Parameters that do not fit were typed by whoever reads the code.
     return !done.ok && done.error.code === 'invalid_input' ? EXIT.usage : code;
   });
