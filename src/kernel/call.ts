@@ -56,6 +56,8 @@ export interface Authority {
   sees(kind: ItemKind, category: string, id: string): boolean;
   /** Folders of items of which some are left out: a file tool that read them would show those too. */
   readonly filtered?: readonly string[];
+  /** Names of rights that it was given, for whoever is refused. */
+  granted?(): readonly string[];
   /** Every glob over paths in what it was made from; absent: nobody knows them. */
   globs?(): readonly string[];
   /** For the audit: hash of the token, or the policy that answered. */

@@ -193,3 +193,38 @@ test('a call notes its target and the labels of its arguments, a denial its call
   const replayed = await made.threads.replay(thread_id);
   expect(replayed.ok && replayed.output.isSame).toBe(true);
 });
+
+test('a denial says what is missing, for what, and what is held, whatever refused it', async () => {
+  const lists = '<knowledge><deny_categories>private</deny_categories></knowledge>';
+  const write = '<execute resource="tool" id="fs/write_file"/>';
+  const files = {
+    '.ai/knowledge/plan.md': '---\ntitle: Plan\ncategory: private\n---\nWe move in May.\n',
+    '.ai/directives/look.md': directiveText('look', { permissions: `${READ}${write}${lists}` }),
+  };
+  const made = await stage(files, [
+    {
+      tool_calls: [
+        { name: 'execute', arguments: { item_type: 'knowledge', item_id: 'plan' } },
+        { name: 'load', arguments: { item_type: 'knowledge', item_id: 'plan' } },
+        execute('fs/write_file', { path: 'out/new.md', content: 'x' }),
+        execute('fs/write_file', { path: '../new.md', content: 'x' }),
+      ],
+    },
+    { text: 'done' },
+  ]);
+  const { thread_id } = await run(made, 'look');
+  const stored = await readJournal(made.threads.store, thread_id);
+  const journal = stored.ok ? stored.output : [];
+  const denied = journal.flatMap(({ type, data }) =>
+    type === 'permission_denied' ? [data.detail] : [],
+  );
+  const granted = expect.arrayContaining(['fs.read', 'tool.read_file']);
+  const left = { granted, scope: { category: 'private', id: 'plan' }, attempted: 'knowledge:plan' };
+  expect(denied).toMatchObject([
+    { ...left, missing: 'knowledge.read', missing_all: ['knowledge.read'] },
+    { ...left, missing: 'knowledge.read' },
+    { missing: 'fs.write', scope: { path: 'out/new.md' }, attempted: 'fs/write_file', granted },
+    { missing: 'fs.write', attempted: 'fs/write_file', granted },
+  ]);
+  expect(denied[2]?.message).toContain('path="out/new.md"');
+});

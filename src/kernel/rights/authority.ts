@@ -1,7 +1,8 @@
 // What a caller may do, made from what speaks for it: a capability token inside a thread, or the
 // operator's policy for the surface the call came in on. Both answer the same questions.
-import { createRecentPairs, fail, type Outcome, ok } from '../../base/index.ts';
+import { createRecentPairs, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { ComposedPolicy } from '../../flow/index.ts';
+import type { ItemKind } from '../../items/index.ts';
 import {
   type CapabilityCatalog,
   createCeilingVerifier,
@@ -69,12 +70,36 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     holds: token.holds,
     sees: token.sees,
     globs: () => token.globs(),
+    granted: () => token.granted(),
     filtered: FILTERED.filter((kind) => token.blocks.some(({ filters }) => filters?.[kind])),
     allowsEffect: token.current,
     allowsDirective: token.current,
   };
   ofTokens.set(token, authority);
   return authority;
+}
+
+const NEEDED: Readonly<Record<ItemKind, string>> = {
+  tool: 'tool.execute',
+  directive: 'kernel.execute',
+  knowledge: 'knowledge.read',
+};
+
+/** A list over categories and names leaves this item out; what a refusal tells of it is always the same. */
+export function leftOut(
+  authority: Authority,
+  kind: ItemKind,
+  { category, id }: { readonly category: string; readonly id: string },
+  message: string,
+): Failure {
+  const missing = NEEDED[kind];
+  return fail('permission_denied', message, {
+    missing,
+    missing_all: [missing],
+    attempted: `${kind}:${id}`,
+    granted: [...(authority.granted?.() ?? [])],
+    scope: { category, id },
+  });
 }
 
 /** For a primitive, which asks and need not know who answers. */

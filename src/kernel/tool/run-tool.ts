@@ -2,7 +2,6 @@
 // run-primitive.ts.
 import {
   type Failure,
-  fail,
   getOwn,
   type Json,
   type JsonObject,
@@ -15,6 +14,7 @@ import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/
 import { type Library, writerOf } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
+import { leftOut } from '../rights/authority.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
@@ -103,7 +103,7 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   const primitive = ports.primitives.get(plan.primitive);
   const filled = completeConfig(plan, parameters, masked, primitive?.verbatim);
   if (!filled.ok) return inChain(filled, plan);
-  const decision = gateTool(plan, authority);
+  const decision = gateTool(plan, authority, parameters);
   const { signal } = new AbortController();
   const { projectRoot } = ports;
   const facts = toolFacts(plan, ports.signatures);
@@ -132,7 +132,12 @@ function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedC
     gate: (authority) =>
       authority.sees('tool', category, id)
         ? ok(null)
-        : fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`),
+        : leftOut(
+            authority,
+            'tool',
+            plan.leaf,
+            `tool \`${id}\` is not among the items this thread may use`,
+          ),
     body: (_values, { authority }) => {
       const narrowed = restrictUnsigned(authority, plan, ports.signatures);
       return dryRun(ports, { plan, parameters, authority: narrowed });
@@ -184,7 +189,8 @@ function call(
   return {
     op: plan.op,
     inputs,
-    gate: (authority) => gateTool(plan, restrictUnsigned(authority, plan, ports.signatures)),
+    gate: (authority) =>
+      gateTool(plan, restrictUnsigned(authority, plan, ports.signatures), parameters),
     async body(values, { caller, authority }) {
       const again = passedOn({ plan, parameters }, inputs, values);
       if (!again.ok) return again;

@@ -1,7 +1,8 @@
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import type { Scope } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
 import type { PrimitiveCall } from '../primitive.ts';
-import { without } from '../rights/authority.ts';
+import { leftOut, without } from '../rights/authority.ts';
 import type { Plan, PlannedTool } from './plan.ts';
 
 // The capability gate of a tool call: what is asked before anything of the call is known but its
@@ -84,12 +85,17 @@ export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
 }
 
 /** May this tool be called at all? Its id, its effect, and a grant of every name it requires. */
-export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
+export function gateTool(
+  plan: Plan,
+  authority: Authority,
+  parameters: JsonObject = {},
+): Outcome<null> {
   if (plan.broken) return plan.broken.failure;
   const { category, isSigned: signed } = plan;
   const { id } = plan.leaf;
   if (!authority.sees('tool', category, id)) {
-    return fail('permission_denied', `tool \`${id}\` is not among the items this thread may use`);
+    const message = `tool \`${id}\` is not among the items this thread may use`;
+    return leftOut(authority, 'tool', { category, id }, message);
   }
   const effect = authority.allowsEffect(plan.effect);
   if (!effect.ok) return effect;
@@ -99,14 +105,42 @@ export function gateTool(plan: Plan, authority: Authority): Outcome<null> {
     const held = authority.holds(name);
     if (held.ok) continue;
     const missing = plan.requires.filter((other) => !authority.holds(other).ok);
-    return fail('permission_denied', held.error.detail.message, {
-      ...held.error.detail,
+    // Where it is known what it would be for, the refusal and the line that helps say so.
+    const scope = scopeOf(plan, name, parameters);
+    const exact = scope ? authority.check({ capability: name, scope }) : held;
+    const { detail } = exact.ok ? held.error : exact.error;
+    return fail('permission_denied', detail.message, {
+      ...detail,
       missing: name,
       missing_all: missing,
       attempted: id,
     });
   }
   return OK;
+}
+
+/** A plain path from the project; others are judged where they lead. */
+const IS_PLAIN = /^(?![./~])(?!.*(?:^|\/)\.\.?(?:\/|$))[^\\:*?[\]{}\u0000-\u001f]+$/;
+
+/** What a right of this name is wanted for, as far as the parameters tell. */
+function scopeOf(
+  { roles, op }: Plan,
+  capability: string,
+  parameters: JsonObject,
+): Scope | undefined {
+  const given = (role: string): string =>
+    [...roles].flatMap(([name, one]) => {
+      const value = one === role ? getOwn(parameters, name) : undefined;
+      return typeof value === 'string' ? [value] : [];
+    })[0] ?? '';
+  if (/^fs\.(read|write|exec)$/.test(capability)) {
+    const path = given('path');
+    return IS_PLAIN.test(path) ? { path } : undefined;
+  }
+  if (!/^net\./.test(capability)) return undefined;
+  const url = given('destination');
+  const host = URL.canParse(url) ? new URL(url).hostname : plainText(op.metadata?.host ?? '');
+  return host === '' || host.includes(':') ? undefined : { host };
 }
 
 const OK: Outcome<null> = ok(null);

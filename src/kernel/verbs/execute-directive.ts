@@ -22,6 +22,7 @@ import {
   resolveExtends,
 } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } from '../call.ts';
+import { leftOut } from '../rights/authority.ts';
 import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
 import { misfit, type ValidationError, validate } from '../tool/parameters.ts';
 import { inputsOf } from '../tool/run-tool.ts';
@@ -190,10 +191,8 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
 
   function gate({ item, items }: Loaded, authority: Authority): Outcome<null> {
     if (!authority.sees('directive', item.category, item.id)) {
-      return fail(
-        'permission_denied',
-        `directive \`${item.id}\` is not among those this thread may use`,
-      );
+      const message = `directive \`${item.id}\` is not among those this thread may use`;
+      return leftOut(authority, 'directive', item, message);
     }
     const handed = authority.allowsDirective(items.every((each) => isSigned(each.signature)));
     return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;

@@ -1,7 +1,8 @@
-import { fail, ok } from '../../base/index.ts';
+import { ok } from '../../base/index.ts';
 import { makeValue } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Kind } from '../call.ts';
+import { leftOut } from '../rights/authority.ts';
 import { checkSignature, type ItemMarks } from '../rights/item-marks.ts';
 import type { PrepareTool } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
@@ -24,8 +25,10 @@ export function knowledgeKind(library: Library, modify: Modifier, marks: ItemMar
           if (!signature.ok) return signature;
           return authority.sees('knowledge', item.category, id)
             ? authority.check({ capability: 'knowledge.read' })
-            : fail(
-                'permission_denied',
+            : leftOut(
+                authority,
+                'knowledge',
+                item,
                 `knowledge \`${id}\` is in a category this thread may not read`,
               );
         },

@@ -2,6 +2,7 @@ import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../.
 import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
 import type { Authority, LoadRequest } from '../call.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
+import { leftOut } from '../rights/authority.ts';
 import type { UsesItem } from '../rights/item-marks.ts';
 import { resolvePlan } from '../tool/plan.ts';
 import { mayModify } from './modify.ts';
@@ -82,7 +83,7 @@ export async function loadItem(
   const item = found.output;
   if (!authority.sees(kind, item.category, item.id)) {
     const message = `${kind} \`${item.id}\` is not among those this thread may load`;
-    return fail('permission_denied', message);
+    return leftOut(authority, kind, item, message);
   }
   const answer: JsonObject = {
     item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),

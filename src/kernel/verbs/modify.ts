@@ -4,6 +4,7 @@ import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../.
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
+import { leftOut } from '../rights/authority.ts';
 import type { ItemMarks } from '../rights/item-marks.ts';
 import { riskTier } from '../tool/plan.ts';
 import { givenValue } from '../tool/run-tool.ts';
@@ -88,7 +89,12 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     const sees = (authority: Authority, category: string | undefined): Outcome<null> =>
       category === undefined || authority.sees(kind, category, id)
         ? ok(null)
-        : fail('permission_denied', `${kind} \`${id}\` is on a deny list of this thread`);
+        : leftOut(
+            authority,
+            kind,
+            { category, id },
+            `${kind} \`${id}\` is on a deny list of this thread`,
+          );
     const seesContent = (authority: Authority, text: string): Outcome<null> =>
       action === 'delete' ? ok(null) : sees(authority, contentCategory(kind, id, text));
     return ok({
