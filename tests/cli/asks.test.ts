@@ -201,6 +201,8 @@ const TIERS: readonly (readonly [string, string, readonly string[], boolean])[] 
     ['exec', LOOK.item_type, LOOK.item_id, '--action', 'create', '--content', 'b.txt'],
     true,
   ],
+  ['a directive that is executed', 'read', ['exec', 'directive', 'own'], true],
+  ['a directive that is executed', 'write', ['exec', 'directive', 'own'], false],
   ['a statement that writes', 'write', ['script', '-e', '/output "x" to "a.txt"'], true],
   ['a statement that adds', 'write', ['script', '-e', '/append "x" to "a.txt"'], true],
   ['a statement that shows', 'write', ['script', '-e', '/show "x"'], false],
@@ -220,6 +222,7 @@ test.each(TIERS)(
   async (_name, tier, words, waits) => {
     const fixture = project(`approve: [${tier}]`, {
       'b.txt': 'b',
+      '.ai/directives/own.md': directiveText('own'),
       '.ai/tools/own/ask_read.yaml': NET.replace('EFFECT', 'read').replace('ask_net', 'ask_read'),
       '.ai/tools/own/ask_write.yaml': NET.replace('EFFECT', 'write').replace(
         'ask_net',

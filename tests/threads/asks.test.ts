@@ -399,6 +399,23 @@ test('a tier is asked about wherever it is needed: children and what is spawned 
   expect(await rows(made)).toHaveLength(2);
 });
 
+test('a directive that a model executes has a tier; what opens a thread has none', async () => {
+  const execute = { item_type: 'directive', item_id: 'part', parameters: {} };
+  const made = await openStage(
+    {
+      ...directive('lead', { permissions: '<execute resource="kernmantle" action="execute"/>' }),
+      ...directive('part', {}),
+      ...user('approve: [read]'),
+    },
+    { lead: [{ tool_calls: [{ name: 'execute', arguments: execute }] }, DONE] },
+  );
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('waiting');
+  expect(await queue(made)).toMatchObject([{ shown: { operation: 'directive part' } }]);
+  await decide(made);
+  expect((await resume(made, thread_id)).status).toBe('completed');
+});
+
 test('what only reads is not asked about, nor is what the harness asks of a model', async () => {
   const made = await openWith({ files: user('approve: [write, elevated, system]') }, [
     { tool_calls: [call('probe/look', { at: 'a' })] },

@@ -25,6 +25,7 @@ import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } fro
 import { leftOut } from '../rights/authority.ts';
 import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
 import { misfit, type ValidationError, validate } from '../tool/parameters.ts';
+import { riskTier } from '../tool/plan.ts';
 import { inputsOf } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
@@ -208,6 +209,7 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
         type: 'directive',
         name: item.id,
         opLabels: ['op:directive', `op:directive:${item.id}`],
+        tier: riskTier(['kernel.execute'], 'read', library.capabilities().catalog),
       },
       inputs,
       gate: (authority) => gate(loaded, authority),
