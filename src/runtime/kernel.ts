@@ -157,7 +157,9 @@ export function createAuthorize(
       return ok(heldTo(authority, caller.only));
     }
     const token = verify(caller.__auth, caller.__thread_id);
-    return token.ok ? ok(heldTo(keepOut(tokenAuthority(token.output)), caller.only)) : token;
+    if (!token.ok) return token;
+    const authority = keepOut(tokenAuthority(token.output), caller.__thread_id);
+    return ok(heldTo(authority, caller.only));
   };
 }
 

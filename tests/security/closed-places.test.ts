@@ -1,8 +1,10 @@
 // What the runtime keeps for itself is no file to anybody: not to file tools, scripts or clients, by
 // whatever path.
+import { hash } from 'node:crypto';
 import { symlinkSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
+import type { Caller } from '../../src/kernel/index.ts';
 import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { projectYard, tokenCaller, tool } from '../support/attacks.ts';
 
@@ -95,6 +97,50 @@ test('what did not fit into a result is read by the name that it told, and liste
   expect(await runScriptIn(runtime, { text: 'show <.ai/outputs/*>' })).toMatchObject({
     output: { text: expect.not.stringContaining(CANARY) },
   });
+  await runtime.close();
+});
+
+const OWNED = (thread: string) =>
+  `.ai/outputs/0123456789abcdef.${hash('sha256', thread).slice(0, 16)}.stdout.txt`;
+
+test('what did not fit into a result of a thread is read by that thread alone', async () => {
+  const fixture = project({ [OWNED('mine')]: CANARY, [OUTPUT]: CANARY });
+  symlinkSync('.', join(fixture.root, 'link'));
+  const runtime = await fixture.open();
+  const caps = [
+    { capability: 'fs.read', scope: { path: '**' } },
+    { capability: 'tool.execute', scope: { id: '**' } },
+    { capability: 'process.spawn' },
+  ];
+  const [mine, other] = ['mine', 'other'].map((thread) => tokenCaller(runtime, { caps, thread }));
+  const read = async (path: string, caller = other) => {
+    const answer = await runtime.kernel.execute(tool('fs/read_file', { path }), caller as Caller);
+    return answer.ok && JSON.stringify(answer.output.data).includes(CANARY);
+  };
+  expect(await read(OWNED('mine'), mine)).toBe(true);
+  expect(await read(OUTPUT, mine)).toBe(false);
+  for (const path of [OWNED('mine'), `./x/../${OWNED('mine')}`, `link/${OWNED('mine')}`, OUTPUT]) {
+    expect([path, await read(path)]).toEqual([path, false]);
+  }
+  for (const [name, request] of Object.entries(TOOLS)) {
+    const answer = await runtime.kernel.execute(request(OWNED('mine')), other as Caller);
+    expect([name, JSON.stringify(answer).includes(CANARY)]).toEqual([name, false]);
+    for (const surface of ['cli', 'mcp', 'library']) {
+      const said = await runtime.call('execute', request(OWNED('mine')), { surface });
+      expect([name, surface, JSON.stringify(said).includes(CANARY)]).toEqual([
+        name,
+        surface,
+        false,
+      ]);
+    }
+  }
+  for (const [name, text] of Object.entries(SCRIPTS)) {
+    const done = await runScriptIn(runtime, { text: text(OWNED('mine')) });
+    expect([name, /CANARY|true/.test(done.ok ? done.output.text : '')]).toEqual([name, false]);
+  }
+  const shell = tool('shell/bash', { command: `cat ${OWNED('mine')} ${OUTPUT}` });
+  const said = await runtime.kernel.execute(shell, mine as Caller);
+  expect(JSON.stringify(said)).not.toContain(CANARY);
   await runtime.close();
 });
 

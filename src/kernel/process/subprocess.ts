@@ -12,6 +12,7 @@ import {
   systemRandom,
 } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import { longOutputName } from '../rights/closed-places.ts';
 import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
 import { type ProcessConfig, readProcessConfig } from './config.ts';
 import { prepareDependencies } from './dependencies.ts';
@@ -166,7 +167,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     const keep = (stream: string) => ({
       maxBytes: config.maxOutput,
       secrets,
-      file: () => join(ports.outputDir(), `${name}.${stream}.txt`),
+      file: () => join(ports.outputDir(), longOutputName(name, call.from?.__thread_id, stream)),
     });
     const ended = await runProcess(prepared.output.launch, {
       stdin:

@@ -2,6 +2,7 @@
 // user's own folder with its keys (a project may be the home folder), the project's items, which change
 // through `execute` alone, and what the runtime keeps for itself. One list for file tools, scripts, MCP
 // and, as globs, for the sandbox.
+import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { type Clock, createLooks, fail, isInside, type Outcome } from '../../base/index.ts';
 import type { Authority } from '../call.ts';
@@ -14,8 +15,23 @@ const IN_ITEMS = new RegExp(
   `(?:^|/)\\.ai/(?:${KEPT.join('|').replaceAll('.', '\\.')})(?:/|$)`,
   'i',
 );
-/** What did not fit into the result of a call. Its name was told to that caller, nobody can guess it. */
-const LONG_OUTPUT = /(?:^|\/)outputs\/[0-9a-f]{16}\.(?:stdout|stderr)\.txt$/;
+/**
+ * What did not fit into the result of a call. Its name was told to that caller and nobody can guess it;
+ * a thread's says whose it is, so that no other thread reads it that has learnt the name.
+ */
+const LONG_OUTPUT = /(?:^|\/)outputs\/[0-9a-f]{16}(?:\.([0-9a-f]{16}))?\.(?:stdout|stderr)\.txt$/;
+
+const tagOf = (thread: string | undefined): string =>
+  thread === undefined ? '' : hash('sha256', thread).slice(0, 16);
+
+/** The name of a file for what a caller's process wrote; without a thread it is a person's or a client's. */
+export const longOutputName = (random: string, thread: string | undefined, stream: string) =>
+  `${[random, tagOf(thread), stream].filter((part) => part !== '').join('.')}.txt`;
+
+const isOthersOutput = (path: string, thread: string | undefined): boolean => {
+  const found = LONG_OUTPUT.exec(path);
+  return found !== null && (found[1] ?? '') !== tagOf(thread);
+};
 
 const plain = (path: string): string => path.replaceAll('\\', '/');
 
@@ -45,11 +61,11 @@ const WHY_ITEMS = 'is where the items of the project are; they change through `e
 export function createKeepOut(
   { project, home }: ClosedPlaces,
   clock: Clock,
-): (authority: Authority) => Authority {
+): (authority: Authority, thread?: string) => Authority {
   const looks = createLooks(clock);
   const listed = { home, items: join(project, '.ai') };
   let real = { home: '', items: '', isHomeNear: true, isUsual: false };
-  const known = new WeakMap<Authority, Authority>();
+  const known = new WeakMap<Authority, { thread: string | undefined; made: Authority }>();
 
   function places() {
     if (looks.isRecent()) return real;
@@ -63,7 +79,12 @@ export function createKeepOut(
     return real;
   }
 
-  function refusal(capability: string, path: string, filtered: readonly string[]) {
+  function refusal(
+    capability: string,
+    path: string,
+    { filtered = [] }: Authority,
+    thread: string | undefined,
+  ) {
     const { home: own, items, isHomeNear, isUsual } = places();
     // Scopes of files are relative to the project and already free of links.
     const isNear = isHomeNear || !isUsual || isAbsolute(path) || /\.ai(?:\/|$)/i.test(path);
@@ -75,7 +96,7 @@ export function createKeepOut(
     const within = isItem
       ? `.ai/${plain(relative(items, place))}`
       : plain(relative(project, place));
-    if (isKeptPlace(within)) return WHY_KEPT;
+    if (isKeptPlace(within) || isOthersOutput(within, thread)) return WHY_KEPT;
     const folder = isItem ? within.split('/')[1] : undefined;
     return folder !== undefined && filtered.includes(folder)
       ? `holds ${folder} that the lists of the directive leave out; they are found with \`search\` and \`load\``
@@ -91,9 +112,9 @@ export function createKeepOut(
       .flatMap((place) => [relative(project, place), `${relative(project, place)}/**`].map(plain));
   };
 
-  return (authority) => {
+  return (authority, thread) => {
     const before = known.get(authority);
-    if (before) return before;
+    if (before && before.thread === thread) return before.made;
     const { globs, filtered = [] } = authority;
     const check: Verifier = (need) => {
       const path = need.scope?.path;
@@ -102,7 +123,7 @@ export function createKeepOut(
       if (held?.ok === false) return held;
       const reason =
         path !== undefined && need.capability.startsWith('fs.')
-          ? refusal(need.capability, path, filtered)
+          ? refusal(need.capability, path, authority, thread)
           : undefined;
       if (reason === undefined) return held ?? authority.check(need);
       return fail('permission_denied', `\`${path}\` ${reason}`, {
@@ -113,7 +134,7 @@ export function createKeepOut(
     };
     if (globs) check.globs = () => [...globs(), ...closed(filtered)];
     const made: Authority = { ...authority, check, ...(check.globs && { globs: check.globs }) };
-    known.set(authority, made);
+    known.set(authority, { thread, made });
     return made;
   };
 }
