@@ -31,6 +31,7 @@ import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
+import { networkHint } from '../world/process.ts';
 import type { JsArgument, JsHelper, ProcessRequest } from '../world.ts';
 import {
   commandKeys,
@@ -162,7 +163,8 @@ async function start(
     const how = signal ? `was ended by ${signal}` : `failed with exit code ${code}`;
     const said = stderr.trim() === '' ? '' : `: ${stderr.trim()}`;
     const what = kind === 'cmd' ? 'command' : `${kind} block`;
-    const detail = { exit_code: code, stderr };
+    const text = typeof request.source === 'string' ? request.source : request.source.join('\n');
+    const detail = { exit_code: code, stderr, ...networkHint(text, stderr) };
     return unwrap(
       markFailure(fail('tool_failed', `the ${what} ${how}${said}`, detail), descriptor),
     );

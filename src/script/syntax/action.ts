@@ -6,7 +6,14 @@ import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
 import { asLine } from './literal.ts';
 import { parseOptions } from './pipeline.ts';
-import { isFlowWord, isWildcardArm, parseValue, refuseSlash, STATEMENT_WORDS } from './value.ts';
+import {
+  hintOfWord,
+  isFlowWord,
+  isWildcardArm,
+  parseValue,
+  refuseSlash,
+  STATEMENT_WORDS,
+} from './value.ts';
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
@@ -207,5 +214,6 @@ function parseLine(r: Reader): ActionExpression {
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))
     r.fail(`\`${word}\` cannot stand in a block`, { end, code: 'misplaced' });
-  return r.fail(`expected a statement, found ${r.shown()}`, { end });
+  const hint = hintOfWord(r, word);
+  return r.fail(`expected a statement, found ${r.shown()}`, { end, ...(hint && { hint }) });
 }

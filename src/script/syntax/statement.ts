@@ -9,7 +9,7 @@ import { isEffectWord, parseEffect } from './effect.ts';
 import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy } from './rule.ts';
-import { isFlowWord, parseRunAction, parseValue } from './value.ts';
+import { hintOfWord, isFlowWord, parseRunAction, parseValue } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
 export function parseStatement(r: Reader): Statement {
@@ -61,7 +61,7 @@ function refuseText(r: Reader, word: string): never {
     r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
-    hint: 'text stands in markdown files (.md); here write `show "…"`',
+    hint: hintOfWord(r, word) ?? 'text stands in markdown files (.md); here write `show "…"`',
   });
 }
 

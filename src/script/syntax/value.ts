@@ -1,5 +1,6 @@
 // One grammar for every value: right-hand sides, arguments, conditions, entries, arms. Operators bind
 // as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
+import { nearest } from '../../base/index.ts';
 import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
 import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
 import type { Reader } from './cursor.ts';
@@ -25,6 +26,34 @@ export const STATEMENT_WORDS = new Set(
   `var exe run show log output append import export for when if loop guard hook policy profiles needs
    return bail`.split(/\s+/),
 );
+
+/** Words of older versions and of other languages, and what is written here. */
+const OTHER_WORDS: Readonly<Record<string, string>> = {
+  add: 'show',
+  embed: 'show',
+  echo: 'show',
+  print: 'show',
+  text: 'var',
+  data: 'var',
+  path: 'var',
+  define: 'var',
+  set: 'var',
+  const: 'var',
+  exec: 'exe',
+  function: 'exe',
+  def: 'exe',
+  foreach: 'for',
+  while: 'loop',
+};
+
+/** The word that was meant, where what follows shows that a statement was. */
+export function hintOfWord(r: Reader, word: string): string | undefined {
+  const isStatement = /^[ \t]+[@"'`{[(<]|^\(/.test(r.text.slice(r.pos + word.length));
+  if (!isStatement) return undefined;
+  const known = Object.hasOwn(OTHER_WORDS, word) ? OTHER_WORDS[word] : undefined;
+  const meant = known ?? nearest(word, STATEMENT_WORDS);
+  return meant && `did you mean \`${meant}\`?`;
+}
 
 export const isFlowWord = (word: string | undefined): boolean =>
   /^(?:when|for|foreach|loop|if)$/.test(word ?? '');

@@ -22,7 +22,7 @@ import {
   readData,
 } from '../js/data.ts';
 import type { CodeRequest, CodeResult, ProcessResult } from '../world.ts';
-import type { Processes } from './process.ts';
+import { networkHint, type Processes } from './process.ts';
 
 /** Runs in the child: text in, text out, nothing of ours is there. */
 const nodeRunner = (): string => `
@@ -86,13 +86,14 @@ function nodeUnit(
 
 /** A non-zero exit or a signal, as a fault that shows stderr. */
 function failure(
-  kind: string,
+  { kind, source }: CodeRequest,
   { code, signal, stderr, descriptor }: ProcessResult,
 ): Failure | undefined {
   if (code === 0 && signal === undefined) return undefined;
   const how = signal === undefined ? `ended with exit code ${code}` : `was ended by ${signal}`;
   const message = stderr.trimEnd().split('\n').at(-1) || `the ${kind} block ${how}`;
-  return markFailure(fail('tool_failed', message, { exit_code: code, stderr }), descriptor);
+  const detail = { exit_code: code, stderr, ...networkHint(source, stderr) };
+  return markFailure(fail('tool_failed', message, detail), descriptor);
 }
 
 export function createCode(processes: Processes, random: () => string) {
@@ -131,7 +132,7 @@ export function createCode(processes: Processes, random: () => string) {
     const told = { ...request, onOutput: onOutput && withoutMarked(mark, onOutput) };
     const ended = await start(told, frame, job, [process.execPath, '-e', nodeRunner()]);
     if (!ended.ok) return ended;
-    return failure('node', ended.output) ?? nodeResult(ended.output, mark);
+    return failure(request, ended.output) ?? nodeResult(request, ended.output, mark);
   }
 
   async function python(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> {
@@ -145,7 +146,7 @@ export function createCode(processes: Processes, random: () => string) {
     const ended = await start(request, frame, job, ['python3', ...flags, PYTHON_RUNNER]);
     if (!ended.ok) return ended;
     const { stdout, stderr, descriptor } = ended.output;
-    return failure('py', ended.output) ?? ok({ value: undefined, stdout, stderr, descriptor });
+    return failure(request, ended.output) ?? ok({ value: undefined, stdout, stderr, descriptor });
   }
 
   return (request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> =>
@@ -177,6 +178,7 @@ function sharedEnd(text: string, other: string): number {
 
 /** Everything before the mark was printed; what follows is what the block returned or threw. */
 function nodeResult(
+  { source }: CodeRequest,
   { stdout, stderr, descriptor }: ProcessResult,
   mark: string,
 ): Outcome<CodeResult> {
@@ -189,7 +191,8 @@ function nodeResult(
   if (text[0] === 'e') {
     const { message, name } = JSON.parse(text.slice(1)) as { message: string; name: string };
     const line = message.split('\n', 1)[0] || 'an error without a message';
-    const failed = fail('tool_failed', line, { ...(name ? { error: name } : {}), stderr });
+    const detail = { ...(name ? { error: name } : {}), stderr, ...networkHint(source, line) };
+    const failed = fail('tool_failed', line, detail);
     return markFailure(failed, descriptor);
   }
   return ok({ value: readData(text), stdout: printed, stderr, descriptor });

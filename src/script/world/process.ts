@@ -28,6 +28,19 @@ const MAX_OUTPUT = 16 * 1024 * 1024;
 /** What the system takes as one argument or variable, less what is put around it. */
 const MAX_WORD = 120_000;
 
+const ASKS_NETWORK =
+  /\b(?:curl|wget|ping|ssh|scp|rsync|telnet|nc|dig|nslookup)\b|\bgit\s+(?:clone|fetch|pull|push|ls-remote)\b|\b(?:npm|pnpm|yarn|pip3?|apt(?:-get)?|brew|cargo|gem)\s+(?:i|install|add|update|publish)\b/;
+const NO_NETWORK =
+  /could not resolve|couldn't resolve|name resolution|name or service not known|network is unreachable|getaddrinfo|EAI_AGAIN|ENETUNREACH|ENOTFOUND|fetch failed/i;
+
+/** For what failed and seems to have asked the network: processes of a script have none. */
+export const networkHint = (source: string, said: string): { hint?: string } =>
+  ASKS_NETWORK.test(source) || NO_NETWORK.test(said)
+    ? {
+        hint: 'commands and code blocks have no network; ask with `@tool("http/get", { url: "…" })`',
+      }
+    : {};
+
 /** What a process is told to do, in the words of the primitive's config. */
 interface Start {
   readonly config: JsonObject;
