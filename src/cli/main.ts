@@ -14,6 +14,12 @@ function refuseInJson({ message, code }: CommanderError, output: Output): void {
   output.out(`${JSON.stringify({ ok: false, error: { code: 'usage', detail } })}\n`);
 }
 
+/** `km version` and `km -v`, as other programs have it. */
+const asMeant = ([first = '', ...rest]: readonly string[]): string[] => [
+  first === 'version' || first === '-v' ? '--version' : first,
+  ...rest,
+];
+
 /** Runs one command line; sets the exit code instead of leaving, so that output is flushed. */
 export async function main(argv: readonly string[]): Promise<void> {
   const output = createOutput(process.stdout, process.stderr, () => {
@@ -27,7 +33,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     if (argv.length === 0) {
       parser.outputHelp();
       process.exitCode = EXIT.usage;
-    } else await parser.parseAsync([...argv], { from: 'user' });
+    } else await parser.parseAsync(asMeant(argv), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) {
       output.err(

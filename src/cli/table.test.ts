@@ -22,3 +22,14 @@ test('every command that people read about has code, and words about all it take
     expect(words.every((text) => text.trim() !== '')).toBe(true);
   }
 });
+
+test('no line of a help text is wider than 80', () => {
+  const groups = (command: Command): Command[] => [command, ...command.commands.flatMap(groups)];
+  for (const command of groups(createParser(output))) {
+    const wide = command
+      .helpInformation()
+      .split('\n')
+      .filter((line) => line.length > 80 && !line.startsWith('Usage:'));
+    expect([command.name(), wide]).toEqual([command.name(), []]);
+  }
+});

@@ -92,6 +92,8 @@ export function createParser(output: Output, isForMachines = false): Command {
     .version(version(), '-V, --version', 'print the version')
     .helpOption('-h, --help', 'show this')
     .helpCommand('help [command]', 'show help for a command')
+    // Beside long names too a text is broken at the width of the terminal, or at 80.
+    .configureHelp({ minWidthToWrap: 20 })
     .configureOutput({ writeOut: output.out, writeErr: isForMachines ? () => {} : output.err })
     .showHelpAfterError('(see `km --help`)')
     .showSuggestionAfterError()

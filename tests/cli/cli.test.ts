@@ -329,7 +329,9 @@ test('calls in a folder without a project make none of it', () => {
 });
 
 test('help and version need no project', () => {
-  expect(km('--version').out).toMatch(/^\d+\.\d+\.\d+\n$/);
+  for (const word of ['--version', '-V', '-v', 'version']) {
+    expect(km(word)).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) });
+  }
   const help = km('--help');
   expect(help).toMatchObject({ code: 0, err: '' });
   for (const name of ['init', 'check', 'eval', 'search', 'exec', 'sign', 'mcp', 'doctor']) {

@@ -121,10 +121,16 @@ function faultLines(fault: Fault, paint: Paint): string[] {
   return lines;
 }
 
+/** `FORCE_COLOR` says yes or no (`0`, `false`) whatever else holds. */
+function isColoured({ FORCE_COLOR, NO_COLOR }: NodeJS.ProcessEnv, canBe: boolean): boolean {
+  if (FORCE_COLOR !== undefined) return FORCE_COLOR !== '0' && FORCE_COLOR !== 'false';
+  return canBe && !NO_COLOR;
+}
+
 export function createTerminal(json: boolean, output: Output) {
   const { stdout, stderr, stdin, env } = process;
   const isDumb = env.TERM === 'dumb';
-  const coloured = stdout.isTTY && !env.NO_COLOR && !isDumb && !json;
+  const coloured = !json && isColoured(env, stdout.isTTY && !isDumb);
   const paint: Paint = (colour, text) => {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
