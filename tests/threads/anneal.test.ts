@@ -8,6 +8,7 @@ import { runCommand } from '../support/command-line.ts';
 import {
   answer,
   directiveText,
+  execute,
   hook,
   READ,
   read,
@@ -167,6 +168,26 @@ test('what nobody had signed is improved and not signed on the way', async () =>
   const made = await stage({ ...files(DIFF), ...policy }, model);
   expect((await run(made, 'look')).status).toBe('completed');
   expect(await stateOf(made)).toBe('unsigned');
+});
+
+test('a child goes on with the new version, and its parent with what comes of it', async () => {
+  const made = await stage(
+    {
+      ...files(DIFF),
+      '.ai/directives/lead.md': directiveText('lead', {
+        permissions: `${READ}<orchestration enabled="true"/>`,
+      }),
+      '../home/policy.yaml': 'unsigned: allow\nanneal: auto\n',
+    },
+    (request) => {
+      if (!JSON.stringify(request.body).includes('run directive lead')) return model(request);
+      const spawn = execute('threads/thread_directive', { directive_name: 'look' });
+      return request.assistant_messages === 1 ? { tool_calls: [spawn] } : { text: 'all done' };
+    },
+  );
+  expect(await run(made, 'lead')).toMatchObject({ status: 'completed', text: 'all done' });
+  // It waited for its child, which had read the file that the new version names.
+  expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('hello');
 });
 
 test('changes that do not help are bounded', async () => {

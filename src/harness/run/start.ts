@@ -201,7 +201,7 @@ function whatRan(
 const BORN: JournalEvent = { type: 'status', data: { status: 'running' } };
 
 /** Makes the row and lets the thread run; whoever wants its result awaits `done`. */
-export function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
+function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begin> {
   const [ports, , { parent }] = run;
   // Who runs already does not wait for those that have not begun.
   return parent ? begin(...run) : ports.threads.live.admit(() => begin(...run));
@@ -367,12 +367,30 @@ export async function runDirective(
   const prepared = await prepareThread(ports, request);
   if (!prepared.ok) return prepared;
   const place = { by: request.by };
-  let ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
+  const ran = await runPrepared(ports, prepared.output, place, signal, request.message ?? '');
+  return await goOnChanged(ports, ran);
+}
+
+/** A run whose directive was changed goes on with the new one, as often as it may be tried again. */
+async function goOnChanged(
+  ports: HarnessPorts,
+  first: Outcome<ThreadResult>,
+): Promise<Outcome<ThreadResult>> {
+  let ran = first;
   for (let tries = 0; tries < MAX_RETRIES; tries++) {
     if (!ran.ok || !(await isChanged(ports, ran.output))) break;
     ran = await ports.threads.resume(ran.output.thread_id);
   }
   return ran;
+}
+
+/** The same for a thread that nobody here waits for; those who do see how it stands in the registry. */
+export async function startSpawned(
+  ...run: Parameters<typeof startPrepared>
+): ReturnType<typeof startPrepared> {
+  const started = await startPrepared(...run);
+  if (started.ok) void started.output.done.then((done) => goOnChanged(run[0], ok(done)));
+  return started;
 }
 
 /** The directive was changed and nobody needs to look at it: the run goes on with the new one. */

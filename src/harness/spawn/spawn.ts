@@ -15,7 +15,7 @@ import {
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { knownRunner } from '../run/runner.ts';
-import { type BirthPlace, type Started, startPrepared } from '../run/start.ts';
+import { type BirthPlace, type Started, startSpawned } from '../run/start.ts';
 import {
   apartKey,
   BUDGETED,
@@ -177,7 +177,7 @@ async function begin(
   });
   const place: BirthPlace = { parent, id, runner, detached, marks, spawn };
   // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
-  const started = await startPrepared(ports, prepared, place, NEVER, message);
+  const started = await startSpawned(ports, prepared, place, NEVER, message);
   if (started.ok) return started;
   meter.giveBackSpawn();
   const short = shortageIn(started);
@@ -230,7 +230,7 @@ export async function spawnThread(
   const start = (id: string): Promise<Outcome<Started>> => {
     if (parent) return begin(ports, parent, prepared.output, { ...request, id });
     const place = { id, runner: name, detached, marks, by: request.by };
-    return startPrepared(ports, prepared.output, place, NEVER, message);
+    return startSpawned(ports, prepared.output, place, NEVER, message);
   };
   const started =
     named.output === undefined
