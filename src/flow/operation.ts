@@ -52,14 +52,19 @@ export interface WritePlace {
 }
 
 /** Looks where a thread would write; of a built-in file tool, which can create without changing. */
-export type LookAtPlace = (path: string, thread: string) => Promise<WritePlace | undefined>;
+export type LookAtPlace = (
+  path: string,
+  thread: string,
+  /** What else it is given, by name. */
+  given: ReadonlyMap<string, Json>,
+) => Promise<WritePlace | undefined>;
 
 /** Why an argument may steer although whoever wrote it has read what strangers say. */
 export interface ArgumentOrigin {
   readonly kind: 'said' | 'result' | 'approval' | 'fixed' | 'granted' | 'own';
   /** The scope that is granted, or the approval. */
   readonly by?: string;
-  /** `granted`: only while nothing is there. `own`: only while this is there, by its hash. */
+  /** `new`: only while nothing is there. `add`: as long as it only adds. Or what is there, by its hash. */
   readonly holds?: string;
 }
 

@@ -27,7 +27,7 @@ export interface Caller extends AuthFields {
   signal?: AbortSignal;
   /** A person was asked about this very call and said yes. */
   isApproved?: boolean;
-  /** Nothing but this may be where it writes: `new`, or the content of this hash. */
+  /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
   holds?: string;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];

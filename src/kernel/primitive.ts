@@ -67,7 +67,7 @@ export interface PrimitiveCall {
    * nothing was found: what is missing is told by the same look.
    */
   seen?(files: readonly TouchedFile[], folders?: Iterable<string>): Descriptor;
-  /** Nothing but this may be where it writes: `new`, or the content of this hash. */
+  /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
   holds?: string;
   /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
   idempotencyKey?: string;

@@ -108,6 +108,41 @@ test('what the thread made itself it may change, also after a resume', async () 
   expect(textOf(made, 'done/old.md')).toBe('as it was\n');
 });
 
+const add = (to: string, text: string, more: JsonObject = {}): ScriptedReply => ({
+  tool_calls: [
+    call('fs/edit_file', { path: to, old_string: '', new_string: text, append: true, ...more }),
+  ],
+});
+
+test('to what is there in a granted folder it may add, and nothing else', async () => {
+  const made = await open(
+    [
+      page,
+      add('reports/old.md', 'and more\n'),
+      add('reports/old.md', 'and more\n', { old_string: 'as it was' }),
+      add('elsewhere.md', 'and more\n'),
+      add('reports/none.md', 'and more\n'),
+      add('src/old.md', 'and more\n'),
+      DONE,
+    ],
+    { ...NIGHTLY, permissions: `${NIGHTLY.permissions}${grant('**')}` },
+    { 'src/old.md': 'kept' },
+  );
+  const { status, thread_id } = await run(made, 'lead');
+  expect(await resultsOf(made, thread_id)).toMatchObject([
+    {},
+    { content: { added: 9, bytes: 19 } },
+    { is_error: true },
+  ]);
+  expect([status, textOf(made, 'reports/old.md')]).toEqual(['waiting', 'as it was\nand more\n']);
+  for (const path of ['elsewhere.md', 'reports/none.md', 'src/old.md']) {
+    expect(await queue(made)).toMatchObject([{ shown: { arguments: { path } } }]);
+    await approve(made, 'denied');
+    await made.threads.resume(thread_id);
+  }
+  expect(textOf(made, 'src/old.md')).toBe('kept');
+});
+
 test('what it made and somebody else changed is not its own any more', async () => {
   const made = await openStage(
     { ...directive('lead', NIGHTLY), ...FILES },
@@ -302,7 +337,8 @@ test.skipIf(isLate)(
 
 test('a hook is told what strangers wrote as what it is', async () => {
   const when = 'event.name == "after_step" and event.step == "own/page"';
-  const hooks = `<hook><when>${when}</when><directive>mend</directive><inputs><said>\${event.result}</said></inputs></hook>`;
+  const said = '<inputs><said>${event.result}</said></inputs>';
+  const hooks = `<hook><when>${when}</when><directive>mend</directive>${said}</hook>`;
   const mend = directive('mend', {
     permissions: `${TOOLS}${grant('done/**')}`,
     inputs: '<input name="said" type="any" required="false"/>',

@@ -135,12 +135,14 @@ function grantedScopes({ ports, place, rights }: Thread): string[] {
 async function originByPlace(
   thread: Thread,
   { role, place, value: { data } }: Argument,
+  inputs: readonly Argument[],
 ): Promise<ArgumentOrigin | undefined> {
   if (!place || role !== 'path' || typeof data !== 'string') return undefined;
-  const there = await place(data, thread.place.id);
+  const given = new Map(inputs.map(({ name, value }) => [name, value.data]));
+  const there = await place(data, thread.place.id, given);
   const by = there && grantedScopes(thread).find((glob) => matchGlob(glob, there.relative));
   if (by === undefined) return undefined;
-  if (there?.adds) return { kind: 'granted', by };
+  if (there?.adds) return { kind: 'granted', by, holds: 'add' };
   if (there?.state === 'new') return { kind: 'granted', by, holds: 'new' };
   return there?.state === 'own' && there.sha256 !== undefined
     ? { kind: 'own', by, holds: there.sha256 }
@@ -167,7 +169,9 @@ export async function traceOrigins(
   const traced: Argument[] = [];
   for (const input of inputs) {
     const origin =
-      originOf(said, op, input) ?? originIn(allowed, input) ?? (await originByPlace(thread, input));
+      originOf(said, op, input) ??
+      originIn(allowed, input) ??
+      (await originByPlace(thread, input, inputs));
     traced.push(origin ? { ...input, origin } : input);
   }
   return traced;

@@ -1,11 +1,14 @@
-// `edit_file`: one exact replacement. A text that is missing or stands in several places is refused
+// `edit_file`: one exact replacement, or an addition at the end. A text that is missing or stands in several places is refused
 // with the places, so that the next attempt can be right; nothing is ever replaced by resemblance.
+import { createHash } from 'node:crypto';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import type { ProjectPath } from '../rights/project-path.ts';
 import { cancelled, isSet, textOf } from './content.ts';
-import { looksBinary, placeFor, readWhole, suggestSibling } from './read-file.ts';
+import { looksBinary, placeFor, readWhole, suggestSibling, type WholeFile } from './read-file.ts';
 import {
+  addToFile,
   elsewhere,
   MAX_WRITTEN_BYTES,
   protectedPlace,
@@ -121,6 +124,8 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
     answer.ok || !call.seen ? answer : markFailure(answer, call.seen([read]));
   const text = about(decode(relative, before.output.bytes));
   if (!text.ok) return text;
+  if (isSet(call.parameters, 'append')) return await append(call, place.output, before.output);
+  if (call.holds === 'add') return fail('permission_denied', 'only an addition was allowed');
   const edited = about(
     replaceExactly(relative, text.output, {
       from: textOf(call.parameters, 'old_string'),
@@ -145,6 +150,36 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   return ok({
     output: { path: relative, replacements: count, lines, bytes: bytes.length },
     files: [read, { access: 'written', absolute, relative, sha256: written.output.sha256 }],
+  });
+}
+
+/** At the end, whoever else adds to it meanwhile: nothing of what is there is written anew. */
+async function append(
+  call: PrimitiveCall,
+  place: ProjectPath,
+  { bytes: before, sha256: old, inode }: WholeFile,
+): Promise<Outcome<PrimitiveResult>> {
+  const { absolute, relative } = place;
+  if (textOf(call.parameters, 'old_string') !== '') {
+    return fail('invalid_input', '`append` replaces nothing: leave `old_string` empty');
+  }
+  const added = Buffer.from(textOf(call.parameters, 'new_string'), 'utf8');
+  const bytes = before.length + added.length;
+  if (bytes > MAX_WRITTEN_BYTES) return tooLarge(relative, bytes);
+  const isOther = call.holds !== undefined && call.holds !== 'add' && call.holds !== old;
+  if (isOther || (call.holds !== undefined && inode !== undefined)) {
+    return fail('tool_failed', `\`${relative}\` was changed by somebody else; read it again`);
+  }
+  if (call.signal.aborted) return cancelled();
+  const sha256 = createHash('sha256').update(before).update(added).digest('hex');
+  const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
+  const told = call.willWrite?.(absolute, sha256, [read], old) ?? ok(null);
+  if (!told.ok) return told;
+  const written = await addToFile(place, added);
+  if (!written.ok) return written;
+  return ok({
+    output: { path: relative, added: added.length, bytes },
+    files: [read, { access: 'written', absolute, relative, sha256 }],
   });
 }
 

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, linkSync, readdirSync, statSync } from 'node:fs';
 import {
   chmod,
   mkdir,
@@ -234,6 +234,20 @@ test('writing makes the folders, keeps the mode and leaves nothing behind', asyn
   expect(statSync(join(root, 'a/b/c.sh')).mode & 0o777).toBe(0o750);
   expect(await onDisk('a/b/c.sh')).toBe('twö');
   expect(readdirSync(join(root, 'a/b'))).toEqual(['c.sh']);
+});
+
+test('`append` adds to the end and leaves what is there', async () => {
+  await works('write_file', { path: 'log.txt', content: 'one\n' });
+  const given = { path: 'log.txt', old_string: '', new_string: 'two\n', append: true };
+  const { output } = await works('edit_file', given);
+  expect(output).toEqual({ path: 'log.txt', added: 4, bytes: 8 });
+  expect(await onDisk('log.txt')).toBe('one\ntwo\n');
+  const error = await refused('edit_file', { ...given, old_string: 'one' });
+  expect(error.code).toBe('invalid_input');
+  expect((await refused('edit_file', { ...given, path: 'none.txt' })).code).toBe('not_found');
+  linkSync(join(root, 'log.txt'), join(root, 'twice.txt'));
+  await refused('edit_file', given);
+  expect(await onDisk('twice.txt')).toBe('one\ntwo\n');
 });
 
 test('`overwrite: false` refuses what exists', async () => {

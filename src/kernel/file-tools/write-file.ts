@@ -7,11 +7,18 @@ import { basename, dirname, join } from 'node:path';
 import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
-import { cancelled, diskFault, makeFolder, type OpenFolder, textOf } from './content.ts';
+import {
+  cancelled,
+  diskFault,
+  makeFolder,
+  type OpenFolder,
+  openFolder,
+  textOf,
+} from './content.ts';
 import { lookedMarks } from './list.ts';
 import { placeFor } from './read-file.ts';
 
-const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY } = constants;
+const { O_APPEND, O_CREAT, O_EXCL, O_NOFOLLOW, O_NONBLOCK, O_WRONLY } = constants;
 
 export const MAX_WRITTEN_BYTES = 32 * 1024 * 1024;
 
@@ -134,6 +141,34 @@ export async function writeWhole(
     if (!told.ok) return told;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });
+  } catch (error) {
+    return diskFault(error, relative);
+  } finally {
+    closeSync(folder.output.descriptor);
+  }
+}
+
+/** Adds to a file at a place the caller was already allowed to write. Never follows a link. */
+export async function addToFile(
+  { absolute, relative }: ProjectPath,
+  bytes: Uint8Array,
+): Promise<Outcome<null>> {
+  const folder = openFolder(dirname(absolute), relative);
+  if (!folder.ok) return folder;
+  try {
+    const flags = O_WRONLY | O_APPEND | O_NOFOLLOW | O_NONBLOCK;
+    const handle = await open(join(folder.output.path, basename(absolute)), flags);
+    try {
+      const there = await handle.stat();
+      if (!there.isFile() || there.nlink !== 1) {
+        return fail('invalid_input', `\`${relative}\` is no regular file with one name`);
+      }
+      await handle.writeFile(bytes);
+      await handle.sync();
+      return ok(null);
+    } finally {
+      await handle.close();
+    }
   } catch (error) {
     return diskFault(error, relative);
   } finally {

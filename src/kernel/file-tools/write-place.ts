@@ -2,7 +2,7 @@
 // about names and content as they are now; the tool is held to it when it writes.
 import { lstat } from 'node:fs/promises';
 import { errnoOf } from '../../base/index.ts';
-import type { LabelRecords, WritePlace } from '../../flow/index.ts';
+import type { LabelRecords, LookAtPlace, WritePlace } from '../../flow/index.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import { readWhole } from './read-file.ts';
 import { MAX_WRITTEN_BYTES, plainPath, protectedPlace } from './write-file.ts';
@@ -19,6 +19,7 @@ export async function lookAtPlace(
   { projectRoot, labels, by }: WriteRequest,
   path: string,
   thread: string,
+  given: Parameters<LookAtPlace>[2],
 ): Promise<WritePlace | undefined> {
   const found = resolveProjectPath(projectRoot, path);
   if (!found.ok || found.output.relative !== plainPath(path)) return undefined;
@@ -35,5 +36,7 @@ export async function lookAtPlace(
   const whole = await readWhole(found.output, MAX_WRITTEN_BYTES);
   if (!whole.ok) return other;
   const { sha256 } = whole.output;
-  return labels.isMade(absolute, sha256, thread) ? { relative, state: 'own', sha256 } : other;
+  if (labels.isMade(absolute, sha256, thread)) return { relative, state: 'own', sha256 };
+  const adds = by === 'edit_file' && given.get('append') === true;
+  return adds ? { ...other, adds } : other;
 }

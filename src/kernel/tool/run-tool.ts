@@ -171,9 +171,9 @@ const withPlace =
   ({ projectRoot, labels }: ToolPorts, by: string) =>
   (input: Input): Input => {
     if (input.role !== 'path') return input;
-    const place: LookAtPlace = async (path, thread) => {
+    const place: LookAtPlace = async (...asked) => {
       const { lookAtPlace } = await import('../file-tools/write-place.ts');
-      return await lookAtPlace({ projectRoot, labels, by }, path, thread);
+      return await lookAtPlace({ projectRoot, labels, by }, ...asked);
     };
     return { ...input, place };
   };
