@@ -180,7 +180,7 @@ function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[])
   if (held.length > 0 || risk?.length || labels?.length) return true;
   for (const key of opLabels) {
     if (key.startsWith('op:exfil') || key.startsWith('op:destructive')) return true;
-    if (key.startsWith('op:privileged')) return true;
+    if (key.startsWith('op:privileged') || key.startsWith('op:advice')) return true;
   }
   return false;
 }

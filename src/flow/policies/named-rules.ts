@@ -86,13 +86,33 @@ const whenRisky =
 
 const RECIPIENT = /^(recipients?|to|cc|bcc|address|destination|url)$/i;
 
-/** Where a sending operation sends to: by role, by the usual names, else the first input. */
-function destinations(inputs: readonly Judged[]): readonly Judged[] {
-  const byRole = inputs.filter(({ role }) => role === 'destination');
+const TARGET = /^(?:ids?|target|path|file)$|(?:Ids?|_ids?)$/;
+
+/** What an operation is about: by role, by the usual names, else the first input. */
+function subjects(
+  inputs: readonly Judged[],
+  roles: readonly Judged['role'][],
+  names: RegExp,
+): readonly Judged[] {
+  const byRole = inputs.filter(({ role }) => role !== undefined && roles.includes(role));
   if (byRole.length > 0) return byRole;
-  const byName = inputs.filter(({ name }) => RECIPIENT.test(name));
+  const byName = inputs.filter(({ name }) => names.test(name));
   return byName.length > 0 ? byName : inputs.slice(0, 1);
 }
+
+/** Those of a sending operation that lack a label. */
+const sentWithout =
+  (label: string) =>
+  (facts: RuleFacts): readonly Judged[] =>
+    isSend(facts)
+      ? subjects(facts.inputs, ['destination'], RECIPIENT).filter((input) => !marked(label)(input))
+      : [];
+
+const TARGET_ROLES = ['path', 'destination'] as const;
+
+const isTargeted = ({ keys, risks, inputs }: RuleFacts): boolean =>
+  keys.includes('op:destructive:targeted') ||
+  (risks.has('destructive') && inputs.some(({ role }) => TARGET_ROLES.some((one) => one === role)));
 
 const isSend = ({ keys, risks, inputs }: RuleFacts): boolean =>
   keys.includes('op:exfil:send') ||
@@ -144,8 +164,32 @@ export const NAMED_RULES: readonly NamedRule[] = [
     name: 'no-send-to-unknown',
     isBuiltIn: false,
     text: 'messages go to known destinations only (label `known`)',
+    offenders: sentWithout('known'),
+  },
+  {
+    name: 'no-send-to-external',
+    isBuiltIn: false,
+    text: 'messages stay inside (label `known:internal`)',
+    offenders: sentWithout('known:internal'),
+  },
+  {
+    name: 'no-destroy-unknown',
+    isBuiltIn: false,
+    text: 'only known things are destroyed (label `known`)',
     offenders: (facts) =>
-      isSend(facts) ? destinations(facts.inputs).filter((input) => !marked('known')(input)) : [],
+      isTargeted(facts)
+        ? subjects(facts.inputs, TARGET_ROLES, TARGET).filter((input) => !marked('known')(input))
+        : [],
+  },
+  {
+    name: 'no-influenced-advice',
+    isBuiltIn: false,
+    mark: 'influenced',
+    text: 'what strangers influenced gives no advice',
+    offenders: ({ keys, inputs }) =>
+      keys.some((key) => key === 'op:advice' || key.startsWith('op:advice:'))
+        ? inputs.filter(marked('influenced'))
+        : [],
   },
   {
     name: 'untrusted-llms-get-influenced',

@@ -166,6 +166,27 @@ test('named packs are off until a policy names them', async () => {
   );
 });
 
+test.each([
+  ['no-send-to-external', { labels: ['exfil:send'] }, 'to', 'known', 'known:internal'],
+  ['no-send-to-external', { risk: ['exfil'] }, 'url', 'known', 'known:internal'],
+  ['no-destroy-unknown', { labels: ['destructive:targeted'] }, 'fileId', 'x', 'known'],
+  ['no-destroy-unknown', { labels: ['destructive:targeted'] }, 'target', 'x', 'known:internal'],
+  ['no-destroy-unknown', { risk: ['destructive'] }, 'path', 'x', 'known'],
+  ['no-influenced-advice', { labels: ['advice'] }, 'text', 'influenced', 'x'],
+  ['no-influenced-advice', { labels: ['advice:medical'] }, 'text', 'influenced', 'x'],
+] as const)('%s: of %o, by the marks of `%s`', async (rule, kind, name, bad, good) => {
+  const op = tool('one', kind as Partial<Operation>);
+  const role = name === 'url' ? 'destination' : name === 'path' ? 'path' : undefined;
+  const given = (mark: string) => [
+    input(marked('known'), 'content', 'body'),
+    input(marked(mark), role, name),
+  ];
+  const pack = [project({ packs: [rule] })];
+  expect(await judged([], op, given(bad))).toBe('allowed');
+  expect(await judged(pack, op, given(bad))).toBe(`policy:${rule}`);
+  expect(await judged(pack, op, given(good))).toBe('allowed');
+});
+
 test('tiers that need approval are asked about', async () => {
   const asked: string[] = [];
   const frame = createFrame({

@@ -453,6 +453,24 @@ describe('policies', () =>
       'known destinations',
     ],
     [
+      'know what is inside',
+      'policy @p = { defaults: { rules: ["no-send-to-external"] } }\nexe exfil:send @m(body, to) = `to @to`\nvar known:internal @a = "ann"\nvar known @b = "bob"\nshow @m("x", @a)\nshow @m("x", @b)',
+      'to ann',
+      'stay inside',
+    ],
+    [
+      'know what is destroyed',
+      'policy @p = { defaults: { rules: ["no-destroy-unknown"] } }\nexe destructive:targeted @rm(why, fileId) = `gone @fileId`\nvar known @a = "1"\nshow @rm("x", @a)\nshow @rm("x", "2")',
+      'gone 1',
+      'only known things',
+    ],
+    [
+      'give no advice of what was influenced',
+      'policy @p = { defaults: { rules: ["no-influenced-advice"] } }\nexe advice @say(x) = `do @x`\nvar influenced @i = "b"\nshow @say("a")\nshow @say(@i)',
+      'do a',
+      'gives no advice',
+    ],
+    [
       'mark what a model made of untrusted data',
       'policy @p = { defaults: { rules: ["untrusted-llms-get-influenced"] } }\nexe llm @ask(x) = `said @x`\nvar untrusted @u = "u"\nvar @r = @ask(@u)\nshow @r.mx.labels.includes("influenced")',
       'true',
