@@ -217,13 +217,13 @@ export interface FramePolicy {
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean;
-  /** `read`: of all that a model has read which calls this itself; it may speak for strangers. */
+  /** `reader`: a model that calls this itself; it may speak for strangers. */
   judge(
     op: Operation,
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
-    read?: Descriptor,
+    reader?: ModelReader,
   ): readonly Finding[];
   /** Labels that rules put on the result. */
   resultLabels(
@@ -279,9 +279,16 @@ export interface ScriptHooks {
   ): MaybePromise<Value | Json | undefined>;
 }
 
+/** What a model has read. */
+export interface ModelReader {
+  readonly marks: Descriptor;
+  /** The tool that first brought it strangers' words. */
+  readonly from?: string | undefined;
+}
+
 /** Of a model's calls: what it has read, and which of its arguments it has from somebody trusted. */
 export interface OriginPort {
-  read(): Descriptor;
+  reader(): ModelReader;
   /** The same inputs, with their origins. */
   trace(op: Operation, inputs: readonly Argument[]): MaybePromise<readonly Argument[]>;
 }

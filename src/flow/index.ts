@@ -8,6 +8,7 @@ export type {
   GuardView,
   Input,
   MaybePromise,
+  ModelReader,
   OriginPort,
   PolicyRules,
   Ports,

@@ -281,14 +281,16 @@ test('a risky call with nothing to check waits for a person', async () => {
 });
 
 test('a policy that denies refuses, and says what helps', async () => {
-  const made = await open([page, wipe('done/old.md'), DONE], NIGHTLY, {
+  const book: ScriptedReply = { tool_calls: [call('own/book')] };
+  const made = await open([book, page, book, wipe('done/old.md'), DONE], NIGHTLY, {
     '../home/policy.yaml': `${TRUSTING}rules: { no-untrusted-destructive: deny }\n`,
   });
   const { status, thread_id } = await run(made, 'lead');
   expect([status, await queue(made)]).toEqual(['completed', []]);
   const told = JSON.stringify((await resultsOf(made, thread_id)).at(-1));
   expect(told).toContain('name the value of `path` in the message or an input');
-  expect(told).toContain('own/page');
+  expect(told).toContain('trusted: { tools: [own/page] }');
+  expect(told).not.toContain('tools: [own/book]');
 });
 
 test.skipIf(isLate)(

@@ -15,6 +15,7 @@ import type {
   Guard,
   GuardView,
   MaybePromise,
+  ModelReader,
   Phase,
   TraceEntry,
   Verdict,
@@ -234,7 +235,7 @@ class GuardRound implements Judgement {
   #judge(): void {
     const { op, frame, inputs } = this;
     const { policy, held, influence } = frame;
-    for (const finding of policy.judge(op, held, inputs, influence, readBy(frame))) {
+    for (const finding of policy.judge(op, held, inputs, influence, readerOf(frame))) {
       this.findings.push(finding);
       const { kind, guard, text } = finding;
       this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
@@ -242,9 +243,9 @@ class GuardRound implements Judgement {
   }
 }
 
-/** What a model has read whose own call this is, and not a part of what its tool does. */
-const readBy = ({ ports, parent }: Frame): Descriptor =>
-  ports.origins && parent?.op === undefined ? ports.origins.read() : EMPTY;
+/** The model whose own call this is, and not a part of what its tool does. */
+const readerOf = ({ ports, parent }: Frame): ModelReader | undefined =>
+  parent?.op === undefined ? ports.origins?.reader() : undefined;
 
 const answerOf = (guard: Guard, view: GuardView): MaybePromise<Outcome<Verdict>> =>
   shielded(
@@ -262,7 +263,8 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
       if (guards.forMarks(value.meta.descriptor, 'before').length > 0) return false;
     }
   }
-  return !policy.mayObject(op, held, inputs, mergeDescriptors(influence, readBy(frame)));
+  const read = readerOf(frame)?.marks ?? EMPTY;
+  return !policy.mayObject(op, held, inputs, mergeDescriptors(influence, read));
 }
 
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {

@@ -2,7 +2,7 @@
 // INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
 // narrow. Nothing here ever answers "allow".
 
-import type { Finding, FramePolicy, LabelRule, RuleState } from '../frame.ts';
+import type { Finding, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
 import {
   type Argument,
   coversKey,
@@ -138,22 +138,17 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
   return findings;
 }
 
-const SOURCE_TOOL = /^tool:([^@\s]+)/;
-
 /** What there is to do about it, besides asking a person: said where it can be done. */
-function waysOut(
-  { type }: Operation,
-  { name, marks, isImplied, isPlace }: Judged,
-): readonly string[] {
-  if (!carries(marks, 'untrusted') || type !== 'tool') return [];
-  const tools = marks.sources.flatMap((source) => SOURCE_TOOL.exec(source)?.[1] ?? []);
-  const [tool] = tools.toReversed();
+function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
+  const { name, marks, isImplied, isPlace } = input;
+  if (!reader || !carries(marks, 'untrusted')) return [];
+  const { from } = reader;
   return [
     ...(isImplied ? [] : [`name the value of \`${name}\` in the message or an input`]),
-    ...(isPlace ? ['create it in a folder that the directive grants for writing'] : []),
-    ...(tool === undefined
+    ...(isPlace ? ['create a new file in a folder that the directive grants for writing'] : []),
+    ...(from === undefined
       ? []
-      : [`trust its source: \`trusted: { tools: [${tool}] }\` in a policy`]),
+      : [`if \`${from}\` can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`]),
   ];
 }
 
@@ -166,7 +161,7 @@ function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Find
     text: rule.text,
     input: input.name,
     sources: input.marks.sources,
-    ways: waysOut(facts.op, input),
+    ways: waysOut(facts, input),
   }));
 }
 
@@ -216,10 +211,10 @@ export function createPolicyJudge(
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
-    read?: Descriptor,
+    reader?: ModelReader,
   ): RuleFacts => {
     const keys = keysOf(op, held);
-    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence), read };
+    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence), reader };
   };
 
   const mayObject: PolicyJudge['mayObject'] = (op, held, inputs, influence) => {
@@ -247,9 +242,10 @@ export function createPolicyJudge(
 
   return {
     mayObject,
-    judge(op, held, inputs, influence, read = EMPTY) {
-      if (!mayObject(op, held, inputs, mergeDescriptors(influence, read))) return NO_FINDINGS;
-      const facts = factsOf(op, held, inputs, influence, read);
+    judge(op, held, inputs, influence, reader) {
+      const marks = mergeDescriptors(influence, reader?.marks ?? EMPTY);
+      if (!mayObject(op, held, inputs, marks)) return NO_FINDINGS;
+      const facts = factsOf(op, held, inputs, influence, reader);
       return [
         ...labelFindings(tables, facts),
         ...judging.flatMap((rule) => ruleFindings(rule, states.get(rule.name) ?? 'off', facts)),

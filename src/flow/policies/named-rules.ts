@@ -1,6 +1,7 @@
 // The rules that are known by name. Built-in ones hold unless an operator or user says otherwise;
 // packs hold where a policy names them. No `labels` entry lifts a rule.
 
+import type { ModelReader } from '../frame.ts';
 import type { Argument, ArgumentOrigin, Operation, OperationRisk } from '../operation.ts';
 import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
 
@@ -21,8 +22,8 @@ export interface RuleFacts {
   readonly keys: readonly string[];
   readonly risks: ReadonlySet<OperationRisk>;
   readonly inputs: readonly Judged[];
-  /** Of all that a model has read which calls it; absent: no model does. */
-  readonly read?: Descriptor | undefined;
+  /** The model that calls it; absent: none does. */
+  readonly reader?: ModelReader | undefined;
 }
 
 export interface NamedRule {
@@ -52,16 +53,18 @@ const chosen = (input: Judged): boolean => untrusted(input) && input.origin === 
 /** Somebody has named it, for this very thing. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
+const NOBODY: ModelReader = { marks: EMPTY };
+
 /** The call as a whole counts where none of its arguments was named by anybody. */
 const unlessNamed = (
-  { inputs, read = EMPTY }: RuleFacts,
+  { inputs, reader = NOBODY }: RuleFacts,
   isAsked: (input: Judged) => boolean,
 ): readonly Judged[] => {
   const offenders = inputs.filter((input) => isAsked(input) && chosen(input));
-  if (offenders.length > 0 || !carries(read, 'untrusted')) return offenders;
+  if (offenders.length > 0 || !carries(reader.marks, 'untrusted')) return offenders;
   return inputs.some((input) => isAsked(input) && isNamed(input))
     ? []
-    : [{ name: 'call', role: undefined, marks: read, isImplied: true }];
+    : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
 
 const steeredBy =
@@ -71,9 +74,10 @@ const steeredBy =
 
 /** Where it goes to; of what leaves in a call of a model that has read strangers' words, all of it. */
 function destinationsChosen(facts: RuleFacts): readonly Judged[] {
-  const { risks, inputs, read = EMPTY } = facts;
+  const { risks, inputs, reader = NOBODY } = facts;
   if (risks.size === 0) return [];
-  if (risks.has('exfil') && carries(read, 'untrusted')) return unlessNamed(facts, () => true);
+  if (risks.has('exfil') && carries(reader.marks, 'untrusted'))
+    return unlessNamed(facts, () => true);
   const isAsked = ({ role }: Judged) =>
     role === 'destination' || (risks.has('exfil') && (role === 'path' || role === 'command'));
   return inputs.filter((input) => isAsked(input) && chosen(input));

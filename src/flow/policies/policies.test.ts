@@ -175,7 +175,7 @@ test.each([
   ['no-influenced-advice', { labels: ['advice'] }, 'text', 'influenced', 'x'],
   ['no-influenced-advice', { labels: ['advice:medical'] }, 'text', 'influenced', 'x'],
 ] as const)('%s: of %o, by the marks of `%s`', async (rule, kind, name, bad, good) => {
-  const op = tool('one', kind as Partial<Operation>);
+  const op = tool('one', kind);
   const role = name === 'url' ? 'destination' : name === 'path' ? 'path' : undefined;
   const given = (mark: string) => [
     input(marked('known'), 'content', 'body'),

@@ -4,6 +4,7 @@
 import { getOwn, isObject, type Json, matchGlob } from '../../base/index.ts';
 import { type Argument, type ArgumentOrigin, carries, type Operation } from '../../flow/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
+import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MAX_SHOWN } from './ask-about-call.ts';
 import { saidIn } from './said-in.ts';
@@ -49,7 +50,7 @@ class SaidToThread {
     const directive = directiveParts(thread).flatMap((part) => [...leavesOf(part)]);
     const written = directive.filter((leaf) => typeof leaf === 'string');
     this.#texts = [...texts, ...written];
-    this.#fields = new Set(results.flatMap((result) => [...leavesOf(result)]));
+    this.#fields = new Set(results.flatMap((result) => [...leavesOf(withoutTime(result))]));
   }
 
   #isSaid(value: string, words: boolean): boolean {

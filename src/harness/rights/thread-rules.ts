@@ -160,7 +160,7 @@ export const packRules = (rules: GivenRules | undefined): { rules?: GivenRules }
 
 /** Where a thread's model has its arguments from; looked into only after it has read strangers' words. */
 export const originsIn = (thread: Thread): OriginPort => ({
-  read: () => thread.talk.conversation.marks(),
+  reader: () => thread.talk.conversation.reader(),
   async trace(op, inputs) {
     if (!inputs.some(({ value }) => carries(value.meta.descriptor, 'untrusted'))) return inputs;
     return await (await import('./origins.ts')).traceOrigins(thread, op, inputs);

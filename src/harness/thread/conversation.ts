@@ -6,6 +6,7 @@ import {
   type Descriptor,
   describe,
   EMPTY,
+  type ModelReader,
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
@@ -35,6 +36,7 @@ export class Conversation {
   #late: { text: string; marks: Descriptor; isOwn: boolean }[] = [];
   #bytes = 0;
   #trusted: Trusted = { texts: [], results: [] };
+  #stranger: string | undefined;
 
   messages(): readonly Message[] {
     return this.#messages;
@@ -74,6 +76,7 @@ export class Conversation {
   }
 
   result(id: string, content: Json, marks: Descriptor, isError: boolean): void {
+    this.#noteStranger(id, marks);
     this.learn(marks);
     if (!isError && !carries(marks, 'untrusted')) this.#trusted.results.push(content);
     this.#open.delete(id);
@@ -85,6 +88,17 @@ export class Conversation {
   /** Something was read; by itself it is no part of what is said. */
   learn(marks: Descriptor): void {
     this.#marks = mergeDescriptors(this.#marks, marks);
+  }
+
+  /** Which tool was the first to bring what strangers wrote. */
+  #noteStranger(id: string, marks: Descriptor): void {
+    if (this.#stranger !== undefined || !carries(marks, 'untrusted')) return;
+    const tool = this.#open.get(id)?.arguments.item_id;
+    if (typeof tool === 'string') this.#stranger = tool;
+  }
+
+  reader(): ModelReader {
+    return { marks: this.#marks, from: this.#stranger };
   }
 
   /** What no stranger had a hand in, as far as it is part of what is said. */
