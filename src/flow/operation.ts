@@ -39,12 +39,12 @@ export interface Operation {
   readonly retryOwner?: boolean;
 }
 
-/** Where something would be written. Undefined instead of it: nobody can say, so nothing is trusted. */
+/** Where something would be written. */
 export interface WritePlace {
   /** From the project's root, free of links. */
   readonly relative: string;
-  /** Nothing is there; what the thread itself made; anything else. */
-  readonly state: 'new' | 'own' | 'other';
+  /** Nothing is there; what the thread itself made; anything else; nowhere that anybody may write. */
+  readonly state: 'new' | 'own' | 'other' | 'closed';
   /** What is there stays as it is, something is added to it. */
   readonly adds?: boolean;
   /** Of what is there. */
@@ -57,14 +57,17 @@ export type LookAtPlace = (
   thread: string,
   /** What else it is given, by name. */
   given: ReadonlyMap<string, Json>,
-) => Promise<WritePlace | undefined>;
+) => Promise<WritePlace>;
 
 /** Why an argument may steer although whoever wrote it has read what strangers say. */
 export interface ArgumentOrigin {
-  readonly kind: 'said' | 'result' | 'approval' | 'fixed' | 'granted' | 'own';
+  readonly kind: 'said' | 'result' | 'approval' | 'fixed' | 'granted' | 'own' | 'closed';
   /** The scope that is granted, or the approval. */
   readonly by?: string;
-  /** `new`: only while nothing is there. `add`: as long as it only adds. Or what is there, by its hash. */
+  /**
+   * `new`: only while nothing is there. `add`: as long as it only adds. `never`: it is refused whatever
+   * anybody says, so nobody needs to be asked. Or what is there, by its hash.
+   */
   readonly holds?: string;
 }
 

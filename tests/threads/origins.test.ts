@@ -238,6 +238,32 @@ test.each(TRICKS)('%s: waits or is refused, and nothing changes', async (_name, 
   for (const none of [...made_up, ...hidden]) expect(textOf(made, none)).toBeUndefined();
 });
 
+test('what no right reaches is refused, and nobody is asked', async () => {
+  const paths = [
+    'src/new.md',
+    'reports/../new.md',
+    '../new.md',
+    '.ai/tools/x.yaml',
+    'reports/.git/x',
+  ];
+  const made = await open([
+    page,
+    ...paths.flatMap((to) => [write(to), edit(to)]),
+    write('reports/new.md'),
+    DONE,
+  ]);
+  const { status, thread_id } = await run(made, 'lead');
+  expect([status, await queue(made)]).toEqual(['completed', []]);
+  const results = (await resultsOf(made, thread_id)).slice(1);
+  expect(results.map(({ is_error }) => is_error)).toEqual([
+    ...paths.flatMap(() => [true, true]),
+    false,
+  ]);
+  for (const { content } of results.slice(0, -1)) {
+    expect(content).toMatchObject({ error: { code: 'permission_denied' } });
+  }
+});
+
 test.each(['**', '**/*', '*/**', './**'])(
   'a grant of `%s` is no place of its own',
   async (glob) => {

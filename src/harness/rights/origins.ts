@@ -3,6 +3,7 @@
 // the directive, a result that no stranger had a hand in, a person who was asked.
 import { getOwn, isObject, type Json, matchGlob } from '../../base/index.ts';
 import { type Argument, type ArgumentOrigin, carries, type Operation } from '../../flow/index.ts';
+import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
@@ -119,17 +120,16 @@ async function allowedValues({ ports, place }: Thread): Promise<AllowedValue[]> 
 /** All of the project, however it is written. */
 const isWhole = (glob: string): boolean => /^[*?./]*$/.test(glob);
 
-/** Scopes narrower than the project that the directive, or a person, lets this thread write to. */
-function grantedScopes({ ports, place, rights }: Thread): string[] {
+/** What the directive declares, or a person has given, that lets this thread write there. */
+function rightsTo({ ports, place, rights }: Thread, path: string): Grant[] {
   const declared = declaredRights(ports, place.directive);
   const grants = [
     ...(declared.ok ? declared.output.grants : []),
     ...rights.approved.takeable().map(({ grant }) => grant),
   ];
-  return grants.flatMap(({ capability, scope }) => {
-    const path = capability === 'fs.write' ? scope?.path : undefined;
-    return path === undefined || isWhole(path) ? [] : [path];
-  });
+  const { catalog } = ports.library.capabilities();
+  const need = { capability: 'fs.write', scope: { path } };
+  return grants.filter((grant) => grantsAllow([grant], need, catalog));
 }
 
 /** What stands at the place decides: something new, or what the thread made itself. */
@@ -140,14 +140,15 @@ async function originByPlace(
 ): Promise<ArgumentOrigin | undefined> {
   if (!place || role !== 'path' || typeof data !== 'string') return undefined;
   const given = new Map(inputs.map(({ name, value }) => [name, value.data]));
-  const there = await place(data, thread.place.id, given);
-  const by = there && grantedScopes(thread).find((glob) => matchGlob(glob, there.relative));
+  const { relative, state, adds, sha256 } = await place(data, thread.place.id, given);
+  const grants = state === 'closed' ? [] : rightsTo(thread, relative);
+  if (grants.length === 0) return { kind: 'closed', holds: 'never' };
+  const scopes = grants.flatMap(({ scope }) => scope?.path ?? []);
+  const by = scopes.find((glob) => !isWhole(glob) && matchGlob(glob, relative));
   if (by === undefined) return undefined;
-  if (there?.adds) return { kind: 'granted', by, holds: 'add' };
-  if (there?.state === 'new') return { kind: 'granted', by, holds: 'new' };
-  return there?.state === 'own' && there.sha256 !== undefined
-    ? { kind: 'own', by, holds: there.sha256 }
-    : undefined;
+  if (adds) return { kind: 'granted', by, holds: 'add' };
+  if (state === 'new') return { kind: 'granted', by, holds: 'new' };
+  return state === 'own' && sha256 !== undefined ? { kind: 'own', by, holds: sha256 } : undefined;
 }
 
 function originIn(

@@ -184,7 +184,8 @@ export const tooLarge = (path: string, size: number): Failure =>
 
 /** It was judged by the place as it is written: by now something else is on the way there. */
 export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string) {
-  return holds === undefined || relative === plainPath(textOf(parameters, 'path'))
+  const isJudged = holds !== 'never' && relative === plainPath(textOf(parameters, 'path'));
+  return holds === undefined || isJudged
     ? undefined
     : fail('permission_denied', `\`${relative}\` is not the place that was judged; call again`);
 }

@@ -14,18 +14,20 @@ interface WriteRequest {
   readonly by: string;
 }
 
-/** Undefined: the path is not plainly a place, or none to write to. */
+/** A path that is not plainly a place is at best one where something else is. */
 export async function lookAtPlace(
   { projectRoot, labels, by }: WriteRequest,
   path: string,
   thread: string,
   given: Parameters<LookAtPlace>[2],
-): Promise<WritePlace | undefined> {
+): Promise<WritePlace> {
   const found = resolveProjectPath(projectRoot, path);
-  if (!found.ok || found.output.relative !== plainPath(path)) return undefined;
+  if (!found.ok) return { relative: '', state: 'closed' };
   const { absolute, relative } = found.output;
-  if (protectedPlace(relative) || /(?:^|\/)\.ai(?:\/|$)/i.test(relative)) return undefined;
+  const isItem = /(?:^|\/)\.ai(?:\/|$)/i.test(relative);
+  if (isItem || protectedPlace(relative)) return { relative, state: 'closed' };
   const other: WritePlace = { relative, state: 'other' };
+  if (relative !== plainPath(path)) return other;
   try {
     const info = await lstat(absolute);
     // A file with several names is in several places.
