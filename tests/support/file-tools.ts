@@ -1,7 +1,7 @@
 // For tests: calls of the file functions in a project of their own.
 import type { JsonObject, Outcome } from '../../src/base/index.ts';
 import { fileFunctions } from '../../src/kernel/file-tools/file-tools.ts';
-import type { PrimitiveResult, Verifier } from '../../src/kernel/primitive.ts';
+import type { PrimitiveCall, PrimitiveResult, Verifier } from '../../src/kernel/primitive.ts';
 
 export async function callFileTool(
   projectRoot: string,
@@ -9,6 +9,7 @@ export async function callFileTool(
   parameters: JsonObject,
   verify: Verifier,
   signal: AbortSignal = new AbortController().signal,
+  more: Pick<PrimitiveCall, 'holds'> = {},
 ): Promise<Outcome<PrimitiveResult>> {
   const tool = {
     id: `fs/${name}`,
@@ -22,7 +23,7 @@ export async function callFileTool(
   const run = fileFunctions[name];
   if (!run) throw new Error(`no function ${name}`);
   const rest = { config: {}, sinks: [], projectRoot, timeoutMs: 1000, secrets: [] };
-  return await run({ tool, parameters, verify, signal, ...rest });
+  return await run({ tool, parameters, verify, signal, ...rest, ...more });
 }
 
 export function goodOutput(

@@ -250,6 +250,56 @@ test('`append` adds to the end and leaves what is there', async () => {
   expect(await onDisk('twice.txt')).toBe('one\ntwo\n');
 });
 
+test('what is written is held to what was judged', async () => {
+  const sha = (text: string) => createHash('sha256').update(text).digest('hex');
+  const { signal } = new AbortController();
+  const held = async (name: string, holds: string, parameters: JsonObject) =>
+    (await callFileTool(root, name, parameters, () => ok(null), signal, { holds })).ok;
+  const write = (path: string, content: string) => ({ path, content });
+  await put('there.txt', 'one');
+  await put('other/kept.txt', 'one');
+  await symlink('other', join(root, 'link'));
+  // It has appeared since, it is another one by now, something else is on the way there.
+  expect(await held('write_file', 'new', write('there.txt', 'two'))).toBe(false);
+  expect(await held('write_file', sha('zero'), write('there.txt', 'two'))).toBe(false);
+  expect(await held('write_file', sha('one'), write('gone.txt', 'two'))).toBe(false);
+  expect(await held('write_file', 'never', write('none.txt', 'two'))).toBe(false);
+  expect(await held('write_file', 'new', write('link/none.txt', 'two'))).toBe(false);
+  const edit = { path: 'there.txt', old_string: 'one', new_string: 'two' };
+  for (const holds of ['new', 'add', 'never', sha('zero')]) {
+    expect(await held('edit_file', holds, edit)).toBe(false);
+  }
+  const add = { ...edit, old_string: '', append: true };
+  expect(await held('edit_file', sha('zero'), add)).toBe(false);
+  expect([await onDisk('there.txt'), await onDisk('other/kept.txt')]).toEqual(['one', 'one']);
+  expect(existsSync(join(root, 'none.txt')) || existsSync(join(root, 'gone.txt'))).toBe(false);
+  expect(await held('edit_file', 'add', add)).toBe(true);
+  expect(await held('edit_file', sha('onetwo'), { ...edit, old_string: 'twotwo' })).toBe(false);
+  expect(await held('write_file', sha('onetwo'), write('there.txt', 'three'))).toBe(true);
+  expect(await held('write_file', 'new', write('new.txt', 'one'))).toBe(true);
+  expect([await onDisk('there.txt'), await onDisk('new.txt')]).toEqual(['three', 'one']);
+});
+
+test('of many who create the same file one does', async () => {
+  const { signal } = new AbortController();
+  const done = await Promise.all(
+    Array.from({ length: 20 }, (_, at) =>
+      callFileTool(
+        root,
+        'write_file',
+        { path: 'deep/er/one.txt', content: `${at}` },
+        () => ok(null),
+        signal,
+        { holds: 'new' },
+      ),
+    ),
+  );
+  const winners = done.flatMap(({ ok: isDone }, at) => (isDone ? [`${at}`] : []));
+  expect(winners).toHaveLength(1);
+  expect(await onDisk('deep/er/one.txt')).toBe(winners[0]);
+  expect(readdirSync(join(root, 'deep/er'))).toEqual(['one.txt']);
+});
+
 test('`overwrite: false` refuses what exists', async () => {
   await works('write_file', { path: 'a.txt', content: 'one', overwrite: false });
   const error = await refused('write_file', { path: 'a.txt', content: 'two', overwrite: false });
