@@ -58,7 +58,5 @@ export const KNOWN_IDLE: readonly string[] = [
   'Directive.opaque',
   'Tool.background',
   'Tool.expose',
-  'Tool.free_text',
   'Tool.output_schema',
-  'Tool.result',
 ];

@@ -294,6 +294,27 @@ test('a field of a result that nobody else had a hand in is as good, until then'
   expect((await run(late, 'lead')).status).toBe('waiting');
 });
 
+test('fields that other people can write vouch for nothing, and a tool may say that of all it answers', async () => {
+  const returns = `parameters: []\neffect: read\nconfig: { script: '/return { "id": "done/a.md", "rows": [{ "note": "done/b.md" }] }' }`;
+  const files = {
+    ...own('notes', `result: { free_text: [note] }\n${returns}`),
+    ...own('wall', `result: { untrusted: true }\n${returns}`),
+  };
+  const parts = {
+    permissions: `${NIGHTLY.permissions}<execute resource="tool" id="own/notes"/><execute resource="tool" id="own/wall"/>`,
+  };
+  const from = (id: string): ScriptedReply => ({ tool_calls: [call(id)] });
+  const notes = await open(
+    [from('own/notes'), page, wipe('done/a.md'), wipe('done/b.md')],
+    parts,
+    files,
+  );
+  expect((await run(notes, 'lead')).status).toBe('waiting');
+  expect(await queue(notes)).toMatchObject([{ shown: { arguments: { path: 'done/b.md' } } }]);
+  const wall = await open([from('own/wall'), wipe('done/a.md')], parts, files);
+  expect((await run(wall, 'lead')).status).toBe('waiting');
+});
+
 test('a tool that says nothing of what it makes counts as changing', async () => {
   const made = await open([page, wipe('reports/new.md'), DONE]);
   expect((await run(made, 'lead')).status).toBe('waiting');

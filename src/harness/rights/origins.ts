@@ -6,15 +6,26 @@ import { type Argument, type ArgumentOrigin, carries, type Operation } from '../
 import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { Thread } from '../thread/thread.ts';
+import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { MAX_SHOWN } from './ask-about-call.ts';
 import { saidIn } from './said-in.ts';
 import { declaredRights } from './thread-token.ts';
 
-function* leavesOf(value: Json): Generator<Json> {
-  if (Array.isArray(value)) for (const item of value) yield* leavesOf(item);
-  else if (isObject(value)) for (const item of Object.values(value)) yield* leavesOf(item);
-  else yield value;
+/** Values of fields, those of these names left out, at any depth. */
+function* leavesOf(value: Json, without: readonly string[] = []): Generator<Json> {
+  if (Array.isArray(value)) for (const item of value) yield* leavesOf(item, without);
+  else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) {
+      if (!without.includes(name)) yield* leavesOf(item, without);
+    }
+  } else yield value;
+}
+
+/** Fields of a tool's results that other people can write: they vouch for nothing. */
+function freeText({ library }: HarnessPorts, tool: string): readonly string[] {
+  const chain = library.chain(tool);
+  const links = chain.ok ? chain.output.links : [];
+  return links.flatMap((link) => link.tool?.result?.free_text ?? []);
 }
 
 /** Everything of an argument that somebody must have said: names of fields carry data too. */
@@ -51,7 +62,12 @@ class SaidToThread {
     const directive = directiveParts(thread).flatMap((part) => [...leavesOf(part)]);
     const written = directive.filter((leaf) => typeof leaf === 'string');
     this.#texts = [...texts, ...written];
-    this.#fields = new Set(results.flatMap((result) => [...leavesOf(withoutTime(result))]));
+    this.#fields = new Set(
+      results.flatMap(({ tool, content }) => {
+        const without = tool === '' ? [] : freeText(thread.ports, tool);
+        return [...leavesOf(withoutTime(content), without)];
+      }),
+    );
   }
 
   #isSaid(value: string, words: boolean): boolean {

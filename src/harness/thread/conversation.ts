@@ -23,7 +23,8 @@ const FROM_MODEL = describe({ taint: ['src:llm'] });
 
 interface Trusted {
   texts: string[];
-  results: Json[];
+  /** `tool`: '' for another verb than a call of one. */
+  results: { tool: string; content: Json }[];
 }
 
 export class Conversation {
@@ -76,9 +77,10 @@ export class Conversation {
   }
 
   result(id: string, content: Json, marks: Descriptor, isError: boolean): void {
-    this.#noteStranger(id, marks);
+    const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
     this.learn(marks);
-    if (!isError && !carries(marks, 'untrusted')) this.#trusted.results.push(content);
+    if (carries(marks, 'untrusted')) this.#stranger ??= tool === '' ? undefined : tool;
+    else if (!isError) this.#trusted.results.push({ tool, content });
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
     if (this.#open.size > 0) return;
@@ -88,13 +90,6 @@ export class Conversation {
   /** Something was read; by itself it is no part of what is said. */
   learn(marks: Descriptor): void {
     this.#marks = mergeDescriptors(this.#marks, marks);
-  }
-
-  /** Which tool was the first to bring what strangers wrote. */
-  #noteStranger(id: string, marks: Descriptor): void {
-    if (this.#stranger !== undefined || !carries(marks, 'untrusted')) return;
-    const tool = this.#open.get(id)?.arguments.item_id;
-    if (typeof tool === 'string') this.#stranger = tool;
   }
 
   reader(): ModelReader {

@@ -274,7 +274,7 @@ const FIELDS = {
   effect: oneOf(TOOL_EFFECTS),
   risk: listOf(oneOf(RISKS)),
   labels: listOf(label),
-  result: record({ free_text: listOf(text) }),
+  result: record({ free_text: listOf(text), untrusted: flag }),
   sees: listOf(viewGlob, 100),
   sandbox: oneOf(SANDBOXES),
   expose: record({ mcp: oneOf(['tool', 'prompt', 'resource'] as const) }),
@@ -388,7 +388,7 @@ function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
     ...read,
     ...defaults,
     ...read,
-    result: result && { free_text: result.free_text ?? [] },
+    result: result && compact({ ...result, free_text: result.free_text ?? [] }),
     expose: expose?.mcp === undefined ? undefined : { mcp: expose.mcp },
   });
 }

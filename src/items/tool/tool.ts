@@ -28,7 +28,8 @@ export interface Tool {
   risk: Risk[];
   /** Put on every result. */
   labels: string[];
-  result?: { free_text: string[] };
+  /** Names of fields that other people can write, at any depth; or all of it is theirs. */
+  result?: { free_text: string[]; untrusted?: boolean };
   /** Globs over what its process may look at; absent: all that its caller may read. */
   sees?: string[];
   sandbox: Sandbox;
