@@ -4,6 +4,7 @@ import { type CallToolResult, fromJsonSchema, McpServer } from '@modelcontextpro
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Directive, DirectiveItem } from '../items/index.ts';
 import { ANSWER, FOUR_TOOLS, type VerbDefinition } from '../kernel/index.ts';
 
 /** What the server needs from whoever runs it: one function for the four verbs. */
@@ -19,6 +20,8 @@ interface ServeOptions {
   version: string;
   instructions: string;
   call: CallVerb;
+  /** Those that say so are offered as prompts. */
+  directives: readonly DirectiveItem[];
   onError(error: Error): void;
 }
 
@@ -60,7 +63,32 @@ function createMcpServer(options: ServeOptions): McpServer {
         answer(await options.call(tool.name, request, context.mcpReq.signal, clientOf(server))),
     );
   }
+  for (const { id, directive } of options.directives) {
+    if (directive?.expose?.mcp === 'prompt') addPrompt(server, id, directive, options.call, schema);
+  }
   return server;
+}
+
+/** What `execute` hands out of a directive, as something that a person says: with the same rights. */
+function addPrompt(
+  server: McpServer,
+  name: string,
+  { description, inputs }: Directive,
+  call: CallVerb,
+  schema: (json: JsonObject) => ReturnType<typeof fromJsonSchema<JsonObject>>,
+): void {
+  const properties = Object.fromEntries(
+    inputs.map((input) => [input.name, { type: 'string', description: input.description }]),
+  );
+  const required = inputs.filter((input) => input.required).map((input) => input.name);
+  const argsSchema = schema({ type: 'object', properties, required });
+  server.registerPrompt(name, { description, argsSchema }, async (parameters, context) => {
+    const request = { item_type: 'directive', item_id: name, parameters };
+    const ready = await call('execute', request, context.mcpReq.signal, clientOf(server));
+    if (!ready.ok) throw new Error(`${ready.error.code}: ${ready.error.detail.message}`);
+    const text = `Follow this directive.\n\n${JSON.stringify(ready.output, null, 2)}`;
+    return { messages: [{ role: 'user', content: { type: 'text', text } }] };
+  });
 }
 
 /** Serves until the client closes its end; resolves then. */

@@ -454,3 +454,64 @@ test('a client that may only read cannot bring items in from a catalog', async (
     });
   }
 });
+
+test('an answer that is not what its tool promises is refused, with what it is like', async () => {
+  const script = (id: string, more: string) => `tool_id: ${id}
+version: "1.0.0"
+description: counts
+executor_id: script
+effect: read
+config:
+  script: |
+    return { count: @input.what }
+parameters: [{ name: what, type: any, required: true }]
+${more}`;
+  const schema =
+    'output_schema: { type: object, properties: { count: { type: integer } }, required: [count] }\n';
+  const fixture = project({
+    '.ai/tools/x/count.yaml': script('count', schema),
+    '.ai/tools/x/upper.yaml': script('upper', '').replace(
+      'executor_id: script',
+      'executor_id: x/count',
+    ),
+    '.ai/tools/x/odd.yaml': script(
+      'odd',
+      'output_schema: { type: object, properties: { count: { pattern: "^(a+)+$" } } }\n',
+    ),
+  });
+  expect(await fixture.call('execute', tool('x/count', { what: 3 }))).toMatchObject({
+    ok: true,
+    output: { count: 3 },
+  });
+  for (const id of ['x/count', 'x/upper']) {
+    expect(await fixture.call('execute', tool(id, { what: 'three' }))).toMatchObject({
+      error: {
+        code: 'output_invalid',
+        detail: { validation_errors: [{ field: 'count' }], chain: expect.any(Array) },
+      },
+    });
+  }
+  // A pattern of somebody who has not signed it is not run.
+  expect(await fixture.call('execute', tool('x/odd', { what: 'a' }))).toMatchObject({
+    error: { code: 'permission_denied' },
+  });
+});
+
+test('templates, examples and raw texts of a directive are handed over word for word', async () => {
+  const text = GREET.replace(
+    '</directive>',
+    '<template># {title}\n  <body/></template><example>hello {who}</example></directive>',
+  );
+  const ready = await project({ '.ai/directives/greet.md': text }).call(
+    'execute',
+    greet({ who: 'x' }),
+  );
+  expect(ready).toMatchObject({
+    output: {
+      directive: {
+        template: [expect.stringContaining('<body/>')],
+        example: ['hello {who}'],
+      },
+    },
+  });
+});

@@ -128,3 +128,32 @@ test('the official Inspector lists and calls the tools', async () => {
   );
   expect(called).toMatchObject({ structuredContent: { ok: true } });
 });
+
+test('a directive that says so is a prompt, with its inputs, and under the same policy', async () => {
+  const text = (name: string, expose: string) => `<directive name="${name}" version="1.0.0">
+  <metadata><description>Greets</description><category>t</category>${expose}</metadata>
+  <inputs><who type="string" required="true">whom</who></inputs>
+  <process><step name="go">Say hello to \${inputs.who}</step></process>
+</directive>
+`;
+  fixture.write('.ai/directives/greet.md', text('greet', '<expose mcp="prompt"/>'));
+  fixture.write('.ai/directives/quiet.md', text('quiet', ''));
+  const open = `${fixture.home}/policy.yaml`;
+  const got = await withClient(async (client) => {
+    const { prompts } = await client.listPrompts();
+    const refused = await client
+      .getPrompt({ name: 'greet', arguments: { who: 'ann' } })
+      .catch((error: unknown) => String(error));
+    return { prompts, refused };
+  });
+  expect(got.prompts).toMatchObject([
+    { name: 'greet', description: 'Greets', arguments: [{ name: 'who', required: true }] },
+  ]);
+  // The surface hands out what a person has signed.
+  expect(got.refused).toContain('permission_denied');
+  fixture.write(open, 'surfaces: { mcp: { directives: all } }\n');
+  const said = await withClient((client) =>
+    client.getPrompt({ name: 'greet', arguments: { who: 'ann' } }),
+  );
+  expect(JSON.stringify(said.messages)).toContain('Say hello to ann');
+});

@@ -53,10 +53,4 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
 ];
 
 /** Fields that a file may declare and that nothing puts in force. */
-export const KNOWN_IDLE: readonly string[] = [
-  'Directive.expose',
-  'Directive.opaque',
-  'Tool.background',
-  'Tool.expose',
-  'Tool.output_schema',
-];
+export const KNOWN_IDLE: readonly string[] = [];

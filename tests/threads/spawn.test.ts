@@ -345,3 +345,44 @@ test('a child whose hook says continue runs with what its parent holds', async (
   expect((await rows(made)).map(({ status }) => status)).toEqual(['completed', 'completed']);
   expect(existsSync(join(made.fixture.root, 'out/b.txt'))).toBe(false);
 });
+
+test('a tool in the background answers at once with a handle, whatever it is asked to wait', async () => {
+  const later = `tool_id: later
+version: "1.0.0"
+description: begins a directive
+executor_id: threads/thread_directive
+requires: [spawn.thread]
+background: true
+input_schema:
+  type: object
+  required: [directive_name]
+  additionalProperties: true
+  properties: { directive_name: { type: string }, wait_ms: { type: number } }
+`;
+  const asked = call('own/later', { directive_name: 'part', wait_ms: 30_000 });
+  const made = await openStage(
+    {
+      '.ai/tools/own/later.yaml': later,
+      ...directive('lead', {
+        permissions: `${ORCHESTRATES}<execute resource="tool" id="own/later"/>`,
+      }),
+      ...directive('part'),
+    },
+    {
+      lead: [
+        { tool_calls: [asked] },
+        ({ results }) => ({
+          text: JSON.stringify(results),
+          tool_calls: [call('threads/wait_all', { thread_ids: handles(results) })],
+        }),
+        { text: 'done' },
+      ],
+      part: [{ text: 'part done', delay_ms: 300 }],
+    },
+  );
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('completed');
+  const events = await made.threads.store.read(thread_id);
+  const [, answered] = events.ok ? events.output.filter(({ type }) => type === 'tool_result') : [];
+  expect(getOwn(answered?.data, 'content')).toMatchObject({ status: 'spawned' });
+});

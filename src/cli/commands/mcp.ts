@@ -12,6 +12,7 @@ export const run = inProject(async (runtime, { terminal }) => {
     instructions: runtime.instructions(),
     call: (verb, request, signal, name) =>
       runtime.call(verb, request, { surface: 'mcp', name, signal }),
+    directives: runtime.library.all('directive'),
     onError: (error) => terminal.note(`mcp: ${error.message}`),
   });
   return EXIT.done;

@@ -238,6 +238,9 @@ async function askerOf(
   });
 }
 
+/** Of a tool in the background: what it begins is looked at later, by its handle. */
+const AT_ONCE: JsonObject = { wait_ms: 0, timeout_ms: 0 };
+
 export function createThreadPrimitive(ports: ThreadPorts): Primitive {
   return {
     name: 'thread',
@@ -253,7 +256,9 @@ export function createThreadPrimitive(ports: ThreadPorts): Primitive {
       }
       const asker = await askerOf(ports, call);
       if (!asker.ok) return asker;
-      return await act(asker.output, call.parameters, call.config);
+      const { parameters } = call;
+      const given = call.tool.background ? { ...parameters, ...AT_ONCE } : parameters;
+      return await act(asker.output, given, call.config);
     },
     plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
   };

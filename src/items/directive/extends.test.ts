@@ -11,7 +11,7 @@ const extending = (name: string) => `<relationships><extends>${name}</extends></
 
 const base = read(
   'base',
-  '<description>base</description><model tier="fast"/><limits><turns>99</turns></limits><permissions><execute resource="shell"/></permissions><expose mcp="tool"/><hooks><hook><when>labels</when><directive>b</directive></hook></hooks>',
+  '<description>base</description><model tier="fast"/><limits><turns>99</turns></limits><permissions><execute resource="shell"/></permissions><expose mcp="prompt"/><hooks><hook><when>labels</when><directive>b</directive></hook></hooks>',
   '<inputs><a>from base</a><b/></inputs><process><step name="s"/></process><context><k>base</k><l>base</l></context>',
 );
 

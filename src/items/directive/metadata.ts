@@ -120,6 +120,9 @@ export function readExpose(element: Element, findings: Findings): JsonObject {
       const near = nearest(kind, EXPOSED) ?? 'prompt';
       const message = `\`mcp\` is ${quoted(kind)}, but must be one of ${EXPOSED.join(', ')}`;
       findings.error('expose_invalid', element.at, message, `did you mean \`${near}\``);
+    } else if (kind !== 'prompt') {
+      const message = `a directive as an MCP ${kind} is not built: clients run it with \`execute\``;
+      findings.error('expose_unsupported', element.at, message, 'write `prompt`, or leave it out');
     }
   }
   return expose;

@@ -37,8 +37,8 @@ export interface ToolWorld {
   capabilities(): CatalogData;
 }
 
-/** These answer when they are done; a handle needs someone who goes on working. */
-const FOREGROUND: readonly string[] = ['subprocess', 'http_client', 'function'];
+/** A handle needs someone who goes on working: threads do. */
+const WITH_HANDLE = 'thread';
 /** Filled in from the call, not from a parameter. */
 const GIVEN: readonly string[] = ['thread_id', 'project_path', '__idempotency_key'];
 
@@ -131,8 +131,8 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     return;
   }
   const chain = resolved.output;
-  if (tool.background && FOREGROUND.includes(chain.primitive)) {
-    const message = `\`background\` works only on primitives that the runtime mounts, not on \`${chain.primitive}\``;
+  if (tool.background && chain.primitive !== WITH_HANDLE) {
+    const message = `\`background\` works only on tools that end in \`${WITH_HANDLE}\`, not on \`${chain.primitive}\``;
     place.child('background').report({ code: 'background_unsupported', message });
   }
   if (tool.sees && chain.primitive !== 'subprocess') {

@@ -58,7 +58,6 @@ labels: [untrusted]
 result: { free_text: [caption] }
 sees: ["docs/**", "*.md"]
 sandbox: strict
-expose: { mcp: tool }
 `);
   expect(diagnostics).toEqual([]);
   expect(tool).toMatchObject({
@@ -80,7 +79,6 @@ expose: { mcp: tool }
     ],
     result: { free_text: ['caption'] },
     sees: ['docs/**', '*.md'],
-    expose: { mcp: 'tool' },
   });
   expect(tool?.actions[1]).not.toHaveProperty('requires');
 });
@@ -212,4 +210,10 @@ test('no text makes the reader throw', () => {
       if (!tool) expect(diagnostics.length).toBeGreaterThan(0);
     }),
   );
+});
+
+test('`expose` of a tool is refused, not shown and ignored', () => {
+  expect(codes(`${head}executor_id: node\nexpose: { mcp: tool }\n`)).toEqual([
+    'expose_unsupported',
+  ]);
 });

@@ -253,6 +253,12 @@ const viewGlob: Rule<string> = (value, place) => {
   return undefined;
 };
 
+/** Refused rather than shown and ignored. */
+const unbuilt: Rule<never> = (_value, place) => {
+  const message = '`expose` of a tool is not built: MCP clients call it with `execute`';
+  return place.report({ code: 'expose_unsupported', message, hint: 'leave it out', at: 'key' });
+};
+
 const FIELDS = {
   tool_id: toolId,
   tool_type: text,
@@ -277,7 +283,7 @@ const FIELDS = {
   result: record({ free_text: listOf(text), untrusted: flag }),
   sees: listOf(viewGlob, 100),
   sandbox: oneOf(SANDBOXES),
-  expose: record({ mcp: oneOf(['tool', 'prompt', 'resource'] as const) }),
+  expose: unbuilt,
 };
 
 const fields = record(FIELDS, {
@@ -365,7 +371,7 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
 
 /** Fields in the order of the file, then those that it leaves out. */
 function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
-  const { expose, result } = read;
+  const { expose: _, result, ...rest } = read;
   const defaults = {
     tool_id: '',
     tool_type: '',
@@ -385,11 +391,10 @@ function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
     sandbox: 'workspace' as const,
   };
   return compact<Tool>({
-    ...read,
+    ...rest,
     ...defaults,
-    ...read,
+    ...rest,
     result: result && compact({ ...result, free_text: result.free_text ?? [] }),
-    expose: expose?.mcp === undefined ? undefined : { mcp: expose.mcp },
   });
 }
 

@@ -33,7 +33,6 @@ export interface Tool {
   /** Globs over what its process may look at; absent: all that its caller may read. */
   sees?: string[];
   sandbox: Sandbox;
-  expose?: JsonObject;
 }
 
 export interface ToolParameter {

@@ -62,6 +62,8 @@ export interface Plan {
   /** What the primitive would refuse of the config: no call of the tool is begun. */
   misconfigured?: Failure;
   hasPatterns: boolean;
+  /** What an answer must look like, by the nearest link that says so. */
+  outputSchema?: JsonObject;
   category: string;
   /** The leaf: does it carry a signature? */
   isSigned: boolean;
@@ -211,11 +213,13 @@ function planOf(
     effect,
     sandbox: tool.sandbox,
     env: [...env],
+    ...(tools.some((link) => link.background) && { background: true }),
     ...(sees && { sees }),
   };
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
   const config = freezeJson(mergedConfig(links));
   const schema = tool.input_schema ?? schemaOf(inherited);
+  const outputSchema = tools.find((link) => link.output_schema)?.output_schema;
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, links, config);
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
@@ -239,7 +243,8 @@ function planOf(
     ...(broken && { broken }),
     ...(unsigned && { unsigned }),
     ...(misconfigured && { misconfigured }),
-    hasPatterns: hasPatterns(schema),
+    hasPatterns: hasPatterns(schema) || hasPatterns(outputSchema ?? null),
+    ...(outputSchema && { outputSchema }),
     category: leaf.category,
     isSigned: leaf.signature.state !== 'unsigned',
     isFixed: !hasBraces(config),

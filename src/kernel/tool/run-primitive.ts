@@ -1,6 +1,7 @@
 // What the author of a tool decides and its caller must not: which code runs, and who is sent the
 // author's secrets. Both are compared after parameters were filled in.
 import {
+  asJson,
   type Clock,
   createRedactor,
   type Failure,
@@ -31,6 +32,7 @@ import type { Authority, Caller } from '../call.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
+import { type ValidationError, validate } from './parameters.ts';
 import type { Plan } from './plan.ts';
 import type { Box, BoxWatch } from './process-marks.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
@@ -302,6 +304,13 @@ const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveRe
   labels: labels.filter((label) => label !== 'untrusted'),
 });
 
+/** It was done, and its answer cannot be relied on. */
+function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
+  const list = errors.map(({ field, error }) => `\`${field}\`: ${error}`).join('; ');
+  const message = `what \`${id}\` answered is not what its \`output_schema\` says: ${list}; the call itself was made`;
+  return fail('output_invalid', message, { validation_errors: asJson(errors) });
+}
+
 /** The result as a value; files that were written keep its marks before anybody sees it. */
 function labelled(
   ports: BodyPorts,
@@ -326,6 +335,10 @@ function labelled(
   if (!kept.ok) return kept;
   const facts = { duration_ms: Math.round(durationMs), chain: [...plan.chain] };
   const { output } = result;
+  const errors = plan.outputSchema ? validate(output, plan.outputSchema) : [];
+  if (errors.length > 0) {
+    return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...given, descriptor]));
+  }
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
   return ok(makeValue(shown, { descriptor }));
 }

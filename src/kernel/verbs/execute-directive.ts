@@ -82,6 +82,13 @@ function fillAll(part: Json, inputs: JsonObject): Json {
 
 const PLACES = new Set(['line', 'column', 'places']);
 
+/** `template`, `example` and `raw`, under their names: nothing is filled in. */
+function wordForWord({ opaque }: Directive): JsonObject {
+  const texts: Record<string, string[]> = {};
+  for (const { tag, text } of opaque) (texts[tag] ??= []).push(text);
+  return texts;
+}
+
 /** The directive as the model reads it: what to do and within what, no positions, no file paths. */
 function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   const shown = {
@@ -94,6 +101,7 @@ function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
     outputs: directive.outputs,
     success_criteria: directive.success_criteria,
     deviation_rules: directive.deviation_rules ?? null,
+    ...wordForWord(directive),
     permissions: directive.permissions ?? null,
     limits: directive.limits ?? null,
     model: directive.model ?? null,
