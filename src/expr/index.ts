@@ -2,7 +2,7 @@ export {
   type CompiledExpression,
   compileExpression,
 } from './expression.ts';
-export { type ContextSchema, unknownPaths } from './known-paths.ts';
+export { type Compared, type ContextSchema, comparisonsIn, unknownPaths } from './known-paths.ts';
 export { fillTemplate, templatePaths } from './template.ts';
 export {
   expandEnv,

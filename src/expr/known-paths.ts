@@ -2,6 +2,8 @@
 // null), it just never matches. So it is reported when it is written.
 import { getOwn, nearest } from '../base/index.ts';
 import type { CompiledExpression } from './expression.ts';
+import { parseExpression } from './parse.ts';
+import type { Comparison, Node } from './syntax-tree.ts';
 
 /** Known names: an object lists its members; below `open` anything goes; `value` has no members. */
 export type ContextSchema = { readonly [name: string]: ContextSchema | 'open' | 'value' };
@@ -67,4 +69,36 @@ function groupWith(name: string, schema: ContextSchema): string | undefined {
     const members = member(schema, group);
     return typeof members === 'object' && member(members, name) !== undefined;
   });
+}
+
+/** One side of a comparison: a path as it is written, a number, or something else. */
+type Side = string | number | undefined;
+
+/** Two values that an expression compares. */
+export interface Compared {
+  left: Side;
+  operator: Comparison;
+  right: Side;
+  /** Of the operator; starts at 1. */
+  column: number;
+}
+
+const sideOf = (node: Node): Side => {
+  if (node.kind === 'path') return node.read.path.join('.');
+  return node.kind === 'constant' && typeof node.value === 'number' ? node.value : undefined;
+};
+
+/** Every comparison of an expression that compiles, wherever in it. */
+export function comparisonsIn({ source }: CompiledExpression): Compared[] {
+  const found: Compared[] = [];
+  const walk = (node: Node): void => {
+    if (node.kind === 'and' || node.kind === 'or') node.operands.forEach(walk);
+    else if (node.kind === 'not') walk(node.operand);
+    else if (node.kind === 'compare') {
+      const { operator, left, right, column } = node;
+      found.push({ left: sideOf(left), operator, right: sideOf(right), column });
+    }
+  };
+  walk(parseExpression(source).root);
+  return found;
 }

@@ -9,6 +9,7 @@ export { helpSignal } from './rights/ask-for-help.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { resumeThread } from './run/resume.ts';
+export { unaffordableHooks } from './run/run-hook.ts';
 export { runDirective } from './run/start.ts';
 export { finishEnded, mendTranscript } from './run/unfinished-work.ts';
 export { askModel } from './script/script-actions.ts';

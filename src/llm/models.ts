@@ -67,6 +67,14 @@ interface ModelsFile {
 function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonObject {
   const providers = { ...tableAt(value, 'providers') };
   for (const [name, provider] of Object.entries(providers)) {
+    const isIn = (source: string): boolean =>
+      layers.some(
+        (layer) => layer.source === source && getOwn(tableAt(layer.value, 'providers'), name),
+      );
+    if (isObject(provider) && wordAt(provider, 'base_url') && !isIn('user') && !isIn('bundle')) {
+      providers[name] = { ...provider, misplaced: true };
+      continue;
+    }
     const said = (field: string): number =>
       layers.findLastIndex((layer) =>
         wordAt(getOwn(tableAt(layer.value, 'providers'), name), field),
@@ -146,6 +154,12 @@ function complete(
     return fail('config_invalid', `model \`${model}\` names the unknown provider \`${name}\``, {
       hint: described(name, Object.keys(providers)),
     });
+  }
+  if (getOwn(provider, 'misplaced') === true) {
+    return fail(
+      'config_invalid',
+      `provider \`${name}\` has its \`base_url\` in the project, which does not say where requests go; write it into your own \`config/models.yaml\``,
+    );
   }
   const spoken = wordAt(provider, 'protocol') ?? '';
   const protocol = Object.hasOwn(PROTOCOLS, spoken) ? PROTOCOLS[spoken] : undefined;

@@ -288,7 +288,7 @@ async function refusedItems(
   const directives = items.flatMap((item) => (item.kind === 'directive' ? [item] : []));
   const tools = [...unsignedTools(runtime, items), ...steeredDirectives(runtime, items)];
   if (directives.length === 0) return tools;
-  const [{ refusalsOf }, { createPrices }] = await Promise.all([
+  const [{ refusalsOf, unaffordableHooks }, { createPrices }] = await Promise.all([
     import('../../harness/index.ts'),
     import('../../llm/index.ts'),
   ]);
@@ -311,7 +311,18 @@ async function refusedItems(
       return warning(item.file, isUnsigned ? 'unsigned' : code, said, help);
     }),
   );
-  return [...refused, ...tools];
+  const around = {
+    ...ports,
+    instructions: () => ({ agents: '', universal: runtime.instructions() }),
+  };
+  const hooks = directives.flatMap(({ directive, file }) =>
+    (directive ? unaffordableHooks(around, directive) : []).map(({ index, message }) => {
+      const { line = 1, column = 1 } = directive?.hooks[index] ?? {};
+      const hint = 'raise the limit, or make the hook a script, which asks no model';
+      return { ...warning(file, 'hook_unaffordable', message, hint), line, column };
+    }),
+  );
+  return [...refused, ...hooks, ...tools];
 }
 
 export const run: CommandRun = async (call) => {

@@ -13,14 +13,20 @@ import type { Directive } from '../../items/index.ts';
 import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
-import { setAside } from '../limits/effective-limits.ts';
+import { directiveLimits, setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
 import { BUDGETED } from '../thread/budget.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { systemPrompt } from '../thread/prompt.ts';
-import type { CompiledHook, HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
+import type {
+  CompiledHook,
+  HarnessPorts,
+  Prepared,
+  PreparePorts,
+  Thread,
+} from '../thread/thread.ts';
 import { MODEL_TOOLS_BYTES } from '../turn/ask-model.ts';
 import { amountsOf, leastAnswer } from '../turn/turn-account.ts';
 import type { LimitsLeft } from './prepare.ts';
@@ -30,8 +36,8 @@ const reservePrefix = (id: string): string => `${id}:hooks`;
 
 /** Its directive, when it asks a model: a script needs no budget. */
 function askingDirective(
-  { library }: HarnessPorts,
-  { hook }: CompiledHook,
+  { library }: Pick<HarnessPorts, 'library'>,
+  { hook }: Pick<CompiledHook, 'hook'>,
 ): { directive: Directive; bytes: number } | undefined {
   const found = library.find('directive', hook.directive);
   const directive = found.ok ? found.output.directive : undefined;
@@ -39,12 +45,15 @@ function askingDirective(
   return { directive, bytes: found.output.body.length };
 }
 
+/** What is asked to tell what a hook costs. */
+type HookPorts = PreparePorts & Pick<HarnessPorts, 'instructions'>;
+
 /** Half as much again as its opening is likely to take: hooks are told things. */
 const SPARE = 1.5;
 
 /** What the dearest of them needs for one request. */
 function leastForHooks(
-  ports: HarnessPorts,
+  ports: HookPorts,
   asking: readonly { directive: Directive; bytes: number }[],
 ): LimitAmounts {
   const { agents, universal } = ports.instructions();
@@ -80,6 +89,43 @@ export function splitLimits(
   return setAside(limits, share, { least, ...(room && { room }) });
 }
 
+const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
+
+/** Which limit leaves too little for one request; undefined when none does. */
+const tooLittle = (least: LimitAmounts, left: LimitAmounts): LimitName | undefined =>
+  DRAWN.find((name) => left[name] !== undefined && (left[name] ?? 0n) < (least[name] ?? 0n));
+
+const valuesOf = (limits: EffectiveLimits): LimitAmounts =>
+  Object.fromEntries(DRAWN.flatMap((name) => (limits[name] ? [[name, limits[name].value]] : [])));
+
+/** Hooks that could never ask their model, by what is set aside for them or by limits of their own. */
+export function unaffordableHooks(
+  ports: HookPorts,
+  directive: Directive,
+): { index: number; message: string }[] {
+  const { limits: most } = ports.policies().policy;
+  const limits = directiveLimits(ports.library, most, directive, {});
+  const share = getOwn(ports.library.config('limits').value, 'hook_reserve');
+  if (!limits.ok || typeof share !== 'number') return [];
+  return directive.hooks.flatMap((hook, index) => {
+    const asking = askingDirective(ports, { hook });
+    if (!asking) return [];
+    const least = leastForHooks(ports, [asking]);
+    const own = directiveLimits(ports.library, most, asking.directive, {});
+    const kept = setAside(limits.output, share, { least }).hooks;
+    const [mine, its] = [
+      tooLittle(least, kept),
+      own.ok ? tooLittle(least, valuesOf(own.output)) : undefined,
+    ];
+    const name = mine ?? its;
+    if (name === undefined) return [];
+    const whose = mine ? 'of this directive leaves' : `of \`${hook.directive}\` leaves`;
+    const about = name === 'spend' ? '' : `, about ${least[name] ?? 0n},`;
+    const message = `this hook can never run: \`${name}\` ${whose} less than one request${about} needs`;
+    return [{ index, message }];
+  });
+}
+
 /** Its first request was refused by a budget, and nothing was sent. */
 export const isUnaffordable = ({ status, code, cost }: ThreadResult): boolean =>
   status === 'limit' && BUDGETED.some((name) => code === `${name}_exceeded`) && cost.tokens === 0;
@@ -106,8 +152,6 @@ export function hookReserve(
   const key = `${reservePrefix(id)}:${epoch}`;
   return [{ key, amounts, optional: true, standing: true, ...from }];
 }
-
-const DRAWN = ['tokens', 'input_tokens', 'output_tokens', 'spend'] as const;
 
 /** What a hook's own limits may not pass: what is left in the reserve, and of its time. */
 export function hookLimitsLeft(thread: Thread): LimitsLeft {

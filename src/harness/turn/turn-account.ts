@@ -46,7 +46,7 @@ const MAX_ANSWER = 8192;
 const MIN_ANSWER = 256;
 
 /** Below this an answer is not worth asking for; data, 256 unless somebody changed it. */
-export function leastAnswer({ library }: Thread['ports']): number {
+export function leastAnswer({ library }: Pick<Thread['ports'], 'library'>): number {
   const least = getOwn(library.config('limits').value, 'min_output_tokens');
   return typeof least === 'number' ? least : MIN_ANSWER;
 }

@@ -61,12 +61,11 @@ const models = open({
       base_url: text,
       key: text,
       models: texts,
-      headers: mapping,
       max_tokens_parameter: text,
     }),
   ),
   tiers: tableOf(open({ provider: text, model: text, fallback: text })),
-  models: tableOf(open({ provider: text, max_output: count, context: count, aliases: texts })),
+  models: tableOf(open({ provider: text, max_output: count, aliases: texts })),
 });
 
 const share = numberBetween(0, 1, 'a share from 0 to 1');

@@ -105,8 +105,13 @@ function checkEntries(
 /** A full id is granted as it stands, also where no such tool is there yet. */
 function checkToolId(permission: Permission, world: DirectiveWorld, findings: Findings): void {
   const { id = '' } = permission;
-  const isFullId = isToolEntry(permission) && id.includes('/') && !isPattern(id);
-  if (!isFullId || world.tool(id).ok) return;
+  if (!isToolEntry(permission)) return;
+  if (isPattern(id)) {
+    if (toolsOf(permission, world).length > 0) return;
+    const message = `no tool fits ${quoted(id)}, so this line grants nothing now`;
+    return findings.warning('tool_unknown', placeOf(permission), message);
+  }
+  if (!id.includes('/') || world.tool(id).ok) return;
   const message = `there is no tool ${quoted(id)}, so this line grants nothing now`;
   const hint = suggestion(id, world.toolIds());
   findings.warning('tool_unknown', placeOf(permission), message, hint);

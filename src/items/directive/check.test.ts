@@ -165,3 +165,38 @@ test('a directive that leads back to itself by extending is reported', () => {
 test('a text without a directive has nothing to check', () => {
   expect(checkDirective(parseDirective('', 'x.md'), testWorld())).toEqual([]);
 });
+
+const hookOn = (when: string): string =>
+  `<limits><turns>10</turns></limits><hooks><hook><when>${when}</when><directive>handle_timeout</directive></hook></hooks>`;
+
+test.each([
+  ['cost.turns > limits.turns', 'never'],
+  ['limits.turns < cost.turns', 'never'],
+  ['event.name == "warning" and cost.tool_calls > limits.tool_calls', 'never'],
+  ['cost.turns > 10', 'never'],
+  ['cost.turns >= 11', 'never'],
+  ['30 < cost.turns', 'never'],
+  ['cost.turns <= limits.turns', 'always'],
+  ['not (cost.turns < 20)', 'always'],
+])('a condition that comes out in one way only is told: %s is %s true', (when, verdict) => {
+  expect(check(hookOn(when))).toMatchObject([
+    { code: 'condition_settled', severity: 'warning', message: expect.stringContaining(verdict) },
+  ]);
+});
+
+test.each([
+  'cost.turns >= limits.turns',
+  'cost.turns > limits.turns * 0.9',
+  'cost.turns > 9',
+  'cost.turns >= 10',
+  'cost.spend > limits.spend',
+  'cost.tokens > limits.tokens',
+  'cost.spawns > 100',
+])('a condition that may come out either way is not: %s', (when) => {
+  expect(codes(hookOn(when))).toEqual([]);
+});
+
+test('a pattern that fits no tool is told', () => {
+  expect(codes(permissions('<execute resource="tool" id="fsx/*"/>'))).toEqual(['tool_unknown']);
+  expect(codes(permissions('<execute resource="tool" id="reed_*"/>'))).toEqual(['tool_unknown']);
+});

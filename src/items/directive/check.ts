@@ -1,6 +1,7 @@
 // What is wrong with a directive among the others: hooks that do not exist, tools whose needs it does
 // not grant, rights that items of its place may not have.
 import type { Diagnostic } from '../../base/index.ts';
+import { type Compared, comparisonsIn, compileExpression } from '../../expr/index.ts';
 import { checkRights } from './check-rights.ts';
 import type { Directive, DirectiveWorld, ParsedDirective } from './directive.ts';
 import { checkExtends } from './extends.ts';
@@ -20,6 +21,56 @@ function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findi
       const hint =
         'add `<action type="string">retry|continue|skip|fail|abort</action>` to its outputs';
       findings.error('hook_action_missing', place, message, hint);
+    }
+  });
+}
+
+/** Of these no more is ever used than is allowed; of others a reply may cost more than was expected. */
+const EXACT = ['turns', 'tool_calls', 'spawns'] as const;
+const TURNED: Readonly<Record<string, string>> = { '<': '>', '>': '<', '<=': '>=', '>=': '<=' };
+
+/** Does it hold always or never, `used` being at most `most`? */
+function settled(operator: string, value: number, most: number): 'always' | 'never' | undefined {
+  if (operator === '>') return value >= most ? 'never' : undefined;
+  if (operator === '>=' || operator === '==') return value > most ? 'never' : undefined;
+  if (operator === '<') return value > most ? 'always' : undefined;
+  return operator === '<=' && value >= most ? 'always' : undefined;
+}
+
+/** A comparison of what was used with what is allowed, that can come out in one way only. */
+function checkComparison(
+  { left, operator, right }: Compared,
+  limits: Directive['limits'],
+): string | undefined {
+  for (const name of EXACT) {
+    const [used, allowed] = [`cost.${name}`, `limits.${name}`];
+    const isTurned = right === used;
+    const [mine, other] = isTurned ? [right, left] : [left, right];
+    if (mine !== used) continue;
+    const most = limits?.[name];
+    const how = isTurned ? (TURNED[operator] ?? operator) : operator;
+    const isOwn = other === allowed;
+    const verdict = isOwn
+      ? settled(how, 1, 1)
+      : typeof other === 'number' && most !== undefined && settled(how, other, most);
+    if (!verdict) continue;
+    const why = isOwn ? `\`${used}\` is never more than its limit` : `\`${name}\` ends at ${most}`;
+    return `this comparison is ${verdict} true: ${why}`;
+  }
+  return undefined;
+}
+
+/** Conditions that could not come out otherwise: whoever wrote them expects something else. */
+function checkConditions({ hooks, limits, places }: Directive, findings: Findings): void {
+  hooks.forEach(({ when }, index) => {
+    const compiled = compileExpression(when);
+    if (!compiled.ok) return;
+    for (const compared of comparisonsIn(compiled.output)) {
+      const message = checkComparison(compared, limits);
+      if (message === undefined) continue;
+      const hint =
+        'a limit that is reached is `event.name == "limit"`; before that, compare with less';
+      findings.warning('condition_settled', places.at(`hooks.${index}.when`), message, hint);
     }
   });
 }
@@ -61,6 +112,7 @@ export function checkDirective(
   checkModel(directive, world, findings);
   checkCurrency(directive, world, findings);
   checkHooks(directive, world, findings);
+  checkConditions(directive, findings);
   checkRelationships(directive, world, findings);
   checkExtends(directive, world, findings);
   checkRights(directive, world, findings, parsed.diagnostics ?? []);

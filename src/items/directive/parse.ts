@@ -76,6 +76,8 @@ function rememberPlaces(metadata: Element | undefined, remember: Remember): void
   const hooks = childOf(metadata, 'hooks');
   (hooks ? elementsOf(hooks, 'hook') : []).forEach((hook, index) => {
     const target = childOf(hook, 'directive');
+    const when = childOf(hook, 'when');
+    remember(`hooks.${index}.when`, when ? () => sourceOf(when).offset(0) : hook.at);
     remember(`hooks.${index}.directive`, target ? () => sourceOf(target).offset(0) : hook.at);
   });
 }

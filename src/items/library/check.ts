@@ -8,6 +8,7 @@ import {
   lastSegment,
   type Outcome,
   ok,
+  openYaml,
   textAt,
 } from '../../base/index.ts';
 import {
@@ -25,7 +26,7 @@ import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
 import { checkDirective } from '../directive/check.ts';
 import type { Directive, DirectiveWorld, NamedTool } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
-import { aboutFile } from '../files/item-file.ts';
+import { aboutFile, readItemFile } from '../files/item-file.ts';
 import type { Root, RootFiles } from '../files/root.ts';
 import type { DirectiveItem, ItemOf } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
@@ -181,6 +182,29 @@ function checkPolicies(
   });
 }
 
+/** Where requests and keys go is said by the user and the bundle: what a project says does not count. */
+const projectEndpoints = ({ layers }: DataFile): Diagnostic[] =>
+  layers.flatMap(({ source, value, file }) => {
+    const providers = source === 'project' ? getOwn(value, 'providers') : undefined;
+    const names = keysOf(providers).filter((name) => textAt(getOwn(providers, name), 'base_url'));
+    if (names.length === 0) return [];
+    const read = readItemFile(file);
+    const { place, diagnostics } = openYaml('text' in read ? read.text : '', file);
+    for (const name of names) {
+      place
+        .child('providers')
+        .child(name)
+        .child('base_url')
+        .report({
+          code: 'base_url_refused',
+          message: `a project does not say where requests of provider \`${name}\` go: this does not count`,
+          hint: 'write the provider into your own `config/models.yaml`, in the user folder',
+          at: 'key',
+        });
+    }
+    return diagnostics;
+  });
+
 function checkData(library: CheckedLibrary, sources: readonly Source[]): Diagnostic[] {
   const files = DATA_NAMES.map((name) => library.config(name));
   const layers = files.flatMap((file) => file.layers);
@@ -189,6 +213,7 @@ function checkData(library: CheckedLibrary, sources: readonly Source[]): Diagnos
   );
   return [
     ...files.flatMap((file) => file.diagnostics),
+    ...projectEndpoints(library.config('models')),
     ...library.capabilities().diagnostics,
   ].filter(({ file }) => chosen.has(file));
 }
