@@ -66,11 +66,10 @@ export function permittedTools(
   const found: ToolSignature[] = [];
   for (const item of candidates(ports, grants)) {
     if (found.length === MAX_TOOLS) break;
-    const need = {
-      capability: 'tool.execute',
-      scope: { id: item.id },
-      signed: item.signature.state !== 'unsigned',
-    };
+    const asked = { capability: 'tool.execute', scope: { id: item.id } };
+    // Most are let in by no name, signed or not: their files are not looked at.
+    if (!grantsAllow(grants, { ...asked, signed: true }, catalog)) continue;
+    const need = { ...asked, signed: item.signature.state !== 'unsigned' };
     if (!grantsAllow(grants, need, catalog) || parents?.check(need).ok === false) continue;
     const signature = signatureOf(library, item);
     if (signature?.requires.some((names) => names.every(holds))) found.push(signature);
