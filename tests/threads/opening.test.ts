@@ -1,5 +1,7 @@
 // What a model is told when its thread begins: its directive, and the tools it may execute. With
 // `tools="native"` they are functions of its own besides the four, and a call of one is that `execute`.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, textAt } from '../../src/base/index.ts';
 import { TRUSTING } from '../support/project.ts';
@@ -184,4 +186,27 @@ test('without the word only the four are offered', async () => {
   await run(made, 'look');
   expect(offered(bodyOf(made))).toHaveLength(4);
   expect(JSON.stringify(bodyOf(made, 1))).toContain('there is no tool');
+});
+
+test('a native call that waits for a person goes on with the answer, once', async () => {
+  const guards = '<guard on="op:tool:fs/write_file"><ask>may it?</ask></guard>';
+  const permissions =
+    '<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>';
+  const call = { name: 'fs__write_file', arguments: { path: 'out/a.txt', content: 'x' } };
+  const made = await stage({ '.ai/directives/look.md': native({ permissions, guards }) }, [
+    { tool_calls: [call] },
+    { text: 'done' },
+  ]);
+  const { store } = made.threads;
+  const { thread_id, status } = await run(made, 'look');
+  expect(status).toBe('waiting');
+  const open = await store.approvals({ state: 'pending' });
+  const [asked] = open.ok ? open.output : [];
+  const who = { who: 'ann', channel: 'cli' as const, why: '' };
+  await store.decide(asked?.id ?? '', { decision: 'approved', ...who });
+  expect(await made.threads.resume(thread_id)).toMatchObject({ output: { status: 'completed' } });
+  expect(readFileSync(join(made.fixture.root, 'out/a.txt'), 'utf8')).toBe('x');
+  const events = await store.read(thread_id);
+  const results = events.ok ? events.output.filter(({ type }) => type === 'tool_result') : [];
+  expect(results).toHaveLength(2);
 });
