@@ -227,7 +227,7 @@ async function checkReplays({ fixture }: CrashStage, rows: readonly ThreadRow[])
 test(
   `killed ${KILLS} times, a tree loses nothing, repeats no write and goes on`,
   async () => {
-    made = await crashStage();
+    made = await crashStage({ asks: true });
     const store = await openRegistry(made);
     for (let count = 0; count < KILLS; count++) {
       await liveAndDie(made, store);

@@ -74,13 +74,9 @@ const ASKS = `<script>
 /var @said = @help("escalate", "may it look?")
 /return { "action": "continue", "context": { "said": @said.decision } }
 </script>`;
+const LEADS = `${PROBES}<orchestration enabled="true"/>`;
 const FILES: Readonly<Record<string, string>> = {
-  '.ai/directives/lead.md': directive(
-    'lead',
-    `${PROBES}<orchestration enabled="true"/>`,
-    '',
-    LEAD_HOOKS,
-  ),
+  '.ai/directives/lead.md': directive('lead', LEADS),
   '.ai/directives/part.md': directive('part', PROBES, '', HOOK),
   '.ai/directives/judge.md': directive('judge', '', ANSWERS),
   '.ai/directives/scribe.md': directive('scribe', PROBES, ANSWERS),
@@ -155,10 +151,12 @@ function reply(request: ScriptedRequest): ScriptedReply {
   return { ...(LEAD[turn]?.(tag, request) ?? { text: 'too far' }), usage: USAGE };
 }
 
-export async function crashStage(): Promise<CrashStage> {
+/** `asks`: the lead has hooks that write and ask, and a call that waits for a person. */
+export async function crashStage({ asks = false } = {}): Promise<CrashStage> {
   const provider = await startScriptedProvider(reply);
   if (!provider.ok) throw new Error(provider.error.detail.message);
-  const fixture = makeFixture({ '../home/policy.yaml': TRUSTING, ...FILES });
+  const lead = asks && { '.ai/directives/lead.md': directive('lead', LEADS, '', LEAD_HOOKS) };
+  const fixture = makeFixture({ '../home/policy.yaml': TRUSTING, ...FILES, ...lead });
   Object.assign(fixture.env, { ANTHROPIC_BASE_URL: provider.output.url, ANTHROPIC_API_KEY: 'key' });
   return { fixture, provider: provider.output };
 }
