@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
 import { parseMoney, type ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent, ThreadSummary } from '../../src/store/index.ts';
+import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
 import {
@@ -105,6 +106,16 @@ async function untilRow(
   throw new Error('the store was closed');
 }
 
+/** Also those that waited for room, had less of it than they asked for, or were stopped at a limit. */
+async function expectReplayed({ threads }: Stage, all: readonly ThreadSummary[]): Promise<void> {
+  // They need the registry's file.
+  for (const { id } of isLate ? [] : all) {
+    const report = await threads.replay(id);
+    const why = `${id}: ${JSON.stringify(report.ok ? report.output.difference : report)}`;
+    expect(report, why).toMatchObject({ ok: true, output: { isSame: true } });
+  }
+}
+
 async function budgetIn({ threads }: Stage, id: string) {
   const budget = await budgetOf(threads.store, id);
   if (!budget.ok) throw new Error(budget.error.detail.message);
@@ -158,11 +169,12 @@ test(
         }
         const spawned = (await budgetIn(made, done.output.thread_id)).used.spawns;
         expect(spawned).toBe(BigInt(all.length - 1));
+        await expectReplayed(made, all);
       }),
-      { numRuns: runs(15, 500) },
+      { numRuns: runs(20, 500), endOnFailure: true },
     );
   },
-  timeoutMs(60_000),
+  timeoutMs(180_000),
 );
 
 /** Nine at once, each of which could cost far more than it does. */

@@ -8,11 +8,22 @@ import {
   fail,
   getOwn,
   isObject,
+  type Json,
+  type JsonObject,
   type Outcome,
   ok,
   plainText,
 } from '../../base/index.ts';
-import { type Asked, createFrame, perform, type Value } from '../../flow/index.ts';
+import {
+  type Asked,
+  createFrame,
+  type Descriptor,
+  descriptorOfFault,
+  EMPTY,
+  markFailure,
+  perform,
+  type Value,
+} from '../../flow/index.ts';
 import type { Caller, Kernel } from '../../kernel/index.ts';
 import type {
   Answer,
@@ -171,7 +182,8 @@ async function playOthers(
       await journal.flush();
       return;
     }
-    if (!next || !FROM_OTHERS.has(next.type)) return;
+    // Of a later turn: while that one waited for room.
+    if (!next || !FROM_OTHERS.has(next.type) || next.turn > journal.turn) return;
     // An abort leaves a snapshot of its own.
     if (next.type === 'snapshot' && events[count() + 1]?.type === 'thread_end') return;
     if (next.type === 'child_end') countChild(thread, next.data);
@@ -187,12 +199,20 @@ async function playOthers(
   }
 }
 
+/** A limit that was reached; of a thread that was stopped in that moment only the fault is noted. */
+function limitIn(event: Recorded | undefined): (JsonObject & { code: string }) | undefined {
+  if (event?.type === 'limit') return { ...event.data };
+  if (event?.type !== 'error' || !event.data.code.endsWith('_exceeded')) return undefined;
+  return { ...event.data.detail, code: event.data.code };
+}
+
 /** What others had used and held was an outside fact: who was refused is refused again. */
 function refusedThen(next: Recorded | undefined, own: string): Failure | undefined {
-  const limit = BUDGETED.find((name) => next?.type === 'limit' && next.data.limit === name);
-  if (next?.type !== 'limit' || limit === undefined) return undefined;
-  const { code, current, max, reserved = 0, needed = 0, thread = own } = next.data;
-  const amount = (value: number): string => String(readLimit(limit, value) ?? 0n);
+  const facts = limitIn(next);
+  const limit = BUDGETED.find((name) => facts?.limit === name);
+  if (!facts || limit === undefined) return undefined;
+  const { code, current = 0, max = 0, reserved = 0, needed = 0, thread = own } = facts;
+  const amount = (value: Json): string => String(readLimit(limit, value) ?? 0n);
   return fail(code, 'as it was then', {
     limit,
     thread,
@@ -362,6 +382,17 @@ function replayPort({
       await live.get(thread)?.thread.journal.flush();
       return recordOf(thread).resultOf(call, count(thread) + 1, isLate);
     },
+    begins(thread) {
+      const next = recordOf(thread).events[count(thread)];
+      return next?.type === 'turn_start' || limitIn(next) !== undefined;
+    },
+    async fitted(thread) {
+      await live.get(thread)?.thread.journal.flush();
+      const next = recordOf(thread)
+        .events.slice(count(thread))
+        .find(({ type }) => type === 'turn_start');
+      return next?.type === 'turn_start' && next.data.fitted ? next.data.max_tokens : undefined;
+    },
     async hook(thread) {
       await play(thread);
       const next = recordOf(thread).events[count(thread)];
@@ -418,16 +449,22 @@ export function createReplayStage(
   const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
-  const answer = (_: object, caller: Caller): Promise<Outcome<Value>> =>
-    Promise.resolve(
-      perform(
-        { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
-        [],
-        () => recordedFor(caller),
-        createFrame(),
-        caller.act,
-      ),
+  const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
+    let marks: Descriptor = EMPTY;
+    const done = await perform(
+      { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
+      [],
+      async () => {
+        const recorded = await recordedFor(caller);
+        if (!recorded.ok) marks = descriptorOfFault(recorded.error) ?? EMPTY;
+        return recorded;
+      },
+      createFrame(),
+      caller.act,
     );
+    // A fault that a checkpoint puts in its place carries the same.
+    return done.ok ? done : markFailure(done, marks);
+  };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     await play(thread);

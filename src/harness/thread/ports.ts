@@ -146,6 +146,10 @@ export interface RawStream {
 export interface ReplayPort {
   /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
+  /** Is a request the next thing that was begun? */
+  begins(thread: string): boolean;
+  /** How long the next answer could be, when others left no more room for it then. */
+  fitted(thread: string): Promise<number | undefined>;
   /** The hook's thread that was born here; undefined when the journal has none next. */
   hook(thread: string): Promise<string | undefined>;
   /** What that hook came to before the process ended; `interrupted` when it was not heard of any more. */

@@ -199,6 +199,8 @@ export class TurnAccount {
   next: NextMove | undefined;
   readonly #thread: Thread;
   #key = '';
+  /** How long an answer may be. */
+  #most = MAX_ANSWER;
   /** What is set aside. */
   #worst: Amounts = {};
   #change: Change = {};
@@ -222,6 +224,7 @@ export class TurnAccount {
     this.bytes = conversation.bytes() + system.length + tools;
     this.next = undefined;
     this.isBegun = false;
+    this.#most = (await thread.ports.replay?.fitted(thread.place.id)) ?? MAX_ANSWER;
     const least = smallestRequest(this.#plan());
     const begun = await whenThereIsRoom(thread, least, (room) => this.#begin(room));
     // Who steers the thread is heard first: nothing was begun.
@@ -343,7 +346,7 @@ export class TurnAccount {
     const { model, price, ratio = 0 } = talk;
     return {
       input: estimateTokens(this.bytes, ratio),
-      maxTokens: Math.min(model.max_output ?? MAX_ANSWER, MAX_ANSWER),
+      maxTokens: Math.min(model.max_output ?? MAX_ANSWER, this.#most),
       minTokens: leastAnswer(ports),
       used: usedAmounts(budget.meter.read()),
       limits: budget.limits,

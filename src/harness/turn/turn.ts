@@ -92,6 +92,12 @@ export async function runTurn(thread: Thread, tries: Tries = NO_TRIES): Promise<
   const asked = thread.hooks.pending.size > 0 ? await judgeFault(thread) : undefined;
   if (asked) return asked;
   if (tries === NO_TRIES) journal.turn += 1;
+  if (ports.replay) {
+    await hearInReplay(thread);
+    const { stopped, ending } = thread.control;
+    // Stopped while it waited for room; or a moment before it had it.
+    if (stopped && ending && !ports.replay.begins(thread.place.id)) return { ending };
+  }
   const account = new TurnAccount(thread, tries);
   const step = { kind: 'turn' as const, turn: journal.turn };
   const frame = frameOf(
