@@ -212,8 +212,11 @@ export const anthropicReply: ReplyProtocol = {
   // whole is the object that those say, and nothing else can be in it.
   takeText(reply, data) {
     const { usual } = reply;
-    if (usual === undefined || !data.startsWith(usual.before)) return false;
-    const [from, to] = [usual.before.length - 1, data.length - AFTER_PIECE.length + 1];
+    if (usual === undefined) return false;
+    const { before } = usual;
+    // `startsWith` compares one character after the other; two texts are compared at once.
+    if (data.slice(0, before.length) !== before) return false;
+    const [from, to] = [before.length - 1, data.length - AFTER_PIECE.length + 1];
     if (to <= from + 1 || !data.endsWith(AFTER_PIECE)) return false;
     const piece = parseText(data.slice(from, to));
     if (piece !== undefined) reply.append(usual.draft, usual.to, piece);
