@@ -52,7 +52,8 @@ export function raise(
 export function toFault(error: unknown): ScriptFault {
   if (error instanceof ScriptFault) return error;
   const text = error instanceof Error ? error.message : String(error);
-  if (error instanceof RangeError && /call stack/i.test(text)) {
+  // No pattern: there may be no stack left to compile it.
+  if (error instanceof RangeError && text.includes('call stack')) {
     const detail = { message: 'the script is nested too deeply', limit: 'recursion' };
     return new ScriptFault({ code: 'quota_exceeded', detail });
   }

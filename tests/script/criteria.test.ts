@@ -66,6 +66,23 @@ test.each([
   expect(fault).toMatch(/^cancelled: .*the script was ended$/);
 });
 
+test('calls may be deep inside of one another, as long as none is too deep in itself', async () => {
+  const { text, fault } = await play(`
+exe recursive @a(n) = [
+  let @list = for @x in [1] => [
+    let @y = when [ @n > 0 => @b(@n - 1)  * => "end" ]
+    => "@y"
+  ]
+  => @list[0]
+]
+exe recursive @b(n) = [ => @c(@n) ]
+exe recursive @c(n) = [ => @d(@n) ]
+exe recursive @d(n) = [ => @a(@n) ]
+show @a(60)`);
+  expect(fault).toBe('');
+  expect(text).toBe('end\n');
+});
+
 test('functions, interpolation, modules and written files pass labels on', async () => {
   const { text, world, fault } = await play(
     `

@@ -39,6 +39,8 @@ import { compileArm } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
 
 const MAX_DEPTH = 64;
+/** So many calls inside of one another are done at once; then the stack begins anew. */
+const MAX_STACKED = 16;
 
 /** What a body is made of, and how it is run. */
 interface Body {
@@ -118,7 +120,7 @@ function enter(chain: CallChain | undefined, self: object, node: NodeOf<'exe'>):
     const message = `\`@${node.name}\` calls itself more than ${MAX_DEPTH} times deep`;
     return raise('quota_exceeded', message, { limit: 'recursion' });
   }
-  return { executable: self, parent: chain };
+  return { executable: self, parent: chain, depth: (chain?.depth ?? 0) + 1 };
 }
 
 /** Parameters in order; a stage without parameters still has its input judged. */
@@ -232,7 +234,8 @@ export function compileFunction(
           return whenReady(body.run(inside, isStage), (value) => asData(returned(value, env)));
         });
       };
-      return refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run();
+      const answer = () => (refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run());
+      return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
     };
     const executable: Executable = new Executable(signature, { call: perform, refused });
     return executable;

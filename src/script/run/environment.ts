@@ -130,6 +130,8 @@ export const newPath = (from?: TakenPath): TakenPath => ({
 export interface CallChain {
   readonly executable: object;
   readonly parent: CallChain | undefined;
+  /** Of calls inside of one another, from 1. */
+  readonly depth: number;
 }
 
 export interface Environment {
