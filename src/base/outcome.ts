@@ -108,7 +108,8 @@ export const whenReady = <T, U>(
 /** An answer of somebody else's code: his promises may be of another realm, or of his own making. */
 export const heard = <T>(
   answer: Outcome<T> | Promise<Outcome<T>>,
-): Outcome<T> | Promise<Outcome<T>> => ('ok' in answer ? answer : Promise.resolve(answer));
+): Outcome<T> | Promise<Outcome<T>> =>
+  answer instanceof Promise || typeof answer.ok === 'boolean' ? answer : Promise.resolve(answer);
 
 /** What `work` throws, at once or later, is for `caught`. */
 export function shielded<T>(

@@ -177,6 +177,8 @@ const isFixed = (mark: string): boolean => /^(src|dir):/.test(mark);
 
 function without(descriptor: Descriptor, gone: (mark: string) => boolean): Descriptor {
   const kept = (mark: string) => isFixed(mark) || !gone(mark);
+  // The labels are among them.
+  if (descriptor.taint.every(kept)) return descriptor;
   return describe({
     ...descriptor,
     labels: descriptor.labels.filter(kept),
