@@ -164,9 +164,6 @@ const heldTo = (inputs: readonly Argument[]): string | undefined => {
 };
 
 /** What opens a thread is done by the harness itself: nobody has asked for it, so nobody is asked. */
-const isOfHarness = ({ surface, name }: Caller): boolean =>
-  surface === 'harness' && name === surface;
-
 function withoutTier(call: PreparedCall): PreparedCall {
   const { tier: _, ...op } = call.op;
   return { ...call, op };
@@ -255,7 +252,8 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       const { kind, action } = chosen.output;
       const prepared = await kind.prepare({ ...request, action });
       const call = prepared.ok ? prepared.output : unprepared('execute', request, prepared);
-      return await act(ports, isOfHarness(caller) ? withoutTier(call) : call, caller);
+      const isOfHarness = caller.surface === 'harness' && caller.name === 'harness';
+      return await act(ports, isOfHarness ? withoutTier(call) : call, caller);
     },
     help: (request, caller) =>
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>

@@ -269,7 +269,6 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
 
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
   const { guards, held } = frame;
-  if (guards.list.length === 0) return true;
   return (
     guards.forMarks(result.meta.descriptor, 'after').length === 0 &&
     guards.forOperation(op, held, 'after').length === 0

@@ -317,7 +317,7 @@ async function askHooksAfter(attempt: Attempt, hooks: ScriptHooks, result: Value
 function judgeResult(attempt: Attempt, result: Value): MaybePromise<Failure | undefined> {
   const { op, frame } = attempt;
   attempt.result = result;
-  if (isUncontestedAfter(op, result, frame)) return undefined;
+  if (frame.guards.list.length === 0 || isUncontestedAfter(op, result, frame)) return undefined;
   return whenReady(judgeAfter(op, attempt.inputs, result, frame), (judgement) => {
     attempt.result = judgement.output ?? result;
     if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
@@ -393,10 +393,9 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
   );
 }
 
-/** A stream would be out before an after-guard could object. */
+/** It streams, and that would be out before an after-guard could object. */
 const isTooEarly = ({ op, frame }: Attempt): boolean =>
-  op.metadata?.stream === true &&
-  (frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held));
+  frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held);
 
 /** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
 export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<Value> | 'again'> =>
@@ -404,8 +403,9 @@ export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<
     () =>
       whenReady(admit(attempt, first), (refused) => {
         if (refused) return refused;
-        if (!isTooEarly(attempt))
+        if (attempt.op.metadata?.stream !== true || !isTooEarly(attempt)) {
           return whenReady(runBody(attempt), (done) => finish(attempt, done));
+        }
         const name = operationName(attempt.op);
         return fail('invalid_input', `${name} cannot stream while a guard judges its result`);
       }),

@@ -245,13 +245,6 @@ const stoppedAtWork = (tool: string, { error }: Failure): Failure =>
 const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
   effect !== 'write' || event.name !== 'error' || !isStopped(event.fault);
 
-const marksOfEvent = (event: FlowCheckpoint): Descriptor => {
-  if (event.name === 'before_step') return EMPTY;
-  return event.name === 'after_step'
-    ? event.result.meta.descriptor
-    : descriptorOfFault(event.fault);
-};
-
 const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
@@ -322,13 +315,15 @@ export function stepAct(
     },
     run: (body) => runStep(thread, known, body),
     checkpoint(event) {
-      // A hook is told of it before the model is.
-      thread.talk.conversation.learn(marksOfEvent(event));
       if (event.name === 'before_step') return raise(thread, event, step);
+      // A hook is told of it before the model is.
+      const { conversation } = thread.talk;
       if (event.name === 'after_step') {
+        conversation.learn(event.result.meta.descriptor);
         noteOrigins(thread, call, event.arguments);
         return raise(thread, event, step);
       }
+      conversation.learn(descriptorOfFault(event.fault));
       const told = event.name === 'error' ? { ...event, call: call.id } : event;
       const verdict = raise(thread, asLimit(told), step);
       if (mayRepeat(known, event)) return verdict;
@@ -345,9 +340,12 @@ function noteOrigins(
   { id }: ToolCallBlock,
   given: Parameters<typeof aboutArguments>[0],
 ): void {
-  const intent = control.intents.get(id);
-  if (!intent || given.every(({ origin }) => origin === undefined)) return;
-  control.intents.set(id, { ...intent, ...aboutArguments(given) });
+  for (const { origin } of given) {
+    const intent = origin && control.intents.get(id);
+    if (!intent) continue;
+    control.intents.set(id, { ...intent, ...aboutArguments(given) });
+    return;
+  }
 }
 
 export const isAtRest = ({ control: { ending } }: Thread): boolean =>
@@ -424,8 +422,9 @@ export async function endStep(
   outcome: Outcome<Value>,
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
-  if ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id)) {
-    return thread.control.ending;
+  const { ending } = thread.control;
+  if (ending && ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id))) {
+    return ending;
   }
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);

@@ -1,6 +1,6 @@
 // One request to a model: the provider's tool, prepared once for a conversation, with the text of the
 // conversation as its body. The events of the stream go straight into the reader.
-import { type Json, listAt, type Outcome, ok, textAt } from '../../base/index.ts';
+import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
   type EventFilter,
@@ -54,13 +54,11 @@ function createSender(
 const PASS: EventFilter = { push: (event) => [event], end: () => [] };
 
 /** Sinks that failed, in words; the stream went on without them. */
-function failedSinks(sent: Outcome<Json>): string[] {
-  const fields = sent.ok ? sent.output : sent.error.detail;
-  return listAt(fields, 'stream_destinations').flatMap((report) => {
+const failedSinks = (reports: Json): string[] =>
+  (Array.isArray(reports) ? reports : []).flatMap((report) => {
     const error = textAt(report, 'error');
     return error === '' ? [] : `sink \`${textAt(report, 'type')}\` of the stream: ${error}`;
   });
-}
 
 /** What the reader refuses ends the reading, not the stream. */
 function feed(reader: StreamReader, raw: ModelRequest['raw']) {
@@ -123,7 +121,8 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 },
               })
             : body;
-        for (const words of failedSinks(sent)) sinks?.()?.trouble(words);
+        const reports = getOwn(sent.ok ? sent.output : sent.error.detail, 'stream_destinations');
+        if (reports) for (const words of failedSinks(reports)) sinks?.()?.trouble(words);
         return replyOf(model.protocol, sent, { ...reading, ...(reader ? { reader } : {}) });
       },
     });

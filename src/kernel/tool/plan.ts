@@ -71,6 +71,8 @@ export interface Plan {
   isFixed: boolean;
   /** Does the config say anything about streaming? */
   canStream: boolean;
+  /** A link says that strangers can write all of what it answers. */
+  isForeign: boolean;
   roles: ReadonlyMap<string, ToolParameter['role']>;
   /** The built-in function that writes, of a tool that is all ours. */
   writes?: string;
@@ -249,6 +251,7 @@ function planOf(
     isSigned: leaf.signature.state !== 'unsigned',
     isFixed: !hasBraces(config),
     canStream: getOwn(config, 'stream') !== undefined,
+    isForeign: links.some((link) => link.tool?.result?.untrusted === true),
     ...(writer === undefined ? {} : { writes: writer }),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),

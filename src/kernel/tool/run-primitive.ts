@@ -292,11 +292,10 @@ function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): 
 const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): boolean =>
   frame.policy.trusts(leaf.id) && !unsigned;
 
-/** A tool may say that strangers can write all of what it answers. */
-const ownResult = ({ links }: Plan, result: PrimitiveResult): PrimitiveResult =>
-  links.some(({ tool }) => tool?.result?.untrusted)
-    ? { ...result, labels: [...(result.labels ?? []), 'untrusted'] }
-    : result;
+const foreignResult = (result: PrimitiveResult): PrimitiveResult => ({
+  ...result,
+  labels: [...(result.labels ?? []), 'untrusted'],
+});
 
 /** Where it came from stays; labels of what went in, or of files that were read, are not its own. */
 const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
@@ -322,7 +321,8 @@ function labelled(
   durationMs: number,
   caller: Caller,
 ): Outcome<Value> {
-  const own = isTrusted(plan, caller) ? trustedResult(result) : ownResult(plan, result);
+  const told = plan.isForeign ? foreignResult(result) : result;
+  const own = isTrusted(plan, caller) ? trustedResult(result) : told;
   const descriptor = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
   for (const file of result.files ?? []) {
     // Functions have told what they were going to write; an answer of theirs is not in it.

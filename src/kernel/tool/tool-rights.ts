@@ -137,7 +137,7 @@ function scopeOf(
     const path = given('path');
     return IS_PLAIN.test(path) ? { path } : undefined;
   }
-  if (!/^net\./.test(capability)) return undefined;
+  if (!capability.startsWith('net.')) return undefined;
   const url = given('destination');
   const host = URL.canParse(url) ? new URL(url).hostname : plainText(op.metadata?.host ?? '');
   return host === '' || host.includes(':') ? undefined : { host };
