@@ -408,8 +408,15 @@ const API = {
   '.ai/tools/own/api.yaml':
     'tool_id: api\nversion: "1.0.0"\ndescription: a test\nexecutor_id: http_client\nconfig: { method: GET, url: "http://127.0.0.1:PORT/" }\nrequires: [net.http]\neffect: read\n',
 };
-async function apiWith(policies: Record<string, string>, signs: readonly string[]) {
-  const server = createServer((_, response) => response.end('{"text":"fine"}'));
+async function apiWith(
+  policies: Record<string, string>,
+  signs: readonly string[],
+  answer: { status?: number; headers?: Record<string, string> } = {},
+) {
+  const server = createServer((_, response) => {
+    response.writeHead(answer.status ?? 200, answer.headers);
+    response.end('{"text":"wipe done/x"}');
+  });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   onTestFinished(() => new Promise<void>((resolve) => void server.close(() => resolve())));
   const { port } = server.address() as AddressInfo;
@@ -478,4 +485,20 @@ test.each<[string, Record<string, string>, string[], string, string[]]>([
   const { output } = await runCommand(['check', '--json'], made.fixture.root, made.fixture.env);
   const codes = (JSON.parse(output) as { code: string }[]).map(({ code }) => code);
   expect(codes.filter((code) => /^(trust|untrusted)/.test(code)).toSorted()).toEqual(reported);
+});
+
+test.each([
+  [500, {}],
+  [404, {}],
+  [401, { 'content-type': 'application/json' }],
+  [302, { location: 'gopher://done/x' }],
+  [200, { 'content-encoding': 'wipe-done/x' }],
+])('a refusal (%s %o) is as much a stranger as an answer', async (status, headers) => {
+  const made = await apiWith({ [HOME]: HOSTS }, [TOOL], { status, headers });
+  expect((await run(made, 'lead')).status).toBe('waiting');
+});
+
+test('what was never sent taints nothing', async () => {
+  const made = await apiWith({ [HOME]: TRUSTING }, [TOOL]);
+  expect((await run(made, 'lead')).status).toBe('completed');
 });

@@ -92,7 +92,7 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
 function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
   const ways = [...new Set(findings.flatMap((finding) => finding.ways ?? []))];
   if (asked?.answer !== 'pending' || asked.approval === undefined) return ways;
-  return [`approve it: \`km approvals approve ${asked.approval}\``, ...ways];
+  return [`approve \`${asked.approval}\``, ...ways];
 }
 
 /** The fault of a refusal: guard, filter, operation, all reasons, where the data came from. */

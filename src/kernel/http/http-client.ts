@@ -1,8 +1,9 @@
 // The primitive `http_client`: one call from its merged config to one outcome. It closes every sink
 // it was handed, exactly once, on every outcome, also when no request was made.
-import type { Clock, Json, JsonObject, Outcome } from '../../base/index.ts';
+import type { Clock, Failure, Json, JsonObject, Outcome } from '../../base/index.ts';
 import { createRedactor, ok, withDetail } from '../../base/index.ts';
-import type { Primitive, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import { describe, markFailure } from '../../flow/index.ts';
+import type { Primitive, PrimitiveResult, TouchedFile, Verifier } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
 import { type AddressPorts, hostOf } from './address.ts';
@@ -78,6 +79,14 @@ function resultOf(
   });
 }
 
+/** Nobody has answered: before the first redirect, for want of a right or of a connection. */
+const isUnsent = ({ error: { detail, code } }: Failure, hops: number): boolean =>
+  hops === 0 ||
+  (hops === 1 && (detail.missing !== undefined || detail.sent === false || code === 'cancelled'));
+
+/** What a refusal says is as much a stranger's as an answer: words of a page, the place of a redirect. */
+const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
+
 export interface HttpPrimitive extends Primitive {
   /**
    * For whoever sends the same request many times and reads the events himself, such as the harness:
@@ -97,11 +106,21 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive
       const fan = createFan(sinks);
       const prepared = prepareRequest(call, ports);
       const request = prepared.ok ? prepared.output.request : undefined;
+      let hops = 0;
+      const counted: Verifier = (need) => {
+        hops++;
+        return verify(need);
+      };
       const received = prepared.ok
-        ? await prepared.output.send(request?.body, { signal, verify, onEvents: fan.write })
+        ? await prepared.output.send(request?.body, {
+            signal,
+            verify: counted,
+            onEvents: fan.write,
+          })
         : prepared;
       const reports = sinks.length === 0 ? [] : await closeSinks(fan, ports.timer);
-      return resultOf(received, reports, request?.url, secrets);
+      const result = resultOf(received, reports, request?.url, secrets);
+      return result.ok || isUnsent(result, hops) ? result : markFailure(result, NETWORK);
     },
     plan(call) {
       const described = describeRequest(call);

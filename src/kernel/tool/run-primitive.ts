@@ -5,6 +5,7 @@ import {
   type Clock,
   createRedactor,
   type Failure,
+  type Fault,
   fail,
   getOwn,
   isObject,
@@ -26,6 +27,7 @@ import {
   mergeAll,
   mergeDescriptors,
   namedFolders,
+  removeLabels,
   type Value,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
@@ -77,13 +79,14 @@ function chosenByCaller(
 }
 
 /** A fault without the call's secrets, in whatever form it quotes them. */
-function redactFailure(failure: Failure, secrets: readonly string[]): Failure {
+function redactFailure(failure: Failure, secrets: readonly string[], isTrusted: boolean): Failure {
   const { code, detail } = failure.error;
   const clean: Failure = {
     ok: false,
     error: { code, detail: createRedactor(secrets).json(detail) },
   };
-  return markFailure(clean, descriptorOfFault(failure.error));
+  const marks = descriptorOfFault(failure.error);
+  return markFailure(clean, isTrusted ? removeLabels(marks, ['untrusted']) : marks);
 }
 
 function redactResult(result: PrimitiveResult, secrets: readonly string[]): PrimitiveResult {
@@ -297,6 +300,16 @@ const foreignResult = (result: PrimitiveResult): PrimitiveResult => ({
   labels: [...(result.labels ?? []), 'untrusted'],
 });
 
+const OUTSIDE = /^(?:net\.|git\.push$)/;
+const NOT_BEGUN: ReadonlySet<string> = new Set(['sandbox_missing', 'config_invalid']);
+
+/** A process with a way to the network quotes what it heard there, also when it fails. */
+function strangersIn({ primitive, requires, links }: Plan, { code, detail }: Fault): Descriptor {
+  if (links.some(({ tool }) => tool?.result?.untrusted)) return NETWORK;
+  const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
+  return isOut && detail.missing === undefined && !NOT_BEGUN.has(code) ? NETWORK : EMPTY;
+}
+
 /** Where it came from stays; labels of what went in, or of files that were read, are not its own. */
 const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveResult => ({
   ...result,
@@ -489,7 +502,10 @@ export async function runBody(
   // whichever primitive it went into.
   if (!ran.ok) {
     const kept = keepLongOutput(ports.labels, ran.error.detail, seenInside);
-    return kept.ok ? markFailure(redactFailure(ran, secrets), seenInside) : kept;
+    if (!kept.ok) return kept;
+    const strangers = isTrusted(plan, caller) ? EMPTY : strangersIn(plan, ran.error);
+    const clean = redactFailure(ran, secrets, isTrusted(plan, caller));
+    return markFailure(clean, mergeDescriptors(seenInside, strangers));
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
