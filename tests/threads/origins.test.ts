@@ -143,6 +143,22 @@ test('to what is there in a granted folder it may add, and nothing else', async 
   expect(textOf(made, 'src/old.md')).toBe('kept');
 });
 
+test('an approved change of what is there is made once, and does not make the file its own', async () => {
+  const made = await open([
+    page,
+    write('reports/old.md', 'approved\n'),
+    write('reports/old.md', 'not this\n'),
+    DONE,
+  ]);
+  const { status, thread_id } = await run(made, 'lead');
+  expect([status, textOf(made, 'reports/old.md')]).toEqual(['waiting', 'as it was\n']);
+  await approve(made);
+  const again = await made.threads.resume(thread_id);
+  expect(again.ok && again.output.status).toBe('waiting');
+  expect(textOf(made, 'reports/old.md')).toBe('approved\n');
+  expect(await queue(made)).toMatchObject([{ shown: { arguments: { content: 'not this\n' } } }]);
+});
+
 test('what it made and somebody else changed is not its own any more', async () => {
   const made = await openStage(
     { ...directive('lead', NIGHTLY), ...FILES },
