@@ -233,12 +233,18 @@ function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   return new Map(own.filter(isGiven).map((bound) => [bound.name, bound]));
 }
 
+const MOST_HINTS = 20;
+
 class Names {
   readonly #tree: ScriptTree;
   readonly #around: Surroundings;
   readonly #bound = new Map<string, Bound[]>();
   /** An import without a name whose path is made by the run: anything may be bound. */
   readonly #isOpen: boolean;
+  /** What each path that is imported from exports; undefined where that cannot be known. */
+  readonly #modules = new Map<string, ReadonlyMap<string, Bound> | undefined>();
+  readonly #optional = new Map<Exe, Map<string, boolean>>();
+  #hints = 0;
 
   constructor(tree: ScriptTree, around: Surroundings) {
     this.#tree = tree;
@@ -286,10 +292,8 @@ class Names {
   }
 
   #unbound(name: string, place: Range, use: Use, isDoubtful = false): NameFinding {
-    const seen = [...this.#bound.keys()].filter((one) => this.#find(one, place.at));
     const hint =
-      hintOfName(name, [...seen, ...this.#around.inputs]) ??
-      hintOfName(name, name.length > 2 ? [...this.#around.provided] : []) ??
+      this.#closeTo(name, place.at) ??
       (use === 'text' ? `where the text is meant, write \`@@${name}\`` : undefined);
     const [severity, ending] = ENDINGS[use];
     return {
@@ -300,6 +304,17 @@ class Names {
       message: `nothing binds \`@${name}\`${ending}`,
       ...(hint === undefined ? {} : { hint }),
     };
+  }
+
+  /** Looked for as often as anybody reads them: all names are compared each time. */
+  #closeTo(name: string, at: number): string | undefined {
+    this.#hints += 1;
+    if (this.#hints > MOST_HINTS) return undefined;
+    const seen = [...this.#bound.keys()].filter((one) => this.#find(one, at));
+    return (
+      hintOfName(name, [...seen, ...this.#around.inputs]) ??
+      hintOfName(name, name.length > 2 ? [...this.#around.provided] : [])
+    );
   }
 
   /** `user@example.com` and `@scope/package` are texts. */
@@ -331,17 +346,29 @@ class Names {
     if (bound?.exe && all.filter(({ exe }) => exe).length === 1)
       return { exe: bound.exe, depth: 0 };
     if (bound?.kind !== 'import' && bound?.kind !== 'namespace') return undefined;
-    const module = this.#moduleOf(bound);
+    const path = bound.source && staticText(bound.source.path);
     const [first] = steps;
     const member = first?.kind === 'field' ? first.name : undefined;
-    const inner = module && exportsOf(module).get(bound.source?.name ?? member ?? '');
+    const inner = this.#exportsOf(path)?.get(bound.source?.name ?? member ?? '');
     const depth = bound.kind === 'namespace' ? 1 : 0;
     return inner?.exe && { exe: inner.exe, depth };
   }
 
-  #moduleOf({ source }: Bound): ScriptTree | undefined {
-    const path = source && staticText(source.path);
-    return path === undefined ? undefined : this.#around.module(path);
+  #exportsOf(path: string | undefined): ReadonlyMap<string, Bound> | undefined {
+    if (path === undefined) return undefined;
+    if (!this.#modules.has(path)) {
+      const tree = this.#around.module(path);
+      this.#modules.set(path, tree && exportsOf(tree));
+    }
+    return this.#modules.get(path);
+  }
+
+  #isOptional(exe: Exe, name: string): boolean {
+    const known = this.#optional.get(exe) ?? new Map<string, boolean>();
+    this.#optional.set(exe, known);
+    const answer = known.get(name) ?? isOptionalIn(exe, name);
+    known.set(name, answer);
+    return answer;
   }
 
   #ofCall(node: NodeOf<'reference'>, { call }: Place): NameFinding[] {
@@ -352,13 +379,17 @@ class Names {
     const given = step?.kind === 'call' ? step.arguments : [];
     // At the front of a group nothing comes in but where no argument is given.
     if (call === 'front' && given.length === 0) return [];
-    return countArguments(node, callee.exe, given, call === 'stage' ? 1 : 0);
+    const { exe } = callee;
+    const before = call === 'stage' ? 1 : 0;
+    const missing = exe.parameters
+      .slice(given.length + before)
+      .filter(({ name }) => !this.#isOptional(exe, name));
+    return countArguments(node, exe, given, before, missing);
   }
 
   ofImport({ form, source }: NodeOf<'import'>): NameFinding[] {
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
-    const module = path === undefined ? undefined : this.#around.module(path);
-    const exports = module && exportsOf(module);
+    const exports = this.#exportsOf(path);
     if (form.kind !== 'names' || source.kind !== 'path' || !exports) return [];
     const names = [...exports.keys()];
     return form.names
@@ -402,6 +433,7 @@ function countArguments(
   exe: Exe,
   given: readonly Expression[],
   before: number,
+  missing: Exe['parameters'],
 ): NameFinding[] {
   const { parameters, name } = exe;
   const count = given.length + before;
@@ -420,7 +452,6 @@ function countArguments(
       },
     ];
   }
-  const missing = parameters.slice(count).filter((one) => !isOptionalIn(exe, one.name));
   if (missing.length === 0) return [];
   const list = missing.map((one) => `\`${one.name}\``).join(', ');
   return [
