@@ -18,6 +18,8 @@ export interface ScriptRun {
   payload?: JsonObject;
   /** Called with everything printed or written, as it happens. */
   onEffect?: (effect: ScriptEffect) => void;
+  /** Called with what `with { stream: true }` shows, piece by piece; the whole is an effect then. */
+  onOutput?: (text: string) => void;
 }
 
 export interface ScriptRunResult {
@@ -71,7 +73,7 @@ export async function runScriptIn(
   const gate = (): Outcome<null> =>
     signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
   const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
-  const { inputs, payload, onEffect } = request;
+  const { inputs, payload, onEffect, onOutput } = request;
   const about = {
     surface: 'script',
     caller: name,
@@ -89,6 +91,7 @@ export async function runScriptIn(
     ...(inputs && { inputs: valuesOf(inputs) }),
     ...(payload && { payload }),
     ...(onEffect && { onEffect: harmless('onEffect', onEffect, trouble) }),
+    ...(onOutput && { onOutput: harmless('onOutput', onOutput, trouble) }),
   });
   if (fault) return { ok: false, error: fault };
   const { labels, taint } = marks;

@@ -17,6 +17,7 @@ import type { Json, Outcome } from '../../src/base/index.ts';
 import { makeValue, describe as marks } from '../../src/flow/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { createRuntime, findScriptProject } from '../../src/runtime/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
 import type { CodeRequest, JsArgument, ProcessRequest } from '../../src/script/world.ts';
 
 const sandbox = await probeSandboxNow();
@@ -407,6 +408,25 @@ describe('what is printed is told as it comes', () => {
     const ended = await (kind === 'sh' ? run(WAITING.sh, more) : code(kind, WAITING[kind], more));
     expect(ended).toMatchObject({ ok: true, output: { stdout: 'one\ntwo\n' } });
     expect(heard).toBe('one\ntwo\n');
+  });
+
+  test('to a program, which may throw', async () => {
+    const { project, home, base } = folders({});
+    const env = { PATH: process.env.PATH, HOME: base, KERNMANTLE_HOME: home };
+    const runtime = await createRuntime({ project, env });
+    if (!runtime.ok) throw new Error(runtime.error.detail.message);
+    const heard: unknown[] = [];
+    const done = await runScriptIn(runtime.output, {
+      text: 'run js { console.log("a"); console.log("b") } with { stream: true }',
+      onOutput(piece) {
+        heard.push(piece);
+        throw new Error('not mine');
+      },
+      onEffect: ({ kind, text, isShown }) => heard.push([kind, text, isShown]),
+    });
+    expect(done).toMatchObject({ ok: true, output: { text: 'a\nb\n' } });
+    expect(heard).toEqual(['a\n', 'b\n', ['run', 'a\nb', true]]);
+    await runtime.output.close();
   });
 
   inSandbox('by a node block also what comes after its value, and never the value', async () => {
