@@ -73,6 +73,13 @@ test.each([
   ['for @x in [1, 2] => run {echo @x} with { stream: true }', '1\n2\n'],
   ['run {echo a} with { stream: true, pipeline: [@upper] }', 'a\nA\n'],
   ['run {echo a} with { stream: false }', 'a\n'],
+  ['run stream {echo a}', 'a\n'],
+  ['run stream sh { echo a }', 'a\n'],
+  ['exe @f() = stream sh { echo a }\nshow @f()\nrun @f()', 'a\na\n'],
+  ['exe @f() = sh { echo a }\nrun stream @f()', 'a\n'],
+  ['exe @f() = sh { echo a }\nstream @f()\nif true [ stream @f() ]', 'a\na\n'],
+  ['stream js { console.log("a") }', 'a\n'],
+  ['var @x = stream js { console.log("a") }\nshow @x', 'a\na\n'],
 ])('what was shown as it came is not printed again: %s', async (script, expected) => {
   expect(await watched(script)).toEqual({ seen: expected, text: expected, fault: '' });
 });
@@ -82,4 +89,18 @@ test('a model answers in pieces', async () => {
   const script = 'exe @f() = llm "hi there"\nshow @f() with { stream: true }';
   await play(script, { onOutput: (piece) => pieces.push(piece) });
   expect(pieces).toEqual(['model:', ' hi', ' there', '\n']);
+});
+
+test('in markdown `/stream` is a statement where something that runs follows, and text elsewhere', async () => {
+  const seen: string[] = [];
+  const script = '/exe @f() = sh { echo a }\n/stream @f()\n/stream of words\n';
+  const { text, fault } = await play(script, {
+    mode: 'markdown',
+    onOutput: (piece) => seen.push(piece),
+  });
+  expect({ text, fault, seen }).toEqual({
+    text: 'a\n/stream of words\n',
+    fault: '',
+    seen: ['a\n'],
+  });
 });

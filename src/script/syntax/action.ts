@@ -9,7 +9,9 @@ import { parseOptions } from './pipeline.ts';
 import {
   hintOfWord,
   isFlowWord,
+  isStreamStart,
   isWildcardArm,
+  parseRunAction,
   parseValue,
   refuseSlash,
   STATEMENT_WORDS,
@@ -203,6 +205,7 @@ function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
   refuseSlash(r, 'let');
+  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
   const word = r.word();
   if (word === undefined) {
     if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);

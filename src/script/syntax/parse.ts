@@ -116,8 +116,9 @@ function looksLikeStatement(r: Reader): boolean {
 function isSlashed(r: Reader): boolean {
   const at = r.pos;
   const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
+  const isStream = found === 'stream' && r.sees(/[ \t]*(?:@|\{|[a-z]+(?::|[ \t]*[({]))/y);
   r.pos = at;
-  return found !== undefined && (found === '' || STATEMENT_WORDS.has(found));
+  return found !== undefined && (found === '' || isStream || STATEMENT_WORDS.has(found));
 }
 
 /** Text and statements, line by line. */

@@ -9,7 +9,7 @@ import { isEffectWord, parseEffect } from './effect.ts';
 import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy } from './rule.ts';
-import { hintOfWord, isFlowWord, parseRunAction, parseValue } from './value.ts';
+import { hintOfWord, isFlowWord, isStreamStart, parseRunAction, parseValue } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
 export function parseStatement(r: Reader): Statement {
@@ -22,6 +22,7 @@ function readStatement(r: Reader): Statement {
   const at = r.pos;
   if (r.peek() === '@') return parseCall(r);
   if (r.take('=>')) return parseReturn(r, at);
+  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
   const word = r.word() ?? '';
   if (word !== 'foreach' && isFlowWord(word))
     return { kind: 'flow', value: parseFlow(r, true), at, end: r.pos };

@@ -60,11 +60,29 @@ export const isFlowWord = (word: string | undefined): boolean =>
 
 export const parseValue = (r: Reader): Expression => parsePiped(r, parseTernary);
 
+const STREAM =
+  /stream[ \t]+(?=@[A-Za-z_\u0080-\uffff]|(?:cmd|sh|bash|js|javascript|node|py|python)(?::|[ \t]*[({])|\{)/y;
+
+/** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
+export const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
+
+function asStream(made: Expression, at: number): Expression {
+  const { value, options } = made.kind === 'with' ? made : { value: made, options: undefined };
+  const flag: Expression = { kind: 'literal', value: true, at, end: at + 'stream'.length };
+  const entries = new Map([...(options?.entries ?? []), ['stream', flag] as const]);
+  const { end } = made;
+  const own: NodeOf<'options'> = { kind: 'options', entries, pipeline: options?.pipeline, at, end };
+  return { kind: 'with', value, options: own, at, end };
+}
+
 /** What a rule reads, with its pipes and options; without it a group leads. */
 function parsePiped(r: Reader, source: (r: Reader) => Expression): Expression {
-  return r.deeper(() =>
+  const at = r.pos;
+  const isStream = r.take(STREAM);
+  const made = r.deeper(() =>
     parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r))),
   );
+  return isStream ? asStream(made, at) : made;
 }
 
 /** A value without pipes and `with`: a condition, a subject. */
