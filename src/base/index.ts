@@ -69,7 +69,7 @@ export {
 } from './read-shape.ts';
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
-export { isInside, readRegularFile } from './regular-file.ts';
+export { isInside, pathWithin, readRegularFile } from './regular-file.ts';
 export {
   countBefore,
   createLines,

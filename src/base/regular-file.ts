@@ -2,7 +2,7 @@
 // a bound, and always an answer at once.
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
-import { isAbsolute, resolve, sep } from 'node:path';
+import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { errnoOf } from './outcome.ts';
 
 interface FileProblem {
@@ -73,3 +73,7 @@ export function isInside(path: string, folder: string): boolean {
   const [at, base] = [settled(path), settled(folder)];
   return at === base || at.startsWith(base.endsWith(sep) ? base : `${base}${sep}`);
 }
+
+/** A path from this folder where it lies in it, so that it says the same on every machine; else as it is. */
+export const pathWithin = (folder: string, path: string): string =>
+  path !== folder && isInside(path, folder) ? relative(folder, path) : path;

@@ -228,3 +228,48 @@ test('a denial says what is missing, for what, and what is held, whatever refuse
   ]);
   expect(denied[2]?.message).toContain('path="out/new.md"');
 });
+
+test('what a model is told names files from the project, not where it lies on this machine', async () => {
+  const permissions = `${READ}<execute resource="knowledge" action="modify"/><execute resource="kernmantle" action="load"/><execute resource="tool" id="broken"/><execute resource="tool" id="sends"/>`;
+  const files = {
+    '.ai/directives/look.md': directiveText('look', { permissions }),
+    '.ai/directives/wrong.md': '<directive name="wrong" version="1.0.0"><metadata>',
+    '.ai/tools/broken.yaml':
+      'tool_id: broken\nversion: "1.0.0"\nexecutor_id: function\neffect: 7\n',
+    '.ai/tools/sends.yaml':
+      'tool_id: sends\nversion: "1.0.0"\ncategory: test\ndescription: sends\nexecutor_id: http_client\nconfig: {url: "https://example.org/"}\nrequires: [net.http]\neffect: read\n',
+    '.ai/policy.yaml': 'guards: [{on: "op:tool:fs/read_file", deny: "no"}]\n',
+  };
+  const verb = (name: string, given: JsonObject) => ({ name, arguments: given });
+  const made = await stage(files, [
+    {
+      tool_calls: [
+        verb('execute', {
+          item_type: 'knowledge',
+          item_id: 'new',
+          action: 'create',
+          content: '# New\n',
+        }),
+        verb('load', { item_type: 'directive', item_id: 'wrong' }),
+        verb('execute', { item_type: 'directive', item_id: 'wrong' }),
+        execute('broken', {}),
+        execute('sends', {}),
+        execute('fs/read_file', { path: 'notes/b.txt' }),
+      ],
+    },
+    { text: 'done' },
+  ]);
+  const { thread_id } = await run(made, 'look');
+  const stored = await readJournal(made.threads.store, thread_id);
+  const told = (stored.ok ? stored.output : []).filter(({ type }) => type === 'tool_result');
+  expect(told.length).toBeGreaterThanOrEqual(6);
+  const text = JSON.stringify(told);
+  for (const shown of [
+    '.ai/knowledge/new.md',
+    '.ai/directives/wrong.md',
+    '.ai/tools/broken.yaml',
+  ]) {
+    expect(text).toContain(shown);
+  }
+  expect(text).not.toContain(made.runtime.project);
+});

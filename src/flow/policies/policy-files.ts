@@ -10,6 +10,7 @@ import {
   type Diagnostic,
   errnoOf,
   hasErrors,
+  pathWithin,
   readRegularFile,
 } from '../../base/index.ts';
 import type { LabelRule } from '../frame.ts';
@@ -136,8 +137,10 @@ function withFolders(policy: Policy, root: string): Policy {
     ...policy,
     ...(labels && { labels: rules }),
     ...(guards && {
-      guards: guards.map(({ when, ...guard }) => ({
+      guards: guards.map(({ when, file, ...guard }) => ({
         ...guard,
+        // Refusals name it, also to models.
+        ...(file !== undefined && { file: pathWithin(root, file) }),
         on: formsOf(root, guard.on).at(-1) ?? guard.on,
         ...(when === undefined ? {} : { when: when.replaceAll(`dir:${root}/`, 'dir:') }),
       })),

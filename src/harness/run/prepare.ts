@@ -1,6 +1,13 @@
 // Everything that must be right before a thread exists: directive, inputs, rights, model, key, price,
 // limits. All of it is looked at first, so that a refusal leaves nothing half-made behind.
-import { type Fault, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Fault,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+  pathWithin,
+} from '../../base/index.ts';
 import {
   canSpawn,
   type Directive,
@@ -55,7 +62,8 @@ function findDirective(
   }
   if (!item.directive) {
     const first = item.diagnostics.find(({ severity }) => severity === 'error');
-    const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+    const file = first && pathWithin(ports.project, first.file);
+    const place = first ? `${file}:${first.line}:${first.column}: ${first.message}` : '';
     return fail('invalid_item', `directive \`${item.id}\` has errors: ${place}`);
   }
   return ok({ item, directive: withExtended(ports, item.directive) });

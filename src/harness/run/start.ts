@@ -1,7 +1,6 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
 import { hash } from 'node:crypto';
-import { isAbsolute, relative } from 'node:path';
 import {
   type Failure,
   fail,
@@ -9,6 +8,7 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  pathWithin,
 } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
@@ -129,19 +129,13 @@ async function createRow(
     : await create(place.id);
 }
 
-/** From the project where it lies in it, so that it says the same on every machine. */
-function shownFile(project: string, file: string): string {
-  const short = relative(project, file);
-  return short.startsWith('..') || isAbsolute(short) ? file : short;
-}
-
 const identityOf = (
   project: string,
   { id, source, file, body, signature: { state, key } }: DirectiveItem,
 ): WhatRan['items'][number] => ({
   id,
   source,
-  file: source === 'bundle' ? `bundle:${id}` : shownFile(project, file),
+  file: source === 'bundle' ? `bundle:${id}` : pathWithin(project, file),
   sha256: hash('sha256', body),
   signature: state,
   ...(key !== undefined && { key }),
@@ -183,7 +177,7 @@ function whatRan(
     }),
     policies: policy.levels.map(({ level, file = '', signed = false, sha256 }) => ({
       level,
-      file: level === 'bundle' ? 'bundle:policy' : shownFile(project, file),
+      file: level === 'bundle' ? 'bundle:policy' : pathWithin(project, file),
       signed,
       ...(sha256 !== undefined && { sha256 }),
     })),

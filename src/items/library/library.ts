@@ -139,7 +139,7 @@ export function createLibrary(options: LibraryOptions): Library {
   const rootsNow = () => files.opened().map(({ root, real }) => ({ root, real: real() }));
   const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
-    resolveChain(leaf, (id) => library.find('tool', id), primitives());
+    resolveChain(leaf, (id) => library.find('tool', id), primitives(), projectRoot);
 
   const isEffective = addExtra(options.extra ?? [], files);
 

@@ -10,6 +10,7 @@ import {
   nearest,
   type Outcome,
   ok,
+  pathWithin,
   type ShapeProblem,
 } from '../../base/index.ts';
 import type { ToolItem } from '../item.ts';
@@ -41,6 +42,8 @@ export function resolveChain(
   leaf: ToolItem,
   find: (id: string) => Outcome<ToolItem>,
   primitives: readonly string[],
+  /** Files in it are named from there. */
+  projectRoot = '',
 ): Outcome<Chain> {
   const links: ToolItem[] = [];
   for (let link = leaf; ; ) {
@@ -55,7 +58,7 @@ export function resolveChain(
       const message = `the chain of \`${leaf.id}\` has more than ${MAX_LINKS} links`;
       return fail('config_invalid', message, { chain });
     }
-    if (!link.tool) return unavailable(link, chain);
+    if (!link.tool) return unavailable(link, chain, projectRoot);
     const next = link.tool.executor_id ?? link.tool.tool_id;
     if (primitives.includes(next)) return ok({ links, primitive: next });
     if (link.tool.executor_id === undefined) {
@@ -69,9 +72,10 @@ export function resolveChain(
   }
 }
 
-function unavailable(link: ToolItem, chain: string[]): Outcome<never> {
+function unavailable(link: ToolItem, chain: string[], projectRoot: string): Outcome<never> {
   const first = link.diagnostics.find(({ severity }) => severity === 'error');
-  const why = first ? `: ${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+  const file = first && (projectRoot === '' ? first.file : pathWithin(projectRoot, first.file));
+  const why = first ? `: ${file}:${first.line}:${first.column}: ${first.message}` : '';
   const failed_at = { tool_id: link.id };
   return fail('config_invalid', `tool \`${link.id}\` cannot be used${why}`, { chain, failed_at });
 }

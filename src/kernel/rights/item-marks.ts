@@ -1,7 +1,15 @@
 // Items are files like any other: what is written into one keeps its marks, and whoever is handed
 // its text gets them back. A signature is a person's word for the text, so it ends the suspicion.
 import { createHash } from 'node:crypto';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  asJson,
+  type Diagnostic,
+  fail,
+  type Json,
+  type Outcome,
+  ok,
+  pathWithin,
+} from '../../base/index.ts';
 import {
   type Descriptor,
   describe,
@@ -10,7 +18,7 @@ import {
   type LabelRecords,
   mergeDescriptors,
 } from '../../flow/index.ts';
-import type { Item, SignatureState } from '../../items/index.ts';
+import type { Item, Library, SignatureState } from '../../items/index.ts';
 
 const FOLDERS = { directive: 'directives', tool: 'tools', knowledge: 'knowledge' } as const;
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
@@ -60,3 +68,26 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
     willWrite: (file, content, from) => labels.remember(file, sha256(content), from),
   };
 }
+
+const PREFIXES: Readonly<Record<string, string>> = {
+  user: '~/.ai/',
+  installed: 'installed:',
+  bundle: 'bundle:',
+};
+
+/** The file of an item as whoever calls may know it: not where on this machine the project lies. */
+export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file: string): string {
+  const inProject = pathWithin(library.projectRoot, file);
+  if (inProject !== file) return inProject;
+  for (const { source, dir } of library.roots()) {
+    const within = pathWithin(dir, file);
+    if (within !== file) return `${PREFIXES[source] ?? ''}${within}`;
+  }
+  return file;
+}
+
+/** The same for everything that was found in such files. */
+export const shownDiagnostics = (
+  library: Pick<Library, 'roots' | 'projectRoot'>,
+  found: readonly Diagnostic[],
+): Json => asJson(found.map((one) => ({ ...one, file: shownFile(library, one.file) })));

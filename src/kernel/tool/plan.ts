@@ -33,7 +33,7 @@ import {
 } from '../../trust/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
-import { checkSignature } from '../rights/item-marks.ts';
+import { checkSignature, shownFile } from '../rights/item-marks.ts';
 import { configFailure } from './check-config.ts';
 import { hasPatterns, inheritParameters, schemaOf } from './parameters.ts';
 
@@ -110,11 +110,12 @@ function chooseAction(
 }
 
 /** Every link must be readable; the reason names the link. */
-function unreadable(links: readonly PlannedTool[]): Failure | undefined {
+function unreadable(library: Library, links: readonly PlannedTool[]): Failure | undefined {
   const link = links.find(({ tool }) => !tool);
   if (!link) return undefined;
   const first = link.diagnostics.find(({ severity }) => severity === 'error');
-  const place = first ? `${first.file}:${first.line}:${first.column}: ${first.message}` : '';
+  const file = first && shownFile(library, first.file);
+  const place = first ? `${file}:${first.line}:${first.column}: ${first.message}` : '';
   return fail('config_invalid', `tool \`${link.id}\` is unavailable: ${place}`, {
     failed_at: { tool_id: link.id },
   });
@@ -312,7 +313,8 @@ export function resolvePlan(
     if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
   }
   const chosen =
-    unreadable(chain.links) ?? chooseAction(item, chain.links[0]?.tool as Tool, parameters);
+    unreadable(library, chain.links) ??
+    chooseAction(item, chain.links[0]?.tool as Tool, parameters);
   if (!chosen.ok) return chosen;
   const odd = configFailure(library.configFaults(chain));
   const plan = planOf(item, chain, chosen.output, catalog, odd);

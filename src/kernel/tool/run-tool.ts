@@ -15,6 +15,7 @@ import { type Library, writerOf } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
+import { shownFile } from '../rights/item-marks.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
 import {
@@ -124,6 +125,14 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   );
 }
 
+/** A refusal may name the file of a tool. */
+function withShownFile({ library }: ToolPorts, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (typeof detail.file !== 'string') return failure;
+  const file = shownFile(library, detail.file);
+  return { ok: false, error: { code, detail: { ...detail, file } } };
+}
+
 /** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
 function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
   const { id, category } = plan.leaf;
@@ -198,7 +207,7 @@ function call(
       const allowed = { plan, parameters: again.output, authority: narrowed };
       return await runBody(ports, allowed, values, caller);
     },
-    explain: (failure) => inChain(failure, plan),
+    explain: (failure) => inChain(withShownFile(ports, failure), plan),
   };
 }
 

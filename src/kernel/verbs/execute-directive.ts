@@ -2,7 +2,6 @@
 // model. What came in as inputs is checked, filled into the texts, and the answer says whether a
 // harness could run it as a thread.
 import {
-  asJson,
   fail,
   getOwn,
   type Json,
@@ -23,7 +22,12 @@ import {
 } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
-import { checkSignature, type ItemMarks, isSigned } from '../rights/item-marks.ts';
+import {
+  checkSignature,
+  type ItemMarks,
+  isSigned,
+  shownDiagnostics,
+} from '../rights/item-marks.ts';
 import { misfit, type ValidationError, validate } from '../tool/parameters.ts';
 import { riskTier } from '../tool/plan.ts';
 import { inputsOf } from '../tool/run-tool.ts';
@@ -194,7 +198,7 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
     }
     if (directive) return ok({ item, directive, items });
     return fail('invalid_item', `directive \`${item.id}\` has errors`, {
-      diagnostics: asJson(item.diagnostics),
+      diagnostics: shownDiagnostics(library, item.diagnostics),
     });
   }
 

@@ -1,9 +1,9 @@
-import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Catalogs, Item, ItemKind, Library } from '../../items/index.ts';
 import type { Authority, LoadRequest } from '../call.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
 import { leftOut } from '../rights/authority.ts';
-import type { UsesItem } from '../rights/item-marks.ts';
+import { shownDiagnostics, shownFile, type UsesItem } from '../rights/item-marks.ts';
 import { resolvePlan } from '../tool/plan.ts';
 import { mayModify } from './modify.ts';
 import { levelOf, summarise } from './search.ts';
@@ -29,8 +29,8 @@ function metadata(item: Item, library: Library): JsonObject {
     tags: [...item.tags],
     description: item.description,
     signature: item.file.startsWith(PROGRAM) ? { state: 'program' } : { ...item.signature },
-    shadows: asJson(item.shadows),
-    diagnostics: asJson(item.diagnostics),
+    shadows: item.shadows.map(({ source, file }) => ({ source, file: shownFile(library, file) })),
+    diagnostics: shownDiagnostics(library, item.diagnostics),
     ...(plan?.ok ? { chain: [...plan.output.chain] } : {}),
   };
 }
@@ -99,7 +99,7 @@ export async function loadItem(
     if (!right.ok) return right;
     const copied = copies.copy(item, destination);
     if (!copied.ok) return copied;
-    answer.copied_to = copied.output;
+    answer.copied_to = shownFile(library, copied.output);
   }
   return ok(answer);
 }

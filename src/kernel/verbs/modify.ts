@@ -1,11 +1,11 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
-import { asJson, fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
-import type { ItemMarks } from '../rights/item-marks.ts';
+import { type ItemMarks, shownDiagnostics, shownFile } from '../rights/item-marks.ts';
 import { riskTier } from '../tool/plan.ts';
 import { givenValue } from '../tool/run-tool.ts';
 
@@ -68,14 +68,15 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     const checked = library.write(kind, id, content.text, mode, { dryRun: true });
     if (!checked.ok) return checked;
     const { file } = checked.output;
-    const diagnostics = asJson(checked.output.diagnostics);
-    if (request.dry_run) return ok(unchanged(request, { file, diagnostics }));
+    const diagnostics = shownDiagnostics(library, checked.output.diagnostics);
+    const shown = shownFile(library, file);
+    if (request.dry_run) return ok(unchanged(request, { file: shown, diagnostics }));
     const kept = marks.willWrite(file, content.text, [content.meta.descriptor]);
     if (!kept.ok) return kept;
     const written = library.write(kind, id, content.text, mode);
     if (!written.ok) return written;
     const status = mode === 'create' ? 'created' : 'updated';
-    return ok({ status, item_type: kind, item_id: id, file, signed: false, diagnostics });
+    return ok({ status, item_type: kind, item_id: id, file: shown, signed: false, diagnostics });
   }
 
   return (request) => {
