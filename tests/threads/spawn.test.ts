@@ -128,7 +128,7 @@ test('a directive executed inside a thread runs under that thread’s token', as
   expect(await rows(made)).toHaveLength(1);
   const said = lastSaid(made, 'deploy_staging');
   expect(said).toContain('permission_denied');
-  expect(said).toContain('`fs.write` is not granted: add');
+  expect(said).toMatch(/`fs.write` on `[^`]+` is not granted: add/);
   expect(said).toContain('to the permissions of directive `deploy_staging`');
 });
 
