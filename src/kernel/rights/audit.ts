@@ -154,13 +154,30 @@ const fits = (row: AuditRow, { decision, surface, thread, tool, since }: AuditFi
   (tool === undefined || isTool(row.operation, tool)) &&
   (since === undefined || row.time >= since);
 
+/** Texts that a row which fits holds as it stands in the file: most others need not be read. */
+function tracesOf({ decision, surface, thread, tool }: AuditFilter): string[] {
+  const asWritten = (text: string): string => JSON.stringify(text).slice(1, -1);
+  return [
+    ...(decision === undefined ? [] : [`"decision":"${decision}"`]),
+    ...(surface === undefined ? [] : [`"surface":"${asWritten(surface)}"`]),
+    ...(thread === undefined ? [] : [`"${asWritten(thread)}"`]),
+    ...(tool === undefined ? [] : [`${asWritten(tool)}"`]),
+  ];
+}
+
+/** By how it begins; what begins otherwise is read first. */
+const isOlder = (line: string, since: string | undefined): boolean =>
+  since !== undefined && line.startsWith(BEGINS) && line.slice(BEGINS.length + 1) < since;
+
 function readRows(file: string, filter: AuditFilter): AuditRow[] {
   const handle = openRecords(file);
   const limit = Math.min(filter.limit, MAX_ROWS);
   const rows: AuditRow[] = [];
+  const traces = tracesOf(filter);
   try {
     for (const line of linesFromEnd(handle)) {
       if (rows.length >= limit) break;
+      if (!traces.every((trace) => line.includes(trace)) || isOlder(line, filter.since)) continue;
       const row = rowOf(line);
       if (row && fits(row, filter)) rows.push(row);
     }
