@@ -183,6 +183,10 @@ test('a write that was at work is unknown: hooks hear of it, and nothing repeats
   expect(runs).toBe(1);
   const sent = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(sent).toContain('outcome_unknown');
+  // Both processes answer for it: the one that made it, and the one that does not know.
+  const rows = await made.runtime.audit.read({ limit: 9, tool: 'probe/write' });
+  expect(rows.ok && rows.output.map(({ decision }) => decision)).toEqual(['allowed', 'failed']);
+  expect(rows.ok && rows.output[1]?.reason).toContain('outcome_unknown');
   expect(sent).toContain('seen');
 });
 

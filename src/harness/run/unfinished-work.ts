@@ -109,11 +109,22 @@ export async function settleUnfinishedCalls(
     const isAsked = waiting.has(call.id) || thread.control.escalated.has(call.id);
     const isOpen = isAsked || isHeld(thread, call.id);
     if (!intent || intent.effect !== 'write' || isSpawn || isOpen) continue;
-    const { tool } = intent;
+    const { tool, target = '' } = intent;
     const unknown = unknownOutcome(call, tool);
     const verdict = await raiseError(thread, unknown, tool, { isTold: true, call: call.id });
     // Its hook asks somebody, and answers later.
     if (isAtRest(thread)) return;
+    const { id, item } = thread.place;
+    // The process that made the call had no time to leave its row.
+    thread.journal.audit({
+      surface: 'thread',
+      caller: id,
+      subject: `directive:${item.id}`,
+      operation: `tool:${tool}`,
+      target,
+      decision: 'failed',
+      reason: `outcome_unknown: ${unknown.error.detail.message}`,
+    });
     const instead = verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : undefined;
     noteUnknown(thread, call, tool, instead?.output.data);
     if (thread.control.ending || thread.journal.lost()) return;
