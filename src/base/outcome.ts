@@ -31,6 +31,7 @@ type KnownCode =
   | 'loop_detected'
   | 'stuck'
   | 'tool_failed'
+  | 'output_invalid'
   | 'tool_chain_failed'
   | 'config_invalid'
   | 'dependency_missing'

@@ -77,7 +77,7 @@ function readTools(element: Element, findings: Findings): 'native' | undefined {
   if (given?.value === 'native') return 'native';
   if (!given || given.value === '') return undefined;
   const message = `there are no \`${given.value}\` tools for a model`;
-  findings.error('invalid_field', given.at, message, findings.words.attribute('tools', 'native'));
+  findings.error('value_invalid', given.at, message, findings.words.attribute('tools', 'native'));
   return undefined;
 }
 

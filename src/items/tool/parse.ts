@@ -36,8 +36,8 @@ const CODES: ReadonlySet<string> = new Set(
   (
     'invalid_input invalid_item not_found ambiguous permission_denied signature_invalid timeout ' +
     'cancelled rate_limit network_error quota_exceeded model_unavailable provider_error ' +
-    'stream_incomplete outcome_unknown loop_detected stuck tool_failed tool_chain_failed ' +
-    'config_invalid dependency_missing sandbox_missing thread_exists spawn_failed ' +
+    'stream_incomplete outcome_unknown loop_detected stuck tool_failed output_invalid ' +
+    'tool_chain_failed config_invalid dependency_missing sandbox_missing thread_exists spawn_failed ' +
     'mcp_connection_failed hook_failed expression_error http_error internal_error ' +
     // Common names of other systems for what is `network_error` or `rate_limit` here.
     'connection_reset connection_refused connection_error network rate_limited'
