@@ -18,6 +18,7 @@ import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '.
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
 import { BUDGETED } from '../thread/budget.ts';
+import { permittedTools, toolsTold } from '../thread/permitted-tools.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { systemPrompt } from '../thread/prompt.ts';
 import type {
@@ -36,13 +37,14 @@ const reservePrefix = (id: string): string => `${id}:hooks`;
 
 /** Its directive, when it asks a model: a script needs no budget. */
 function askingDirective(
-  { library }: Pick<HarnessPorts, 'library'>,
+  ports: PreparePorts,
   { hook }: Pick<CompiledHook, 'hook'>,
 ): { directive: Directive; bytes: number } | undefined {
-  const found = library.find('directive', hook.directive);
+  const found = ports.library.find('directive', hook.directive);
   const directive = found.ok ? found.output.directive : undefined;
   if (!found.ok || !directive || directive.process.script !== undefined) return undefined;
-  return { directive, bytes: found.output.body.length };
+  const tools = toolsTold(permittedTools(ports, directive), false);
+  return { directive, bytes: found.output.body.length + JSON.stringify(tools).length };
 }
 
 /** What is asked to tell what a hook costs. */

@@ -26,7 +26,9 @@ const MAX_TOOLS = 40;
 const MAX_BYTES = 8000;
 const MAX_DESCRIPTION = 120;
 
-type Ports = Pick<HarnessPorts, 'library' | 'project' | 'policies' | 'tokens'>;
+/** Tokens are asked for what a parent may do. */
+type Ports = Pick<HarnessPorts, 'library' | 'project' | 'policies'> &
+  Partial<Pick<HarnessPorts, 'tokens'>>;
 
 const isGlob = (id: string): boolean => /[*?[{]/.test(id);
 
@@ -56,9 +58,9 @@ export function permittedTools(
   const permissions = directive.permissions ?? { entries: [] };
   const { grants } = grantsFromPermissions(permissions, catalog, resolve, project);
   const ceiling = createCeilingVerifier(ports.policies().policy.ceilings(), catalog);
-  const above = parent && ports.tokens.verify(parent.rights.own.auth, parent.place.id);
+  const above = parent && ports.tokens?.verify(parent.rights.own.auth, parent.place.id);
   const parents = above?.ok ? tokenAuthority(above.output) : undefined;
-  if (above && !parents) return [];
+  if (parent && !parents) return [];
   const holds = (name: string): boolean =>
     missingAtStart([{ capability: name }], grants, catalog).missing.length === 0 &&
     ceiling.holds(name).ok &&
