@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { defineTool } from '../../src/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { runs, timeoutMs } from '../support/soak.ts';
 import {
   answer,
   call,
@@ -291,3 +292,69 @@ test('a thread that reached a limit, or was aborted from below, with the childre
   await same(aborting, lead, 'aborted');
   for (const { id, status } of await rows(aborting)) await same(aborting, id, status);
 });
+
+// A storm: many hands steer many threads at once, and whatever came of it happens again.
+const WORDS = /word \d+/g;
+const brief = (said: ScriptedReply): ScriptedReply => ({ ...said, piece: 8, pace_ms: 2, usage });
+const STORM: Play = {
+  lead: [
+    brief({ ...tool('look', 1), text: 'x'.repeat(80) }),
+    brief({ tool_calls: [call('probe/look', { n: 2 }), call('probe/write', { n: 2 })] }),
+    brief({ tool_calls: [spawn('part', { wait_ms: 20_000 })], text: 'y'.repeat(80) }),
+    brief({ ...tool('write', 3), text: 'z'.repeat(80) }),
+    brief({ text: 'done '.repeat(20) }),
+  ],
+  part: [
+    brief({ ...tool('look', 4), text: 'p'.repeat(80) }),
+    brief({ ...tool('write', 5) }),
+    brief({ text: 'part done' }),
+  ],
+};
+const pick = <T>(list: readonly T[]): T | undefined =>
+  list[Math.floor(Math.random() * list.length)];
+const RESTING: readonly string[] = ['paused', 'waiting', 'interrupted', 'needs_input'];
+
+test(
+  'every thread of a steering storm',
+  async () => {
+    const made = await open(STORM);
+    const { store, resume } = made.threads;
+    const going: Promise<unknown>[] = Array.from({ length: runs(3, 10) }, () => run(made, 'lead'));
+    const stillOpen = async () => (await rows(made)).filter(({ ended }) => ended === undefined);
+    const accepted: string[] = [];
+    for (let count = 0; count < runs(25, 400); count++) {
+      const row = pick(await stillOpen());
+      const kind = pick(['message', 'pause', 'interrupt', 'resume', 'resume'] as const);
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * 30));
+      if (!row || !kind) continue;
+      if (kind === 'resume') {
+        if (RESTING.includes(row.status)) going.push(resume(row.id));
+        continue;
+      }
+      const content = `word ${count}`;
+      const payload = kind === 'pause' ? {} : { content };
+      const key = `storm ${count}`;
+      const sent = await store.signal({ thread: row.id, kind, payload, key, by: 'ann' });
+      if (sent.ok && kind !== 'pause') accepted.push(content);
+    }
+    // Whoever still rests is let go on.
+    for (let left = await stillOpen(); left.length > 0; left = await stillOpen()) {
+      for (const { id, status } of left) if (RESTING.includes(status)) going.push(resume(id));
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    await Promise.all(going);
+    const told: string[] = [];
+    for (const { id, status } of await rows(made)) {
+      expect(status, id).toBe('completed');
+      const events = await store.read(id);
+      for (const { type, data } of events.ok ? events.output : []) {
+        if (type === 'injected_message') told.push(...(String(data.text).match(WORDS) ?? []));
+      }
+    }
+    expect(new Set(told).size).toBe(told.length);
+    // What is said to a thread that ends in that moment is not heard any more.
+    for (const word of told) expect(accepted).toContain(word);
+    for (const { id } of await rows(made)) await same(made, id);
+  },
+  timeoutMs(120_000),
+);

@@ -33,6 +33,7 @@ import {
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { aboutArguments, unpackMarks } from '../thread/conversation.ts';
+import { hearInReplay } from '../thread/interruption.ts';
 import type { DataOf, HookAnswered, HookStart } from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
 import {
@@ -384,6 +385,7 @@ async function raiseEvent(
   const fault = event.name === 'limit' && 'fault' in flowEvent ? flowEvent.fault : undefined;
   const situation = await situationOf(thread, event, name, fault);
   const deed = await consult(thread, { ...situation, open, required: step.required });
+  if (thread.ports.replay) await hearInReplay(thread);
   return carryOut(thread, deed, event, name);
 }
 

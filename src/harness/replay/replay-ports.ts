@@ -30,6 +30,7 @@ import type {
   Commit,
   Held,
   NewEvent,
+  Signal,
   Store,
   StoredEvent,
   ThreadFilter,
@@ -310,6 +311,9 @@ function storeOf(scene: Scene): Store {
     const read = was === '' ? ok([]) : await readRepeated(real, was);
     known.set(thread, { was, record: createReplayRecord(read.ok ? read.output : []) });
   }
+  const spoken = new Map<string, Signal[]>();
+  const unheardAt = (thread: string, { events: news }: Commit) =>
+    recordOf(thread).signalsAt(thread, count(thread) + news.filter(isRepeated).length);
   /** Also those that were lost with their process: nobody runs them again, but they were paid for. */
   async function hooksBefore(filter: ThreadFilter): Answer<ThreadPage> {
     const page = await real.query(filter);
@@ -324,11 +328,21 @@ function storeOf(scene: Scene): Store {
       for (const child of commit.children ?? []) await learn(child.id, thread);
       const refused = commit.reserve && refusedThen(recordOf(thread).events[count(thread)], thread);
       if (refused) return refused;
+      const unheard = commit.expect.quiet ? unheardAt(thread, commit) : [];
+      // It was spoken to while it was about to rest.
+      if (unheard.length > 0) {
+        spoken.set(thread, unheard);
+        return fail('signalled', 'as it was then');
+      }
       return (commit.children ?? []).length > 0 && isLost(id)
         ? LOST
         : await counted.commit(thread, commit);
     },
     async signals(thread) {
+      // Asked by whoever was just told so, in the middle of a commit: nothing is put into the journal.
+      const told = spoken.get(thread);
+      spoken.delete(thread);
+      if (told) return ok(told);
       await play(thread);
       return ok(recordOf(thread).signalsAt(thread, count(thread)));
     },
