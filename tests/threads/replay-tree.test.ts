@@ -1,6 +1,7 @@
 // Replay of threads that did not run alone or in one piece: with children, as a child, paused, steered,
 // left behind and resumed, gone back to a snapshot, ended from outside.
 import { expect, test } from 'vitest';
+import { plainText } from '../../src/base/index.ts';
 import { defineTool } from '../../src/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
@@ -348,7 +349,8 @@ test(
       expect(status, id).toBe('completed');
       const events = await store.read(id);
       for (const { type, data } of events.ok ? events.output : []) {
-        if (type === 'injected_message') told.push(...(String(data.text).match(WORDS) ?? []));
+        if (type === 'injected_message')
+          told.push(...(plainText(data.text ?? '').match(WORDS) ?? []));
       }
     }
     expect(new Set(told).size).toBe(told.length);

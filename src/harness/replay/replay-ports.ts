@@ -400,6 +400,13 @@ function replayPort({
       const next = recordOf(thread).events[count(thread)];
       return next?.type === 'turn_start' || limitIn(next) !== undefined;
     },
+    async refused(thread, { error: { detail } }) {
+      await live.get(thread)?.thread.journal.flush();
+      const next = recordOf(thread).events[count(thread)];
+      const facts = limitIn(next);
+      const isOther = facts?.limit === detail.limit && facts?.current !== detail.current;
+      return isOther ? refusedThen(next, thread) : undefined;
+    },
     async fitted(thread) {
       await live.get(thread)?.thread.journal.flush();
       const next = recordOf(thread)

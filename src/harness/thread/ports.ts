@@ -1,6 +1,6 @@
 // What the harness asks of others: the script language, a model, whoever looks on. None of it knows a
 // thread; what a thread asks of threads is in thread.ts.
-import type { Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
+import type { Failure, Fault, Json, JsonObject, Outcome } from '../../base/index.ts';
 import type {
   Asked,
   Descriptor,
@@ -148,6 +148,8 @@ export interface ReplayPort {
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
   /** Is a request the next thing that was begun? */
   begins(thread: string): boolean;
+  /** As it was refused then: by the registry, which knew more of those below than the thread itself. */
+  refused(thread: string, now: Failure): Promise<Failure | undefined>;
   /** How long the next answer could be, when others left no more room for it then. */
   fitted(thread: string): Promise<number | undefined>;
   /** The hook's thread that was born here; undefined when the journal has none next. */

@@ -360,7 +360,10 @@ export class TurnAccount {
     const { talk, budget, journal, place } = this.#thread;
     const plan = this.#plan();
     const fit = fitRequest({ ...plan, limits: limitsWithin(plan, room) });
-    if ('event' in fit) return limitFault(fit.event, fit.needed);
+    if ('event' in fit) {
+      const told = limitFault(fit.event, fit.needed);
+      return (await this.#thread.ports.replay?.refused(place.id, told)) ?? told;
+    }
     const key = `${place.id}:turn:${journal.turn}:${journal.nextKey()}`;
     const { model, provider } = talk.model;
     this.#asked = { model: talk.model, price: talk.price };
