@@ -269,7 +269,11 @@ describe('completion', () => {
     expect(await editor.complete(file, '<limits><tu')).toEqual(
       expect.arrayContaining(['turns', 'tokens', 'spend']),
     );
-    expect(await editor.complete(file, 'tier="fast" ')).toEqual(['model_id', 'fallback_id']);
+    expect(await editor.complete(file, 'tier="fast" ')).toEqual([
+      'model_id',
+      'fallback_id',
+      'tools',
+    ]);
     expect(await editor.complete(file, '</model>\n    <')).toEqual(
       expect.arrayContaining(['limits', 'permissions', 'hooks']),
     );

@@ -40,11 +40,17 @@ const FILES = {
     'all',
     'parameters: [{ name: path, type: string, role: content, default: x }]\neffect: write\nrequires: [fs.write]\nrisk: [destructive]',
   ),
+  ...own(
+    'post',
+    'parameters: [{ name: to, type: string, role: destination }]\neffect: read\nrisk: [exfil]\nconfig: { script: \'/return "sent"\' }',
+  ),
   'done/old.md': 'as it was\n',
   'reports/old.md': 'as it was\n',
   'reports/sub/old.md': 'as it was\n',
 };
-const TOOLS = ['own/page', 'own/book', 'own/wipe', 'own/all', 'fs/write_file', 'fs/edit_file']
+const TOOLS = ['page', 'book', 'wipe', 'all', 'post']
+  .map((name) => `own/${name}`)
+  .concat('fs/write_file', 'fs/edit_file')
   .map((id) => `<execute resource="tool" id="${id}"/>`)
   .join('');
 const grant = (glob: string) => `<write resource="filesystem" path="${glob}"/>`;
@@ -60,6 +66,7 @@ const edit = (to: string, from = 'new', into = 'newer'): ScriptedReply => ({
   tool_calls: [call('fs/edit_file', { path: to, old_string: from, new_string: into })],
 });
 const wipe = (to: string): ScriptedReply => ({ tool_calls: [call('own/wipe', { path: to })] });
+const post = (to: string): ScriptedReply => ({ tool_calls: [call('own/post', { to })] });
 const DONE: ScriptedReply = { text: 'done' };
 
 const open = (says: readonly ScriptedReply[], parts: Parts = NIGHTLY, files = {}) =>
@@ -301,13 +308,21 @@ test.each([
   expect(await resultsOf(made, thread_id)).toMatchObject([{}, { is_error: false }]);
 });
 
-test('a field of a result that nobody else had a hand in is as good, until then', async () => {
+test('a field of a result that nobody else had a hand in may be written to, until then', async () => {
   const book: ScriptedReply = { tool_calls: [call('own/book')] };
-  const made = await open([book, page, wipe('done/known.md'), wipe('done/stranger.md'), DONE]);
+  const made = await open([book, page, post('done/known.md'), post('done/stranger.md'), DONE]);
   expect((await run(made, 'lead')).status).toBe('waiting');
-  expect(await queue(made)).toMatchObject([{ shown: { arguments: { path: 'done/stranger.md' } } }]);
-  const late = await open([page, book, wipe('done/known.md'), DONE]);
+  expect(await queue(made)).toMatchObject([{ shown: { arguments: { to: 'done/stranger.md' } } }]);
+  const late = await open([page, book, post('done/known.md'), DONE]);
   expect((await run(late, 'lead')).status).toBe('waiting');
+});
+
+test('what is destroyed somebody has to name: what a result lists is not enough', async () => {
+  const book: ScriptedReply = { tool_calls: [call('own/book')] };
+  const made = await open([book, page, wipe('done/known.md'), DONE]);
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  const before = await open([book, wipe('done/known.md'), page, DONE]);
+  expect((await run(before, 'lead')).status).toBe('completed');
 });
 
 test('fields that other people can write vouch for nothing, and a tool may say that of all it answers', async () => {
@@ -321,13 +336,13 @@ test('fields that other people can write vouch for nothing, and a tool may say t
   };
   const from = (id: string): ScriptedReply => ({ tool_calls: [call(id)] });
   const notes = await open(
-    [from('own/notes'), page, wipe('done/a.md'), wipe('done/b.md')],
+    [from('own/notes'), page, post('done/a.md'), post('done/b.md')],
     parts,
     files,
   );
   expect((await run(notes, 'lead')).status).toBe('waiting');
-  expect(await queue(notes)).toMatchObject([{ shown: { arguments: { path: 'done/b.md' } } }]);
-  const wall = await open([from('own/wall'), wipe('done/a.md')], parts, files);
+  expect(await queue(notes)).toMatchObject([{ shown: { arguments: { to: 'done/b.md' } } }]);
+  const wall = await open([from('own/wall'), post('done/a.md')], parts, files);
   expect((await run(wall, 'lead')).status).toBe('waiting');
 });
 

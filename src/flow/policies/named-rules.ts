@@ -48,8 +48,10 @@ const untrusted = marked('untrusted');
 
 /** Content may be tainted; what steers the operation may not. */
 const steers = ({ role }: Judged): boolean => role !== 'content';
-/** A stranger may have chosen it: nobody else is known to have said it. */
-const chosen = (input: Judged): boolean => untrusted(input) && input.origin === undefined;
+/** Is anybody trusted known to have said it? Else a stranger may have chosen it. */
+const isVouchedFor = ({ origin }: Judged): boolean => origin !== undefined;
+/** What a trusted answer lists may be written to; what is destroyed somebody has to name himself. */
+const isSaid = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'result';
 /** Somebody has named it, for this very thing. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
@@ -59,10 +61,12 @@ const NOBODY: ModelReader = { marks: EMPTY };
 const unlessNamed = (
   { inputs, reader = NOBODY }: RuleFacts,
   isAsked: (input: Judged) => boolean,
+  isEnough: (input: Judged) => boolean,
 ): readonly Judged[] => {
-  const offenders = inputs.filter((input) => isAsked(input) && chosen(input));
+  const asked = inputs.filter(isAsked);
+  const offenders = asked.filter((input) => untrusted(input) && !isEnough(input));
   if (offenders.length > 0 || !carries(reader.marks, 'untrusted')) return offenders;
-  return inputs.some((input) => isAsked(input) && isNamed(input))
+  return asked.some((input) => isNamed(input) && isEnough(input))
     ? []
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
@@ -70,17 +74,17 @@ const unlessNamed = (
 const steeredBy =
   (risk: OperationRisk) =>
   (facts: RuleFacts): readonly Judged[] =>
-    facts.risks.has(risk) ? unlessNamed(facts, steers) : [];
+    facts.risks.has(risk) ? unlessNamed(facts, steers, isSaid) : [];
 
 /** Where it goes to; of what leaves in a call of a model that has read strangers' words, all of it. */
 function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   const { risks, inputs, reader = NOBODY } = facts;
   if (risks.size === 0) return [];
   if (risks.has('exfil') && carries(reader.marks, 'untrusted'))
-    return unlessNamed(facts, () => true);
+    return unlessNamed(facts, () => true, isVouchedFor);
   const isAsked = ({ role }: Judged) =>
     role === 'destination' || (risks.has('exfil') && (role === 'path' || role === 'command'));
-  return inputs.filter((input) => isAsked(input) && chosen(input));
+  return inputs.filter((input) => isAsked(input) && untrusted(input) && !isVouchedFor(input));
 }
 
 const whenRisky =
