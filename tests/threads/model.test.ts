@@ -1,6 +1,7 @@
 // What a provider can do to a thread: break off, garble, refuse, name a price. No partial call is
 // ever run, and what was used is charged to the nano-unit.
 
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { formatMoney, type ScriptedReply } from '../../src/llm/index.ts';
@@ -421,6 +422,8 @@ test('a signed project does, once the user’s policy says so', async () => {
   );
   expect(await run(made, 'paid')).toMatchObject({ status: 'limit' });
   await runCommand(['sign', '.ai/policy.yaml'], made.fixture.root, made.fixture.env);
+  // Policies are looked at every 20 ms.
+  await sleep(30);
   expect(await run(made, 'paid')).toMatchObject({ status: 'completed', cost: { spend: '0.00' } });
   const { output } = await runCommand(['check'], made.fixture.root, made.fixture.env);
   expect(output).not.toContain('does not count');
