@@ -39,7 +39,7 @@ export interface Caller extends AuthFields {
    */
   sinks?: () => readonly Sink[];
   /** With `sinks`: what stands before those of the tool's config. */
-  filter?: (() => EventFilter) | undefined;
+  filter?: (() => EventFilter | undefined) | undefined;
 }
 
 /** What a caller may do. Every answer denies when in doubt. */

@@ -84,7 +84,7 @@ export interface SinkContext {
    */
   isReadByCaller?: boolean;
   /** Before every sink but the caller's own. */
-  filter?: (() => EventFilter) | undefined;
+  filter?: (() => EventFilter | undefined) | undefined;
   /**
    * To be called before the first byte goes into a file: from then on its content is known to be of
    * this stream, also when the stream breaks or the process dies.

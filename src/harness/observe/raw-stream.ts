@@ -68,8 +68,8 @@ export function createEventRedactor(redactor: Redactor) {
 }
 
 /** Before the sinks of a provider's tool: events that hold nothing of the thread's secrets. */
-function createEventFilter(redactor: Redactor): EventFilter {
-  if (redactor.isIdle) return { push: (event) => [event], end: () => [] };
+function createEventFilter(redactor: Redactor): EventFilter | undefined {
+  if (redactor.isIdle) return undefined;
   const redact = createEventRedactor(redactor);
   return {
     push({ event, data, id }) {

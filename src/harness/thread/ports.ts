@@ -131,7 +131,7 @@ export interface WatchPort {
 /** Around the sinks that a tool of the provider's names for the streams of a thread. */
 interface SinkWatch {
   /** Takes the thread's secrets out of events, also one that is spread over several of them. */
-  filter: () => EventFilter;
+  filter: () => EventFilter | undefined;
   /** A sink that failed stops nothing and is told. */
   trouble(message: string): void;
 }

@@ -3,7 +3,6 @@
 import { getOwn, type Json, type Outcome, ok, textAt } from '../../base/index.ts';
 import {
   type EmbeddedKernel,
-  type EventFilter,
   FOUR_TOOLS,
   type FormedBody,
   type StreamEvent,
@@ -49,9 +48,6 @@ function createSender(
   const sender: Sender = { line, model, system, tools, writer, formed: undefined };
   return sender;
 }
-
-/** For those who know no secrets. */
-const PASS: EventFilter = { push: (event) => [event], end: () => [] };
 
 /** Sinks that failed, in words; the stream went on without them. */
 const failedSinks = (reports: Json): string[] =>
@@ -114,7 +110,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 authority,
                 signal,
                 ...(marks && { marks }),
-                ...(sinks && { filter: () => sinks()?.filter() ?? PASS }),
+                ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {
                   reader = createReader(model.protocol, reading);
                   return feed(reader, raw);

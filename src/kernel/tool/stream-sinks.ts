@@ -120,7 +120,8 @@ export async function createSinks(
       return made;
     }
     const plain = made.ok ? made.output : missingSink(type, made.error.detail.message);
-    const sink = context.filter ? filteredSink(plain, context.filter()) : plain;
+    const filter = context.filter?.();
+    const sink = filter ? filteredSink(plain, filter) : plain;
     // A retry must know whether anything was delivered.
     sinks.push({
       type: sink.type,
