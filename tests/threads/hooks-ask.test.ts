@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, systemClock } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
-import type { Runtime } from '../../src/runtime/index.ts';
+import { endThread, type Runtime } from '../../src/runtime/index.ts';
 import type { Decision } from '../../src/store/index.ts';
 import { endLives, live } from '../support/crash-driver.ts';
 import { probeTools } from '../support/crash-project.ts';
@@ -369,6 +369,27 @@ test.skipIf(isLate).each([
   },
   60_000,
 );
+
+test('what a hook wrote is not written again after its run was stopped and taken up', async () => {
+  const text = `/var @done = @tool("probe/write", { at: "hook" })
+/var @said = @help("escalate", "may it?")
+/return { "action": "continue", "context": { "done": @done, "said": @said.decision } }`;
+  const when = 'event.tool == "probe/look" and event.name == "after_step"';
+  const made = await open({ hooks: hook(when, 'asker') }, script('asker', text), [
+    probe('look', 'own'),
+    DONE,
+  ]);
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('waiting');
+  const ann = { who: 'ann', channel: 'cli' } as const;
+  const stopped = await endThread(made.threads.store, thread_id, 'terminate', ann);
+  expect(stopped.ok).toBe(true);
+  const taken = await resume(made, thread_id);
+  expect(taken).toMatchObject({ status: 'failed', code: 'hook_failed' });
+  expect(taken.reason).toContain('terminated');
+  expect(deeds.filter((deed) => deed === 'write hook')).toHaveLength(1);
+  await replays(made);
+});
 
 test('request_elevated_permissions denied: the model is told why, and goes on', async () => {
   const made = await elevated(MISSING);

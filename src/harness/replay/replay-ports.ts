@@ -353,6 +353,12 @@ function storeOf(scene: Scene): Store {
       if (filter.status !== undefined) return ok({ rows: [] });
       return await childrenAt(real, filter, events, count(id));
     },
+    /** What its hooks had done counts when it is taken up again. */
+    async read(thread, range) {
+      const row = thread === id ? undefined : await real.thread(thread);
+      const isHook = row?.ok && row.output.kind === 'hook' && row.output.parent === id;
+      return await (isHook ? real : empty).read(thread, range);
+    },
     async thread(thread) {
       const own = await empty.thread(thread);
       const row = await real.thread(thread);

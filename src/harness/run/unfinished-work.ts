@@ -10,7 +10,12 @@ import { waitingCalls } from '../rights/ask-about-call.ts';
 import { endCall, lastSpoken, unfinishedCalls } from '../step/call-intent.ts';
 import { failureJson, isAtRest, isHeld, unknownOutcome } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { EventType, JournalEvent, Recorded } from '../thread/journal-event.ts';
+import {
+  type EventType,
+  type JournalEvent,
+  type Recorded,
+  readJournal,
+} from '../thread/journal-event.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
@@ -131,13 +136,21 @@ export async function settleUnfinishedCalls(
   }
 }
 
+/** Then it is not begun again: what it did would be done twice. */
+async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean> {
+  const history = await readJournal(ports.store, hook);
+  if (!history.ok) return true;
+  return history.output.some(({ type, data }) => type === 'tool_call' && data.effect === 'write');
+}
+
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
 export async function endOrphanedHooks(thread: Thread): Promise<void> {
   const { pending } = thread.hooks;
   const hooks = { parent: thread.place.id, kind: 'hook' } as const;
   for (const { id, status } of await childrenOf(thread.ports, hooks)) {
     // It was ended with the thread it served, and is asked anew.
-    if (isEnded(status) && thread.control.hadEnded && status !== 'completed') pending.delete(id);
+    const isAnew = isEnded(status) && thread.control.hadEnded && status !== 'completed';
+    if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
     if (!isEnded(status) && !pending.has(id)) await endHook(thread, id);
   }
   // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
