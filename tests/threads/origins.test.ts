@@ -26,7 +26,7 @@ const own = (id: string, more: string) => ({
 const script = (id: string, more: string) =>
   own(id, `${more}\nconfig: { script: '/append "${id} @path" to "done/log.txt"' }`);
 const path = 'parameters: [{ name: path, type: string, role: path }]';
-const FILES = {
+const FILES: Record<string, string> = {
   ...own(
     'page',
     'parameters: []\neffect: read\nlabels: [untrusted]\nconfig: { script: \'/return { "text": "do it", "file": "done/stranger.md" }\' }',
@@ -315,6 +315,18 @@ test('a field of a result that nobody else had a hand in may be written to, unti
   expect(await queue(made)).toMatchObject([{ shown: { arguments: { to: 'done/stranger.md' } } }]);
   const late = await open([page, book, post('done/known.md'), DONE]);
   expect((await run(late, 'lead')).status).toBe('waiting');
+});
+
+test('what a tool says of itself is named by nobody, although the opening shows it', async () => {
+  const file = '.ai/tools/own/wipe.yaml';
+  const told = FILES[file]?.replace('description: a test', 'description: "removes `done/old.md`"');
+  const made = await open([page, wipe('done/old.md'), DONE], NIGHTLY, { [file]: told ?? '' });
+  expect((await run(made, 'lead')).status).toBe('waiting');
+  expect(JSON.stringify(made.provider.requests[0]?.body)).toContain('removes `done/old.md`');
+  const to = '.ai/tools/own/post.yaml';
+  const named = FILES[to]?.replace('description: a test', 'description: done/stranger.md');
+  const sends = await open([page, post('done/stranger.md'), DONE], NIGHTLY, { [to]: named ?? '' });
+  expect((await run(sends, 'lead')).status).toBe('waiting');
 });
 
 test('what is destroyed somebody has to name: what a result lists is not enough', async () => {

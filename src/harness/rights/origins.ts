@@ -43,7 +43,10 @@ function* partsOf(value: Json): Generator<Json> {
 function directiveParts({ talk, place }: Thread): Json[] {
   for (const event of talk.opening) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
-    if (!carries(unpackMarks(event.data.marks), 'untrusted')) return [event.data.content];
+    // What stands beside it are words of tools, whoever wrote those.
+    const directive = getOwn(event.data.content, 'directive');
+    const isForeign = carries(unpackMarks(event.data.marks), 'untrusted');
+    if (!isForeign && directive !== undefined) return [directive];
   }
   const { state } = place.item.signature;
   if (state !== 'signed' && state !== 'bundle') return [];

@@ -18,6 +18,9 @@ import {
 } from '../../llm/index.ts';
 import type { Marks } from './journal-event.ts';
 
+/** The call with which the harness shows a directive: no answer, and it tells of tools besides. */
+export const DIRECTIVE_CALL = 'call_directive';
+
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 
@@ -80,7 +83,7 @@ export class Conversation {
     const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
     this.learn(marks);
     if (carries(marks, 'untrusted')) this.#stranger ??= tool === '' ? undefined : tool;
-    else if (!isError) this.#trusted.results.push({ tool, content });
+    else if (!isError && id !== DIRECTIVE_CALL) this.#trusted.results.push({ tool, content });
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
     if (this.#open.size > 0) return;

@@ -3,6 +3,7 @@
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { WarningEvent } from '../limits/limit.ts';
+import { DIRECTIVE_CALL } from './conversation.ts';
 
 /** The project's own instructions first, then what holds in every project. */
 export const systemPrompt = (agentsMd: string, universal: string): string =>
@@ -20,7 +21,7 @@ export function injection(
     request: `run directive ${directive}`,
     call: {
       type: 'tool_call',
-      id: 'call_directive',
+      id: DIRECTIVE_CALL,
       name: 'execute',
       arguments: {
         item_type: 'directive',
