@@ -96,6 +96,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['compile'],
     ['run-script.ts'],
   ],
+  mcp: [['client', 'server'], ['connector']],
   cli: [
     ['terminal'],
     ['command.ts'],

@@ -48,7 +48,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'catalog update': async () => (await import('./commands/catalog.ts')).updateCatalogs,
   'catalog ls': async () => (await import('./commands/catalog.ts')).listCatalogs,
   audit: async () => (await import('./commands/audit.ts')).run,
-  'mcp serve': async () => (await import('./commands/mcp.ts')).run,
+  'mcp serve': async () => (await import('./commands/mcp/serve.ts')).run,
   doctor: async () => (await import('./commands/doctor.ts')).run,
   completion: async () => (await import('./commands/completion.ts')).run,
 };

@@ -1,1 +1,2 @@
-export { serveMcp } from './serve.ts';
+export type { HostCall, McpClient, McpHost } from './server/host.ts';
+export { serveMcp } from './server/stdio.ts';

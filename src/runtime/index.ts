@@ -52,6 +52,7 @@ import {
 export type { Live } from '../harness/index.ts';
 export { type AskPerson, askHere } from './ask-outside.ts';
 export type { CallOptions } from './kernel.ts';
+export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export { findScriptProject } from './scripts.ts';
 export { pruneThreads, registryFile, type Threads } from './threads.ts';

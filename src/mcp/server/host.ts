@@ -1,0 +1,59 @@
+// What the server needs from whoever runs it. The runtime makes it (`runtime/mcp-host.ts`): this room
+// knows neither threads that run nor how rights are decided.
+import type { fromJsonSchema } from '@modelcontextprotocol/server';
+import type { Json, JsonObject, Outcome } from '../../base/index.ts';
+import type { ComposedPolicy } from '../../flow/index.ts';
+import type { Library } from '../../items/index.ts';
+import type { VerbDefinition } from '../../kernel/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
+
+/** Who is at the other end of a connection. */
+export interface McpClient {
+  /**
+   * What its handles are bound to: the id of its bearer token; without one this process (stdio) or this
+   * server (HTTP on loopback), which nobody can guess.
+   */
+  readonly id: string;
+  /** As it calls itself: for the audit, never for a decision. */
+  readonly name: string;
+  /** `view` reads; `steer` also starts and steers; `approve` also decides, as a person at a terminal does. */
+  readonly role: 'view' | 'steer' | 'approve';
+}
+
+export interface HostCall {
+  readonly client: McpClient;
+  readonly signal: AbortSignal;
+  /** Told what a tool's process prints, as it comes; must not throw. */
+  readonly onOutput?: (text: string) => void;
+}
+
+export interface McpHost {
+  readonly version: string;
+  /** Real path of the project. */
+  readonly project: string;
+  readonly library: Library;
+  /** In force now. */
+  policy(): ComposedPolicy;
+  /** One verb on the surface `mcp`, judged like every other call there. */
+  call(verb: VerbDefinition['name'], request: JsonObject, call: HostCall): Promise<Outcome<Json>>;
+  /** Threads of this project as the file has them: known secrets are references. */
+  store(): Promise<Outcome<Store>>;
+  /** A person at the client has decided. Refused unless its role is `approve` and the policy lets it. */
+  decide(
+    approval: string,
+    answer: { approve: boolean; words?: string },
+    client: McpClient,
+  ): Promise<Outcome<Approval>>;
+  /** 32 bytes that only this user has, for handles and signed state; the same after a restart. */
+  key(): Outcome<Uint8Array>;
+  /** What goes wrong beside the calls. */
+  onError(error: Error): void;
+}
+
+/** What every part of a server is given. */
+export interface ServerParts {
+  readonly host: McpHost;
+  /** As far as it is known by now: its name comes with its first message. */
+  client(): McpClient;
+  schema(json: JsonObject): ReturnType<typeof fromJsonSchema<JsonObject>>;
+}
