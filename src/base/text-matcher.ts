@@ -201,7 +201,8 @@ function createSieve(patterns: readonly string[]): (text: string) => boolean {
     const lower = text.toLowerCase();
     for (let group = 0; group < firsts.length; group++) {
       if (!lower.includes(firsts[group] ?? '')) continue;
-      if (others[group]?.some((letters) => letters.every((letter) => lower.includes(letter)))) {
+      search: for (const letters of others[group] ?? []) {
+        for (const letter of letters) if (!lower.includes(letter)) continue search;
         return true;
       }
     }

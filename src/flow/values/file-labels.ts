@@ -24,10 +24,11 @@ function foldersOf(root: string, path: string): string[] {
 }
 
 /** `src:file` and `dir:` for each folder above a file, the nearest first. `path`: absolute, or from the root. */
-export const fileLabels = (root: string, path: string): string[] => [
-  'src:file',
-  ...foldersOf(root, path).map((folder) => LABEL + folder),
-];
+export function fileLabels(root: string, path: string): string[] {
+  const labels = ['src:file'];
+  for (const folder of foldersOf(root, path)) labels.push(LABEL + folder);
+  return labels;
+}
 
 /** The same for a look at the names in a folder. */
 export const listingLabels = (root: string, folder: string): string[] =>

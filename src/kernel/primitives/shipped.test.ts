@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
-import { lazyPrimitive } from './lazy-primitive.ts';
+import { lazyPrimitive } from './shipped.ts';
 
 const call = {} as PrimitiveCall;
 
