@@ -46,6 +46,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   flow: [['values'], ['operation.ts'], ['frame.ts'], ['guards'], ['policies'], ['pipeline']],
   items: [
     ['item-kinds.ts', 'signature-line.ts'],
+    ['expose.ts'],
     ['directive', 'tool', 'files'],
     ['item.ts', 'knowledge.ts', 'data'],
     ['signature.ts'],

@@ -1,5 +1,6 @@
 import type { Diagnostic } from '../base/index.ts';
 import type { Directive } from './directive/directive.ts';
+import type { Exposed } from './expose.ts';
 import type { ItemFacts, ItemKind, Source } from './item-kinds.ts';
 import type { Tool } from './tool/tool.ts';
 
@@ -44,6 +45,7 @@ type KnowledgeItem = ItemBase & {
   readonly kind: 'knowledge';
   /** The body without front matter. */
   readonly text: string;
+  readonly expose?: Exposed | undefined;
 };
 
 export type Item = DirectiveItem | ToolItem | KnowledgeItem;

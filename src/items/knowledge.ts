@@ -4,6 +4,7 @@ import {
   anything,
   createLines,
   type Diagnostic,
+  type Json,
   lastSegment,
   listOf,
   openYaml,
@@ -13,6 +14,7 @@ import {
   text,
   textLike,
 } from '../base/index.ts';
+import { type Exposed, exposeRule, readExposed } from './expose.ts';
 import { aboutFile, trimmed, yamlFields } from './files/item-file.ts';
 import { type ItemFacts, VERSION, versionOf } from './item-kinds.ts';
 import { blankSignatureLine } from './signature-line.ts';
@@ -20,6 +22,8 @@ import { blankSignatureLine } from './signature-line.ts';
 const NAMES: ReadonlySet<string> = new Set(
   'title name description category tags version'.split(' '),
 );
+
+const EXPOSE: ReadonlySet<string> = new Set(['expose']);
 
 const tags: Rule<unknown> = (value, place) =>
   typeof value === 'string' ? value : listOf(text, 100)(value, place);
@@ -36,6 +40,7 @@ const checkFields = record(
     license: text,
     metadata: anything,
     'allowed-tools': anything,
+    expose: exposeRule('knowledge'),
   },
   { open: true },
 );
@@ -69,6 +74,12 @@ export function knowledgeFacts(source: string, id: string): ItemFacts {
     tags: asList(field('tags')),
     version: versionOf(text('version')),
   };
+}
+
+/** How MCP clients see it in native mode. Never throws. */
+export function knowledgeExposed(source: string): Exposed | undefined {
+  const { yaml } = splitFrontMatter(blankSignatureLine(source));
+  return readExposed('knowledge', yamlFields(yaml, EXPOSE)('expose') as Json | undefined);
 }
 
 /** The text a reader wants: without front matter. */

@@ -150,7 +150,7 @@ function metadataNodes(directive: Directive): Node[] {
       ),
     ),
     ...(rules ? [{ tag: 'deviation_rules', attributes: flags, ...(text ? { text } : {}) }] : []),
-    ...freeGroup('expose', directive.expose),
+    ...freeGroup('expose', directive.expose && { ...directive.expose }),
   ];
 }
 
@@ -261,7 +261,7 @@ function formatFront(directive: Directive): string {
       Object.fromEntries(Object.entries(relationships).filter(([, names]) => names.length > 0)),
     ),
     deviation_rules: directive.deviation_rules && { ...directive.deviation_rules },
-    expose: directive.expose,
+    expose: directive.expose && { ...directive.expose },
     context: unlessEmpty(directive.context),
     inputs: unlessEmpty([...directive.inputs]) as Json | undefined,
     process: process.script

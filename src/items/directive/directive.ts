@@ -8,6 +8,7 @@ import {
 } from '../../base/index.ts';
 import type { GuardSource } from '../../flow/index.ts';
 import type { CapabilityCatalog, Permissions } from '../../trust/index.ts';
+import type { Exposed } from '../expose.ts';
 import type { Source } from '../item-kinds.ts';
 import type { Findings, Place } from './findings.ts';
 
@@ -58,7 +59,7 @@ export interface Directive {
   readonly guards: readonly GuardSource[];
   readonly relationships: Relationships;
   readonly deviation_rules?: DeviationRules;
-  readonly expose?: JsonObject;
+  readonly expose?: Exposed | undefined;
   readonly inputs: readonly DirectiveInput[];
   readonly process: DirectiveProcess;
   readonly outputs: readonly DirectiveOutput[];

@@ -1,7 +1,8 @@
 // The small parts of a directive: its name, version, model, relations, what it is exposed as.
-import { compact, type JsonObject, nearest } from '../../base/index.ts';
+import { compact } from '../../base/index.ts';
+import { exposeProblems, readExposed } from '../expose.ts';
 import { NO_VERSION, VERSION } from '../item-kinds.ts';
-import type { DeviationRules, DirectiveModel, Relationships } from './directive.ts';
+import type { DeviationRules, Directive, DirectiveModel, Relationships } from './directive.ts';
 import {
   type Attribute,
   attributeOf,
@@ -18,7 +19,6 @@ import { splitList } from './permissions.ts';
 
 const NAME = /^[a-z][a-z0-9_]*$/;
 const MAX_NAME = 59;
-const EXPOSED = ['tool', 'prompt', 'resource'];
 
 /** The file's name without `.md`; undefined when the text comes from elsewhere. */
 const fileStem = (file: string): string | undefined => /([^/\\]+)\.md$/.exec(file)?.[1];
@@ -109,23 +109,12 @@ export function readDeviation(element: Element, findings: Findings): DeviationRu
   });
 }
 
-export function readExpose(element: Element, findings: Findings): JsonObject {
-  const expose = objectOf(element);
-  for (const [name, value] of Object.entries(expose)) {
-    const kind = typeof value === 'string' ? value : JSON.stringify(value);
-    if (name !== 'mcp') {
-      const message = `${quoted(name)} is no surface to expose a directive on`;
-      findings.error('expose_invalid', element.at, message, 'the one there is: `mcp`');
-    } else if (!EXPOSED.includes(kind)) {
-      const near = nearest(kind, EXPOSED) ?? 'prompt';
-      const message = `\`mcp\` is ${quoted(kind)}, but must be one of ${EXPOSED.join(', ')}`;
-      findings.error('expose_invalid', element.at, message, `did you mean \`${near}\``);
-    } else if (kind !== 'prompt') {
-      const message = `a directive as an MCP ${kind} is not built: clients run it with \`execute\``;
-      findings.error('expose_unsupported', element.at, message, 'write `prompt`, or leave it out');
-    }
+export function readExpose(element: Element, findings: Findings): Directive['expose'] {
+  const given = objectOf(element);
+  for (const { code, message, hint } of exposeProblems('directive', given)) {
+    findings.error(code, element.at, message, hint);
   }
-  return expose;
+  return readExposed('directive', given);
 }
 
 export function readRelationships(element: Element | undefined, remember: Remember): Relationships {

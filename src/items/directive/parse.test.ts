@@ -216,7 +216,8 @@ test.each([
   ['<deviation_rules auto_fix="maybe"/>', ['value_invalid']],
   ['<expose><mcp>promt</mcp></expose>', ['expose_invalid']],
   ['<expose><web>page</web></expose>', ['expose_invalid']],
-  ['<expose mcp="tool"/>', ['expose_unsupported']],
+  ['<expose mcp="tool" uri="a://b"/>', ['expose_invalid']],
+  ['<expose mcp="tool" name="a b"/>', ['expose_invalid']],
   ['<expose mcp="resource"/>', ['expose_unsupported']],
 ])('metadata %s yields %j', (metadata, expected) => {
   expect(codes(xml(metadata))).toEqual(expected);

@@ -14,6 +14,7 @@ import type { ToolItem } from '../item.ts';
 import { moduleFile } from '../signature.ts';
 import { filledConfig, parseTool, texts } from '../tool/parse.ts';
 import type { Tool, ToolParameter } from '../tool/tool.ts';
+import { checkExposedTool } from './check-expose.ts';
 import { placeOfFile } from './sign.ts';
 import { type Chain, type ConfigFault, unalias } from './tool-chain.ts';
 
@@ -139,6 +140,8 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
     const message = `\`sees\` narrows what a process may look at, and \`${chain.primitive}\` starts none`;
     place.child('sees').report({ code: 'sees_unsupported', message });
   }
+  const links = chain.links.flatMap((link) => link.tool ?? []);
+  checkExposedTool(tool, links, place.child('expose'));
   checkPlaceholders(tool, chain, place.child('config'));
   checkMergedConfig(item, chain, world, place);
 }

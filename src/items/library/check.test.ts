@@ -226,3 +226,45 @@ test('one file or folder can be checked, also outside the places for items', asy
   ]);
   expect(projectOf(path('project/drafts'))).toBe(path('project'));
 });
+
+test('what is exposed to MCP clients can be served as it says', async () => {
+  const tool = (id: string, more: string) => toolText(id, `executor_id: subprocess\n${more}`);
+  const library = await open({
+    'project/.ai/tools/good.yaml': tool(
+      'good',
+      'effect: read\nparameters: [{name: id, type: string, required: true}]\nexpose: {mcp: resource, uri: "x://{id}"}\n',
+    ),
+    'project/.ai/tools/writes.yaml': tool('writes', 'expose: {mcp: resource, uri: "x://y"}\n'),
+    'project/.ai/tools/open.yaml': tool(
+      'open',
+      'effect: read\nparameters: [{name: id, required: true}]\nexpose: {mcp: resource, uri: "x://a/{other}"}\n',
+    ),
+    'project/.ai/tools/asks.yaml': tool(
+      'asks',
+      'parameters: [{name: input_responses, type: object, required: true}]\nexpose: {mcp: tool}\n',
+    ),
+    'project/.ai/tools/says.yaml': tool(
+      'says',
+      'parameters: [{name: n, type: integer, required: true}]\nexpose: {mcp: prompt}\n',
+    ),
+    'project/.ai/directives/go.md': directive('go', '<expose mcp="tool"/>'),
+    'project/.ai/tools/a/same.yaml': tool('same', 'expose: {mcp: tool}\n'),
+    'project/.ai/tools/b/same.yaml': tool('same', 'expose: {mcp: tool}\n'),
+    'project/.ai/tools/c/same.yaml': tool('same', 'expose: {mcp: tool, name: other}\n'),
+    'project/.ai/knowledge/k.md': '---\nexpose: { mcp: resource }\n---\n# K\n',
+    'project/.ai/knowledge/odd.md': '---\nexpose: { mcp: tool }\n---\n# Odd\n',
+  });
+  expect(found(library.check())).toEqual([
+    'project/.ai/directives/go.md expose_invalid',
+    'project/.ai/knowledge/odd.md expose_unsupported',
+    'project/.ai/tools/a/same.yaml expose_collision',
+    'project/.ai/tools/asks.yaml expose_invalid',
+    'project/.ai/tools/b/same.yaml expose_collision',
+    'project/.ai/tools/open.yaml expose_invalid',
+    'project/.ai/tools/open.yaml expose_invalid',
+    'project/.ai/tools/says.yaml expose_invalid',
+    'project/.ai/tools/writes.yaml expose_invalid',
+  ]);
+  const [knowledge] = library.all('knowledge');
+  expect(knowledge?.expose).toEqual({ mcp: 'resource' });
+});

@@ -28,12 +28,13 @@ import type { Directive, DirectiveWorld, NamedTool } from '../directive/directiv
 import { parseDirective } from '../directive/parse.ts';
 import { aboutFile, readItemFile } from '../files/item-file.ts';
 import type { Root, RootFiles } from '../files/root.ts';
-import type { DirectiveItem, ItemOf } from '../item.ts';
+import type { DirectiveItem, Item, ItemOf } from '../item.ts';
 import { type ItemKind, SOURCES, type Source } from '../item-kinds.ts';
 import { checkKnowledge } from '../knowledge.ts';
 import { signatureProblems, type TrustPort } from '../signature.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Tool } from '../tool/tool.ts';
+import { checkCollisions, checkExposedDirective, groupExposed } from './check-expose.ts';
 import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
 import type { FileRecord } from './record.ts';
 import { examinePolicy } from './sign.ts';
@@ -218,12 +219,20 @@ function checkData(library: CheckedLibrary, sources: readonly Source[]): Diagnos
   ].filter(({ file }) => chosen.has(file));
 }
 
+const allItems = (library: CheckedLibrary): Item[] => [
+  ...library.all('directive'),
+  ...library.all('tool'),
+  ...library.all('knowledge'),
+];
+
 export function checkLibrary(context: CheckContext, options: CheckOptions): Diagnostic[] {
   const { library } = context;
   const sources = options.sources ?? SOURCES;
   const worlds = new Map<Source, DirectiveWorld>();
   let names: KnownNames | undefined;
   const known = (): KnownNames => (names ??= knownNames(library));
+  let groups: ReturnType<typeof groupExposed> | undefined;
+  const exposed = () => (groups ??= groupExposed(allItems(library)));
   const worldOf = (source: Source): DirectiveWorld => {
     const world = worlds.get(source) ?? directiveWorld(library, source);
     worlds.set(source, world);
@@ -238,7 +247,9 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
       own.push(...checkDirective(compact(parsed), worldOf(item.source)));
       own.push(...checkGuards(parsed.draft, known));
+      own.push(...checkExposedDirective(parsed.draft, item.file));
     }
+    own.push(...checkCollisions(item, exposed));
     own.push(...duplicates(record, context.behind(record)));
     return own.sort((a, b) => a.line - b.line || a.column - b.column);
   }
@@ -277,7 +288,8 @@ export function checkText(
     const parsed = parseDirective(text, file);
     if (!library) return parsed.diagnostics;
     const among = checkDirective(parsed, directiveWorld(library, 'project'));
-    return [...parsed.diagnostics, ...among, ...checkGuards(parsed.draft, known)];
+    const more = checkExposedDirective(parsed.draft, file);
+    return [...parsed.diagnostics, ...among, ...checkGuards(parsed.draft, known), ...more];
   }
   const item = looseTool(text, file);
   const among = library ? checkTool(item, text, library) : [];

@@ -7,7 +7,7 @@ import { aboutFile, type FileText, readItemFile, trimmed, yamlFields } from '../
 import { type Root, tick } from '../files/root.ts';
 import type { Item, ItemBase, SignatureState } from '../item.ts';
 import { type ItemFacts, type ItemKind, NO_VERSION, versionOf } from '../item-kinds.ts';
-import { checkKnowledge, knowledgeFacts, knowledgeText } from '../knowledge.ts';
+import { checkKnowledge, knowledgeExposed, knowledgeFacts, knowledgeText } from '../knowledge.ts';
 import { directiveRights, NO_RIGHTS, type Subject, toolRights } from '../signature.ts';
 import {
   blankSignatureLine,
@@ -94,7 +94,10 @@ export function createRecord(
   const own = {
     directive: { directive: () => parsed().directive },
     tool: { tool: () => parsed().tool },
-    knowledge: { text: () => knowledgeText(stripSignatureLine(text())) },
+    knowledge: {
+      text: () => knowledgeText(stripSignatureLine(text())),
+      expose: () => knowledgeExposed(text()),
+    },
   };
   const from = root.name === undefined ? {} : { package: root.name };
   const item = Object.defineProperties(

@@ -212,8 +212,23 @@ test('no text makes the reader throw', () => {
   );
 });
 
-test('`expose` of a tool is refused, not shown and ignored', () => {
-  expect(codes(`${head}executor_id: node\nexpose: { mcp: tool }\n`)).toEqual([
-    'expose_unsupported',
-  ]);
+test.each([
+  ['{ mcp: tool }', []],
+  ['{ mcp: tool, name: my-tool.v2 }', []],
+  ['{ mcp: prompt }', []],
+  ['{ mcp: resource, uri: "notes://{id}/text", mime_type: text/plain }', []],
+  ['{ mcp: resource }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "no address" }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "notes://{id/text" }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "notes://{id}/{id}" }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "https://EXAMPLE.com" }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "thread://{id}/status" }', ['expose_invalid']],
+  ['{ mcp: resource, uri: "a://b", mime_type: text }', ['expose_invalid']],
+  ['{ mcp: tool, uri: "a://b" }', ['expose_invalid']],
+  ['{ mcp: tool, name: "a b" }', ['expose_invalid']],
+  ['{ mcp: toll }', ['expose_invalid']],
+  ['{ web: tool }', ['expose_invalid']],
+  ['tool', ['expose_invalid']],
+])('`expose: %s` yields %j', (expose, expected) => {
+  expect(codes(`${head}executor_id: node\nexpose: ${expose}\n`)).toEqual(expected);
 });

@@ -28,6 +28,7 @@ import {
   wrongType,
 } from '../../base/index.ts';
 import { TOOL_EFFECTS } from '../../flow/index.ts';
+import { exposeRule } from '../expose.ts';
 import { NO_VERSION, RISKS, ROLES, SANDBOXES, VERSION } from '../item-kinds.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Retry, Tool, ToolAction, ToolParameter } from './tool.ts';
@@ -253,12 +254,6 @@ const viewGlob: Rule<string> = (value, place) => {
   return undefined;
 };
 
-/** Refused rather than shown and ignored. */
-const unbuilt: Rule<never> = (_value, place) => {
-  const message = '`expose` of a tool is not built: MCP clients call it with `execute`';
-  return place.report({ code: 'expose_unsupported', message, hint: 'leave it out', at: 'key' });
-};
-
 const FIELDS = {
   tool_id: toolId,
   tool_type: text,
@@ -283,7 +278,7 @@ const FIELDS = {
   result: record({ free_text: listOf(text), untrusted: flag }),
   sees: listOf(viewGlob, 100),
   sandbox: oneOf(SANDBOXES),
-  expose: unbuilt,
+  expose: exposeRule('tool'),
 };
 
 const fields = record(FIELDS, {
@@ -371,7 +366,7 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
 
 /** Fields in the order of the file, then those that it leaves out. */
 function withDefaults(read: NonNullable<ReturnType<typeof fields>>): Tool {
-  const { expose: _, result, ...rest } = read;
+  const { result, ...rest } = read;
   const defaults = {
     tool_id: '',
     tool_type: '',

@@ -1,4 +1,5 @@
 import type { Json, JsonObject } from '../../base/index.ts';
+import type { Exposed } from '../expose.ts';
 import type { Risk, Role, Sandbox, ToolEffect } from '../item-kinds.ts';
 
 /** What a tool's YAML file declares, defaults filled in. */
@@ -33,6 +34,8 @@ export interface Tool {
   /** Globs over what its process may look at; absent: all that its caller may read. */
   sees?: string[];
   sandbox: Sandbox;
+  /** How MCP clients see it in native mode. */
+  expose?: Exposed;
 }
 
 export interface ToolParameter {

@@ -1,0 +1,133 @@
+// How an item is offered to MCP clients that are served in native mode (`expose`), whatever kind of item
+// it is and whichever form it is written in. What is wrong with it is told by whoever reads the file.
+import { isObject, type Json, nearest, type Rule } from '../base/index.ts';
+import type { ItemKind } from './item-kinds.ts';
+
+const EXPOSURES = ['tool', 'prompt', 'resource'] as const;
+type Exposure = (typeof EXPOSURES)[number];
+
+export interface Exposed {
+  readonly mcp: Exposure;
+  /** What clients call it; absent: the last segment of its id. */
+  readonly name?: string;
+  /** Of a resource: where it is read. `{variable}` in it is a parameter of the tool. */
+  readonly uri?: string;
+  readonly mime_type?: string;
+}
+
+interface ExposeProblem {
+  readonly code: 'expose_invalid' | 'expose_unsupported';
+  /** Absent: about the whole. */
+  readonly field?: string;
+  readonly message: string;
+  readonly hint?: string;
+}
+
+const OFFERED: Readonly<Record<ItemKind, readonly Exposure[]>> = {
+  directive: ['prompt', 'tool'],
+  tool: ['tool', 'resource', 'prompt'],
+  knowledge: ['resource'],
+};
+
+const NAME = /^[A-Za-z0-9_.-]{1,128}$/;
+const MIME_TYPE = /^[a-z0-9.+-]+\/[a-z0-9.+-]+$/;
+/** Addresses that the server itself answers. */
+const OWN_SCHEMES = ['thread:', 'directive:', 'knowledge:', 'skill:', 'result:'];
+const VARIABLE = /\{([A-Za-z_][A-Za-z0-9_]{0,63})\}/g;
+const MAX_URI = 1000;
+
+/** The variables of an address, in order; none: it is one resource. */
+export const uriVariables = (uri: string): string[] =>
+  [...uri.matchAll(VARIABLE)].map(([, name = '']) => name);
+
+function uriProblem(uri: string): Pick<ExposeProblem, 'message' | 'hint'> | undefined {
+  const names = uriVariables(uri);
+  const plain = uri.replaceAll(VARIABLE, 'x');
+  const hint = 'e.g. `notes://{id}/text`';
+  if (uri.length > MAX_URI || /[{}]/.test(plain) || new Set(names).size !== names.length) {
+    return { message: `\`${uri.slice(0, 100)}\` is no address or template`, hint };
+  }
+  const url = URL.parse(plain);
+  if (!url) return { message: `\`${uri}\` is no address`, hint };
+  if (/\{[^}]*\}/.test(uri.split(':', 1)[0] ?? '') || OWN_SCHEMES.includes(url.protocol)) {
+    return { message: `\`${url.protocol}\` addresses belong to the server`, hint };
+  }
+  // Clients send addresses in their normal form, and that is how they are found.
+  if (url.href === plain) return undefined;
+  return { message: `\`${uri}\` is not in its normal form`, hint: `write \`${url.href}\`` };
+}
+
+function fieldProblems(kind: ItemKind, given: Readonly<Record<string, Json>>): ExposeProblem[] {
+  const code = 'expose_invalid';
+  const problems: ExposeProblem[] = [];
+  const { name, uri, mime_type, mcp } = given;
+  if (name !== undefined && !(typeof name === 'string' && NAME.test(name))) {
+    const message = 'the exposed `name` may hold letters, digits, `_`, `-` and `.`';
+    problems.push({ code, field: 'name', message });
+  }
+  if (mime_type !== undefined && !(typeof mime_type === 'string' && MIME_TYPE.test(mime_type))) {
+    const message = '`mime_type` must look like `text/plain`';
+    problems.push({ code, field: 'mime_type', message });
+  }
+  if (mcp !== 'resource') {
+    for (const field of ['uri', 'mime_type'].filter((one) => given[one] !== undefined)) {
+      problems.push({ code, field, message: `only a resource has a \`${field}\`` });
+    }
+  } else if (typeof uri === 'string') {
+    const wrong = uriProblem(uri);
+    if (wrong) problems.push({ code, field: 'uri', ...wrong });
+    else if (kind === 'knowledge' && uriVariables(uri).length > 0) {
+      problems.push({ code, field: 'uri', message: 'knowledge has one address: no variables' });
+    }
+  } else if (uri !== undefined || kind === 'tool') {
+    const hint = 'e.g. `uri: notes://list`';
+    problems.push({ code, field: 'uri', message: 'a resource needs its `uri`', hint });
+  }
+  return problems;
+}
+
+/** What is wrong with `expose` of an item of this kind; nothing: it is an `Exposed`. */
+export function exposeProblems(kind: ItemKind, given: Json): ExposeProblem[] {
+  const code = 'expose_invalid';
+  if (!isObject(given)) return [{ code, message: '`expose` must be like `{mcp: tool}`' }];
+  const known = ['mcp', 'name', 'uri', 'mime_type'];
+  const odd = Object.keys(given).filter((name) => !known.includes(name));
+  const problems: ExposeProblem[] = odd.map((field) => ({
+    code,
+    field,
+    message: `\`${field.slice(0, 100)}\` is no surface to expose a ${kind} on`,
+    hint: 'the one there is: `mcp`',
+  }));
+  if (given.mcp === undefined && problems.length > 0) return problems;
+  const offered = OFFERED[kind];
+  const said = typeof given.mcp === 'string' ? given.mcp : JSON.stringify(given.mcp ?? null);
+  const exposure = EXPOSURES.find((one) => one === said);
+  if (!exposure) {
+    const near = nearest(said, EXPOSURES) ?? offered[0];
+    const message = `\`mcp\` is \`${said.slice(0, 100)}\`, but must be one of ${EXPOSURES.join(', ')}`;
+    return [...problems, { code, field: 'mcp', message, hint: `did you mean \`${near}\`` }];
+  }
+  if (!offered.includes(exposure)) {
+    const message = `a ${kind} cannot be an MCP ${exposure}`;
+    const hint = `write \`${offered.join('` or `')}\`, or leave it out`;
+    return [...problems, { code: 'expose_unsupported', field: 'mcp', message, hint }];
+  }
+  return [...problems, ...fieldProblems(kind, given)];
+}
+
+/** Undefined for what is not there or not right. */
+export const readExposed = (kind: ItemKind, given: Json | undefined): Exposed | undefined =>
+  given !== undefined && exposeProblems(kind, given).length === 0
+    ? // Checked just now, field by field.
+      (given as unknown as Exposed)
+    : undefined;
+
+/** As a field of a YAML file. */
+export const exposeRule =
+  (kind: ItemKind): Rule<Exposed> =>
+  (value, place) => {
+    for (const { field, ...problem } of exposeProblems(kind, value)) {
+      (field === undefined ? place : place.child(field)).report(problem);
+    }
+    return readExposed(kind, value);
+  };

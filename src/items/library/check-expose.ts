@@ -1,0 +1,137 @@
+// What is exposed to MCP clients, among the other items: two of one name, addresses whose variables
+// nothing takes, directives that cannot be a thread.
+import {
+  type Diagnostic,
+  getOwn,
+  isObject,
+  type JsonObject,
+  lastSegment,
+  type RulePlace,
+} from '../../base/index.ts';
+import { canSpawn, type Directive } from '../directive/directive.ts';
+import { type Exposed, uriVariables } from '../expose.ts';
+import { aboutFile } from '../files/item-file.ts';
+import type { Item } from '../item.ts';
+import type { Tool } from '../tool/tool.ts';
+
+/** Set by the server alone: what a client answered, and what the tool wanted to know again then. */
+const INPUT_PARAMETERS: readonly string[] = ['input_responses', 'input_state'];
+
+const exposedOf = (item: Item): Exposed | undefined =>
+  item.kind === 'knowledge'
+    ? item.expose
+    : (item.kind === 'tool' ? item.tool : item.directive)?.expose;
+
+/** What clients call it. */
+const exposedName = (item: Item, exposed: Exposed): string => exposed.name ?? lastSegment(item.id);
+
+/** Where clients read it. */
+const exposedUri = ({ id }: Item, { uri }: Exposed): string => uri ?? `knowledge://${id}`;
+
+/** Two of one key cannot both be served: a tool and a prompt of one name can. */
+const keyOf = (item: Item, exposed: Exposed): string =>
+  exposed.mcp === 'resource'
+    ? `resource \`${exposedUri(item, exposed)}\``
+    : `${exposed.mcp} \`${exposedName(item, exposed)}\``;
+
+/** Exposed items by what clients would call them. */
+export function groupExposed(items: readonly Item[]): ReadonlyMap<string, readonly Item[]> {
+  const exposed = items.flatMap((item) => {
+    const how = exposedOf(item);
+    return how ? [{ item, key: keyOf(item, how) }] : [];
+  });
+  const groups = Map.groupBy(exposed, ({ key }) => key);
+  return new Map([...groups].map(([key, group]) => [key, group.map(({ item }) => item)]));
+}
+
+export function checkCollisions(item: Item, groups: () => ReadonlyMap<string, readonly Item[]>) {
+  const exposed = exposedOf(item);
+  if (!exposed) return [];
+  const key = keyOf(item, exposed);
+  const others = groups()
+    .get(key)
+    ?.filter(({ kind, id }) => kind !== item.kind || id !== item.id);
+  return (others ?? []).slice(0, 1).map((other): Diagnostic => {
+    const message = `the MCP ${key} is also \`${other.id}\`: neither is served`;
+    return aboutFile(item.file, 'expose_collision', message, { hint: 'give one of them a `name`' });
+  });
+}
+
+/** A directive that is exposed as a tool becomes a thread. */
+export function checkExposedDirective(
+  directive: Directive | undefined,
+  file: string,
+): Diagnostic[] {
+  if (directive?.expose?.mcp !== 'tool') return [];
+  const { missing } = canSpawn(directive);
+  if (missing.length === 0) return [];
+  const message = `as an MCP tool it starts a thread, and it has no ${missing.join(', no ')}`;
+  return [aboutFile(file, 'expose_invalid', message)];
+}
+
+/** Names and types of what a tool takes. */
+function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required: boolean }> {
+  const taken = new Map<string, { type?: unknown; required: boolean }>();
+  const [leaf] = links;
+  if (leaf?.input_schema) {
+    const { properties, required } = leaf.input_schema;
+    const needed = Array.isArray(required) ? required : [];
+    for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
+      taken.set(name, {
+        type: getOwn(schema as JsonObject, 'type'),
+        required: needed.includes(name),
+      });
+    }
+    return taken;
+  }
+  for (const { parameters } of links.toReversed()) {
+    for (const { name, type, required, default: preset } of parameters) {
+      taken.set(name, { type, required: required && preset === undefined });
+    }
+  }
+  return taken;
+}
+
+function checkResource(tool: Tool, uri: string, links: readonly Tool[], place: RulePlace): void {
+  const code = 'expose_invalid';
+  if (tool.effect !== 'read') {
+    const message = 'a resource is only read, and this tool says `effect: write` or nothing of it';
+    place.report({ code, message, hint: 'write `effect: read` if that is so' });
+  }
+  const taken = takenBy(links);
+  const variables = uriVariables(uri);
+  for (const name of variables.filter((one) => !taken.has(one))) {
+    const message = `\`{${name}}\` is no parameter of this tool`;
+    place.child('uri').report({ code, message, hint: 'declare it under `parameters`' });
+  }
+  for (const [name, { required }] of taken) {
+    if (!required || variables.includes(name)) continue;
+    const message = `the parameter \`${name}\` is required, and the address does not hold it`;
+    place.child('uri').report({ code, message, hint: `write \`{${name}}\` into it` });
+  }
+}
+
+function checkPrompt(links: readonly Tool[], place: RulePlace): void {
+  for (const [name, { type, required }] of takenBy(links)) {
+    if (!required || type === undefined || type === 'any' || type === 'string') continue;
+    const message = `arguments of a prompt are texts, and \`${name}\` is required to be another type`;
+    place.report({ code: 'expose_invalid', message });
+  }
+}
+
+/** `links`: the chain of the tool, itself first. */
+export function checkExposedTool(tool: Tool, links: readonly Tool[], place: RulePlace): void {
+  const { expose } = tool;
+  if (!expose) return;
+  for (const name of INPUT_PARAMETERS) {
+    if (takenBy(links).get(name)?.required !== true) continue;
+    const message = `\`${name}\` is there only once a client has answered: it cannot be required`;
+    place.report({ code: 'expose_invalid', message });
+  }
+  if (tool.actions.length > 0 && expose.mcp !== 'tool') {
+    const message = `a tool with actions cannot be an MCP ${expose.mcp}`;
+    place.report({ code: 'expose_invalid', message });
+  }
+  if (expose.mcp === 'resource') checkResource(tool, expose.uri ?? '', links, place);
+  if (expose.mcp === 'prompt') checkPrompt(links, place);
+}
