@@ -25,6 +25,8 @@ export interface Caller extends AuthFields {
   /** Its token when it is about to be judged: what is taken with its intent may have changed it. */
   auth?: () => string;
   signal?: AbortSignal;
+  /** Told what a child process prints, as it comes and without secrets; must not throw. */
+  onOutput?: (text: string) => void;
   /** A person was asked about this very call and said yes. */
   isApproved?: boolean;
   /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */

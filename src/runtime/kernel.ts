@@ -47,6 +47,8 @@ export interface CallOptions {
   /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
+  /** Told what a tool's process prints, as it comes; must not throw. */
+  onOutput?: (text: string) => void;
   /** Somebody is there to be asked, when a guard, a rule or a tier wants a person. */
   person?: AskPerson;
 }
@@ -166,7 +168,7 @@ export function createAuthorize(
 /** A caller without a thread: its frame carries the policy, and its act writes the audit. */
 export function callerOf(
   open: OpenProject,
-  { surface = 'library', name = '', signal, person }: CallOptions,
+  { surface = 'library', name = '', signal, onOutput, person }: CallOptions,
 ): Caller {
   const record = (entry: RecordEntry): void => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
@@ -176,7 +178,8 @@ export function callerOf(
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });
-  return { surface, name, frame, act: { record }, ...(signal ? { signal } : {}) };
+  const told = { ...(signal && { signal }), ...(onOutput && { onOutput }) };
+  return { surface, name, frame, act: { record }, ...told };
 }
 
 export function createVerbs(

@@ -39,8 +39,13 @@ export function createMcpHost(
     project: runtime.project,
     library: runtime.library,
     policy: () => runtime.policies().policy,
-    call: (verb, request, { client, signal }) =>
-      runtime.call(verb, request, { surface: 'mcp', name: client.name, signal }),
+    call: (verb, request, { client, signal, onOutput }) =>
+      runtime.call(verb, request, {
+        surface: 'mcp',
+        name: client.name,
+        signal,
+        ...(onOutput && { onOutput }),
+      }),
     store,
     async decide(approval, { approve, words }, { role, name }) {
       if (role !== 'approve') {

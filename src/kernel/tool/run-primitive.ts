@@ -459,6 +459,7 @@ export async function runBody(
         ...recalled(ports.labels, files, caller),
       ]),
     ...(caller.holds !== undefined && { holds: caller.holds }),
+    ...(caller.onOutput && { onOutput: caller.onOutput }),
     willWrite(absolute, sha256, from, before) {
       const kept = ports.labels.remember(absolute, sha256, [
         ...given,
