@@ -1,5 +1,6 @@
-// The only tools a model or an MCP client sees, in this order, as data. Together under 2.5 KB: a client pays
-// for them in every conversation. `sign` and `approve` are not here and never will be.
+// The only tools a model or an MCP client sees, in this order, as data. With output schemas and what the
+// protocol adds they stay under 4.5 KB: whoever reads them pays in every conversation. `sign` and
+// `approve` are not here and never will be.
 import type { JsonObject } from '../base/index.ts';
 
 export interface VerbDefinition {
@@ -7,11 +8,19 @@ export interface VerbDefinition {
   title: string;
   description: string;
   input: JsonObject;
-  readOnly: boolean;
+  /** What `output` holds, in words. */
+  answers: string;
+  /** For clients that want to know before they call. */
+  hints: JsonObject;
 }
 
-const text: JsonObject = { type: 'string' };
-const kinds = (...names: string[]): JsonObject => ({ type: 'string', enum: names });
+const text = (description: string): JsonObject => ({ type: 'string', description });
+const object = (description: string): JsonObject => ({ type: 'object', description });
+const one = (names: string, description: string): JsonObject => ({
+  type: 'string',
+  enum: names.split(' '),
+  description,
+});
 
 const input = (properties: JsonObject, required: string[]): JsonObject => ({
   type: 'object',
@@ -24,16 +33,20 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
   {
     name: 'search',
     title: 'Search items',
-    description: 'Find directives, tools and knowledge by full text.',
-    readOnly: true,
+    description: 'Find directives (tasks), tools and knowledge by full text.',
+    hints: { readOnlyHint: true, openWorldHint: false },
+    answers: 'items, total, next_cursor',
     input: input(
       {
-        query: text,
-        item_type: kinds('directive', 'tool', 'knowledge'),
-        source: kinds('project', 'user', 'installed', 'bundle', 'catalog', 'local', 'all'),
-        limit: { type: 'integer', minimum: 1, maximum: 100 },
-        cursor: text,
-        detail: kinds('name', 'summary', 'schema'),
+        query: text('Words to look for'),
+        item_type: one('directive tool knowledge', 'Only this kind'),
+        source: one(
+          'project user installed bundle catalog registry local all',
+          'One level; catalog or registry: not installed yet; local or all: every level here',
+        ),
+        limit: { type: 'integer', minimum: 1, maximum: 100, description: '10 if absent' },
+        cursor: text('next_cursor of the page before'),
+        detail: one('name summary schema', 'schema adds parameters'),
       },
       ['query'],
     ),
@@ -41,15 +54,16 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
   {
     name: 'load',
     title: 'Load an item',
-    description: 'Read one item: metadata, parameters and body. Runs nothing.',
-    readOnly: true,
+    description: 'Read one item: metadata, parameters, body. Runs nothing.',
+    hints: { readOnlyHint: false, destructiveHint: false, openWorldHint: false },
+    answers: 'item, body, copied_to',
     input: input(
       {
-        item_type: kinds('directive', 'tool', 'knowledge'),
-        item_id: text,
-        source: text,
-        destination: kinds('project', 'user'),
-        part: kinds('all', 'body', 'metadata', 'schema', 'diagnostics'),
+        item_type: one('directive tool knowledge', 'Its kind'),
+        item_id: text('As search gives it'),
+        source: text('Level to take it from, as in search'),
+        destination: one('project user', 'Copy it there too'),
+        part: one('all body metadata schema diagnostics', 'all if absent'),
       },
       ['item_type', 'item_id'],
     ),
@@ -57,18 +71,23 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
   {
     name: 'execute',
     title: 'Execute an item',
-    description:
-      'Run a tool, get a directive ready to follow, read knowledge; or return, create, update, delete. dry_run shows what would happen.',
-    readOnly: false,
+    description: 'Run a tool, get a directive ready to follow, read knowledge, follow a thread.',
+    hints: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
+    answers: "a tool's fields, a directive's steps, a thread's state or result",
     input: input(
       {
-        item_type: kinds('directive', 'tool', 'knowledge', 'thread', 'artifact'),
-        item_id: text,
-        action: text,
-        parameters: { type: 'object' },
-        content: text,
-        dry_run: { type: 'boolean' },
-        project_path: text,
+        item_type: one('directive tool knowledge thread artifact', 'Its kind'),
+        item_id: text("An item's id, a thread's handle"),
+        action: one(
+          'run return create update delete status wait pause resume inject cancel read',
+          'Default run; directive: return hands in outputs; items: create update delete; thread: status to cancel; artifact: read',
+        ),
+        parameters: object(
+          'Of the tool or directive; wait: wait_ms; inject: message; read: field, offset, length',
+        ),
+        content: text('Whole text for create and update'),
+        dry_run: { type: 'boolean', description: 'Only show what would happen' },
+        project_path: text('Another project; needs project.use'),
       },
       ['item_type', 'item_id'],
     ),
@@ -77,15 +96,18 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
     name: 'help',
     title: 'Help',
     description:
-      'Guidance on a topic (overview directives permissions limits hooks spawning mcps stuck scripts), or signal: stuck, escalate (a question, or a missing capability), checkpoint.',
-    readOnly: true,
+      'Guidance on a topic, or signal: stuck, escalate (a question, or a missing capability), checkpoint.',
+    hints: { readOnlyHint: true, openWorldHint: false },
+    answers: 'text, topics; or if the signal was delivered',
     input: input(
       {
-        action: kinds('guidance', 'stuck', 'escalate', 'checkpoint'),
-        topic: text,
-        reason: text,
-        capability: text,
-        scope: { type: 'object' },
+        action: one('guidance stuck escalate checkpoint', 'guidance is default'),
+        topic: text(
+          'overview directives permissions limits hooks spawning mcps stuck scripts, or any words',
+        ),
+        reason: text('Of a signal: what is wrong or asked'),
+        capability: text('escalate: the right that is missing'),
+        scope: object('escalate: what for, such as {"path": "out/a.md"}'),
       },
       [],
     ),
@@ -93,16 +115,12 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
 ];
 
 /** Every answer has this shape; `output` differs by tool and item. */
-export const ANSWER: JsonObject = {
+export const answerOf = ({ answers }: VerbDefinition): JsonObject => ({
   type: 'object',
   properties: {
     ok: { type: 'boolean' },
-    output: {},
-    error: {
-      type: 'object',
-      properties: { code: text, detail: { type: 'object' } },
-      required: ['code', 'detail'],
-    },
+    output: { description: answers },
+    error: { type: 'object', required: ['code', 'detail'] },
   },
   required: ['ok'],
-};
+});

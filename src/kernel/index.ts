@@ -1,6 +1,6 @@
 export type { Authority, Caller, Kind } from './call.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
-export { ANSWER, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
+export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
 export type { Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { StandardSchema } from './primitives/program-arguments.ts';
@@ -34,6 +34,7 @@ export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { EventFilter, StreamEvent } from './sink.ts';
 export { checkConfig } from './tool/check-config.ts';
+export { checkParameters } from './tool/parameters.ts';
 export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';

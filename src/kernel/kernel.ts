@@ -35,7 +35,7 @@ import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
 import type { LineEndpoint, OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
 import { type CopyPort, loadItem } from './verbs/load.ts';
-import { firstLine, searchLibrary } from './verbs/search.ts';
+import { firstLine, IN_CATALOGS, searchLibrary } from './verbs/search.ts';
 
 type CatalogPage = ReturnType<Catalogs['search']>;
 
@@ -234,7 +234,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
   return {
     search: (request, caller) =>
       answer('search', plainText(request.query), caller, async ({ authority }) =>
-        request.source === 'catalog'
+        IN_CATALOGS.has(request.source ?? '')
           ? ok(catalogAnswer(ports.searchCatalog(request)))
           : searchLibrary(library, request, authority),
       ),

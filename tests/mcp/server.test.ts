@@ -32,14 +32,63 @@ async function withClient<T>(work: (client: Client) => Promise<T>): Promise<T> {
   }
 }
 
-test('the four tools are listed in order, with output schemas, in under 2.5 KB', async () => {
-  const { tools } = await withClient((client) => client.listTools());
+const MAX_LIST = 4500;
+
+test('the whole list of tools is under 4.5 KB, in a fixed order, and never changes', async () => {
+  const lists = await withClient(async (client) => {
+    const before = await client.listTools();
+    await client.callTool({ name: 'search', arguments: { query: 'read' } });
+    expect(client.getServerCapabilities()?.tools).toEqual({ listChanged: false });
+    return [before, await client.listTools()];
+  });
+  const [before, after] = lists;
+  const tools = before?.tools ?? [];
+  const bytes = Buffer.byteLength(JSON.stringify(tools));
+  console.info(`tools/list: ${bytes} bytes of at most ${MAX_LIST}`);
+  expect(bytes).toBeLessThan(MAX_LIST);
+  expect(after?.tools).toEqual(tools);
   expect(tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);
-  expect(tools.every(({ outputSchema }) => outputSchema?.type === 'object')).toBe(true);
-  const schemas = tools.map(({ inputSchema, outputSchema }) =>
-    JSON.stringify([inputSchema, outputSchema]),
-  );
-  expect(schemas.join('').length).toBeLessThan(2500);
+  for (const { name, inputSchema, outputSchema, annotations, description } of tools) {
+    expect(outputSchema, name).toMatchObject({ type: 'object', required: ['ok'] });
+    expect(annotations?.readOnlyHint, name).toBeTypeOf('boolean');
+    expect(description, name).not.toBe('');
+    const properties = Object.entries(inputSchema.properties ?? {});
+    for (const [parameter, schema] of properties) {
+      expect(schema, `${name} ${parameter}`).toHaveProperty('description');
+    }
+  }
+  const execute = tools[2]?.inputSchema.properties as Record<string, { enum?: string[] }>;
+  expect(execute.action?.enum).toContain('inject');
+});
+
+test('a client is told what this server is, not that it is a thread', async () => {
+  const told = await withClient((client) => Promise.resolve(client.getInstructions() ?? ''));
+  expect(told).toMatch(/^This server opens one project/);
+  expect(told).toContain('threads/thread_directive');
+  expect(told).not.toContain('You are running inside');
+});
+
+test('arguments that do not fit come back in the envelope, with the names that do', async () => {
+  await withClient(async (client) => {
+    const call = async (name: string, args: Record<string, unknown>) => {
+      const result = await client.callTool({ name, arguments: args });
+      const [block] = result.content as { text: string }[];
+      expect(JSON.parse(block?.text ?? '')).toEqual(result.structuredContent);
+      expect(result.isError).toBe(true);
+      return result.structuredContent as { error: { code: string; detail: { message: string } } };
+    };
+    const answers = [
+      await call('search', { query: 'x', __auth: 'token' }),
+      await call('search', { quer: 'x' }),
+      await call('search', { query: 7 }),
+      await call('execute', { item_type: 'tool' }),
+      await call('execute', { item_type: 'tool', item_id: 'x', action: 'sign' }),
+      await call('execute', { item_type: 'tool', item_id: 'x', __thread_id: 'a' }),
+      await call('execute', { item_type: 'tool', item_id: 'x', values: {} }),
+    ];
+    for (const { error } of answers) expect(error.code).toBe('invalid_input');
+    expect(answers[1]?.error.detail.message).toContain('did you mean `query`');
+  });
 });
 
 test('a client searches, loads and executes; the text twin says the same', async () => {
@@ -80,15 +129,6 @@ test('a write is refused to an MCP client, as an error result with its reason', 
   expect(result.structuredContent).toMatchObject({
     ok: false,
     error: { code: 'permission_denied' },
-  });
-});
-
-test('a client cannot smuggle in authority or unknown arguments', async () => {
-  await withClient(async (client) => {
-    const smuggled = await client
-      .callTool({ name: 'search', arguments: { query: 'x', __auth: 'token' } })
-      .catch((error: Error) => ({ isError: true, error }));
-    expect(smuggled.isError).toBe(true);
   });
 });
 

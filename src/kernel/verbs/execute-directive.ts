@@ -20,7 +20,7 @@ import {
   type Library,
   resolveExtends,
 } from '../../items/index.ts';
-import { type Authority, type ExecuteRequest, type Kind, type PreparedCall } from '../call.ts';
+import type { Authority, ExecuteRequest, Kind, MadeCall, PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
 import {
   checkSignature,
@@ -121,22 +121,29 @@ function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   return plain;
 }
 
-function readyAnswer(directive: Directive, inputs: JsonObject): JsonObject {
+/** How to go on, as far as it is true for whoever asked. */
+function readyAnswer(
+  directive: Directive,
+  inputs: JsonObject,
+  { authority, caller }: MadeCall,
+): JsonObject {
   const { can_spawn_thread, missing } = canSpawn(directive);
+  const ready = { status: 'ready', directive: readyForm(directive, inputs) };
+  if (!can_spawn_thread) {
+    const message = `follow the process here; it cannot run as a thread: it has no ${missing.join(', ')}`;
+    return { ...ready, can_spawn_thread, missing_for_thread: [...missing], message };
+  }
+  if (!authority.holds('spawn.thread').ok) {
+    const message = 'follow the process here; you hold no `spawn.thread` to run it as a thread';
+    return { ...ready, can_spawn_thread: false, message };
+  }
+  const given = caller.surface === 'mcp' ? { inputs } : {};
+  const parameters = JSON.stringify({ directive_name: directive.name, ...given });
   return {
-    status: 'ready',
-    directive: readyForm(directive, inputs),
+    ...ready,
     can_spawn_thread,
-    ...(can_spawn_thread
-      ? {
-          spawn_instructions: `to run it as its own thread: execute tool threads/thread_directive with {"directive_name": "${directive.name}"}`,
-          message:
-            'follow the process here, or spawn it as a thread with its own limits and permissions',
-        }
-      : {
-          missing_for_thread: [...missing],
-          message: `follow the process here; it cannot run as a thread: it has no ${missing.join(', ')}`,
-        }),
+    spawn_instructions: `to run it as its own thread: execute tool threads/thread_directive with ${parameters}`,
+    message: 'follow the process here, or spawn it as a thread with its own limits and permissions',
   };
 }
 
@@ -225,11 +232,11 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
       },
       inputs,
       gate: (authority) => gate(loaded, authority),
-      body(values) {
+      body(values, made) {
         const again = checkInputs(directive, passedOn(inputs, values));
         if (!again.ok) return again;
         const descriptor = mergeAll(items.map((each) => marks.of(each)));
-        return ok(makeValue(readyAnswer(directive, again.output), { descriptor }));
+        return ok(makeValue(readyAnswer(directive, again.output, made), { descriptor }));
       },
     });
   }

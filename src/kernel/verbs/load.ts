@@ -6,7 +6,7 @@ import { leftOut } from '../rights/authority.ts';
 import { shownDiagnostics, shownFile, type UsesItem } from '../rights/item-marks.ts';
 import { resolvePlan } from '../tool/plan.ts';
 import { mayModify } from './modify.ts';
-import { levelOf, summarise } from './search.ts';
+import { IN_CATALOGS, levelOf, summarise } from './search.ts';
 
 const PARTS = ['all', 'body', 'metadata', 'schema', 'diagnostics'];
 const MAX_BODY = 256 * 1024;
@@ -75,7 +75,7 @@ export async function loadItem(
   const need = kind === 'knowledge' ? 'knowledge.read' : 'kernel.load';
   const allowed = authority.check({ capability: need });
   if (!allowed.ok) return allowed;
-  if (request.source === 'catalog') {
+  if (IN_CATALOGS.has(request.source ?? '')) {
     return await copyFromCatalog(kind, request.item_id, destination, authority, copies);
   }
   const found = library.find(kind, request.item_id, levelOf(request.source));

@@ -5,7 +5,9 @@ import { PROGRAM } from '../primitives/program-tools.ts';
 import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
-const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'local', 'all'];
+const SOURCES = ['project', 'user', 'installed', 'bundle', 'catalog', 'registry', 'local', 'all'];
+/** Not here yet: where bundles are found. */
+export const IN_CATALOGS: ReadonlySet<string> = new Set(['catalog', 'registry']);
 const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
 const MAX_LIMIT = 100;
 const MAX_QUERY = 1000;

@@ -8,21 +8,32 @@ import { addPrompts } from './prompts.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
-  /** What the client's model is told about this server. */
-  readonly instructions: string;
+  /** What the client's model is told about this server, instead of the item `system/mcp_client`. */
+  readonly instructions?: string;
+}
+
+/** The bundle's words: what a project says of itself is found by searching, where it is labelled. */
+function toldTo({ library }: McpHost): string {
+  const found = library.find('knowledge', 'system/mcp_client', 'bundle');
+  return found.ok ? found.output.text.trim() : '';
 }
 
 /** `client`: who speaks, as the transport found out; its name is added from what it says of itself. */
 export function createMcpServer(
   host: McpHost,
   client: Omit<McpClient, 'name'>,
-  { instructions }: ServerOptions,
+  { instructions = toldTo(host) }: ServerOptions = {},
 ): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
   const server = new McpServer(
     { name: 'kernmantle', version: host.version },
-    { capabilities: { tools: {} }, instructions, jsonSchemaValidator: validator },
+    {
+      // What is offered does not change while a client is there.
+      capabilities: { tools: { listChanged: false } },
+      instructions,
+      jsonSchemaValidator: validator,
+    },
   );
   const parts: ServerParts = {
     host,

@@ -5,7 +5,7 @@ import type { McpHost } from './host.ts';
 import { createMcpServer, type ServerOptions } from './server.ts';
 
 /** Serves until the client closes its end; resolves then. */
-export async function serveMcp(host: McpHost, options: ServerOptions): Promise<void> {
+export async function serveMcp(host: McpHost, options: ServerOptions = {}): Promise<void> {
   const ended = new Promise<void>((resolve) => {
     process.stdin.once('end', resolve);
     process.stdin.once('close', resolve);

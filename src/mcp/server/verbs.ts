@@ -1,7 +1,7 @@
 // The four verbs as tools of the SDK's server.
-import { type CallToolResult, type McpServer } from '@modelcontextprotocol/server';
-import type { Json, Outcome } from '../../base/index.ts';
-import { ANSWER, FOUR_TOOLS } from '../../kernel/index.ts';
+import type { CallToolResult, McpServer } from '@modelcontextprotocol/server';
+import type { Json, JsonObject, Outcome } from '../../base/index.ts';
+import { answerOf, checkParameters, FOUR_TOOLS } from '../../kernel/index.ts';
 import type { ServerParts } from './host.ts';
 
 /** Structured content plus its complete text twin, for clients that read only text. */
@@ -13,23 +13,30 @@ function answer(outcome: Outcome<Json>): CallToolResult {
   };
 }
 
+/** Listed as it is, checked by us: what does not fit is answered in the envelope of every answer. */
+function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typeof schema> {
+  const { '~standard': standard } = schema(json);
+  const validate = (value: unknown) => ({ value: value as JsonObject });
+  return { '~standard': { ...standard, validate } };
+}
+
 export function addVerbs(server: McpServer, { host, client, schema }: ServerParts): void {
   for (const tool of FOUR_TOOLS) {
+    const { name, title, description, hints, input } = tool;
     server.registerTool(
-      tool.name,
+      name,
       {
-        title: tool.title,
-        description: tool.description,
-        inputSchema: schema(tool.input),
-        outputSchema: schema(ANSWER),
-        annotations: {
-          readOnlyHint: tool.readOnly,
-          destructiveHint: !tool.readOnly,
-          openWorldHint: !tool.readOnly,
-        },
+        title,
+        description,
+        inputSchema: listed(input, schema),
+        outputSchema: schema(answerOf(tool)),
+        annotations: hints,
       },
-      async (request, { mcpReq: { signal } }) =>
-        answer(await host.call(tool.name, request, { client: client(), signal })),
+      async (request, { mcpReq: { signal } }) => {
+        const fits = checkParameters(name, request, [], input);
+        if (!fits.ok) return answer(fits);
+        return answer(await host.call(name, fits.output, { client: client(), signal }));
+      },
     );
   }
 }

@@ -9,6 +9,6 @@ export const run = inProject(async (runtime, { terminal }) => {
   terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
   terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
   const host = createMcpHost(runtime, version(), ({ message }) => terminal.note(`mcp: ${message}`));
-  await serveMcp(host, { instructions: runtime.instructions() });
+  await serveMcp(host);
   return EXIT.done;
 });
