@@ -1,6 +1,6 @@
 // What the server needs from whoever runs it. The runtime makes it (`runtime/mcp-host.ts`): this room
 // knows neither threads that run nor how rights are decided.
-import type { fromJsonSchema } from '@modelcontextprotocol/server';
+import type { fromJsonSchema, ServerEvent } from '@modelcontextprotocol/server';
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import type { ComposedPolicy } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
@@ -48,6 +48,24 @@ export interface McpHost {
   key(): Outcome<Uint8Array>;
   /** What goes wrong beside the calls. */
   onError(error: Error): void;
+}
+
+/** Somebody who listens for changes, of lists and of resources. */
+export interface ChangeListener {
+  readonly client: Pick<McpClient, 'id' | 'role'>;
+  /** The resources it asked about; what it hears of others is dropped. */
+  readonly uris: ReadonlySet<string>;
+  /** Must not throw. */
+  tell(change: ServerEvent): void;
+}
+
+/**
+ * Where changes come from. A server of its own (stdio, a session over HTTP) is told by whoever made it;
+ * the current revision over HTTP has no such server, so each of its `subscriptions/listen` streams is
+ * announced here, and let go with what this answers.
+ */
+export interface Changes {
+  follow(listener: ChangeListener): () => void;
 }
 
 /** What every part of a server is given. */
