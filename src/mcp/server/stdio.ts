@@ -4,11 +4,19 @@ import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import type { McpHost } from './host.ts';
 import { createMcpServer, type ServerOptions } from './server.ts';
 
-/** Serves until the client closes its end; resolves then. */
-export async function serveMcp(host: McpHost, options: ServerOptions = {}): Promise<void> {
+/** Serves until the client closes its end or the signal aborts; resolves then. */
+export async function serveMcp(
+  host: McpHost,
+  options: ServerOptions = {},
+  signal?: AbortSignal,
+): Promise<void> {
   const ended = new Promise<void>((resolve) => {
-    process.stdin.once('end', resolve);
-    process.stdin.once('close', resolve);
+    const done = (): void => resolve();
+    process.stdin.once('end', done);
+    process.stdin.once('close', done);
+    process.stdin.once('error', done);
+    signal?.addEventListener('abort', done, { once: true });
+    if (signal?.aborted) done();
   });
   // Whoever started this process is the person whose project it is.
   const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
@@ -17,4 +25,7 @@ export async function serveMcp(host: McpHost, options: ServerOptions = {}): Prom
   });
   await ended;
   await handle.close();
+  // Somebody may hold the other end open: nothing more is read from it.
+  process.stdin.pause();
+  process.stdin.unref?.();
 }

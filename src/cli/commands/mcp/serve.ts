@@ -1,14 +1,113 @@
-import { version } from '../../command.ts';
+import { join } from 'node:path';
+import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
+import type { McpHost } from '../../../mcp/index.ts';
+import type { Runtime } from '../../../runtime/index.ts';
+import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
+import { interruptible, type Terminal } from '../../terminal/terminal.ts';
 
-export const run = inProject(async (runtime, { terminal }) => {
+/** What does not end by itself then is ended: a timer of somebody else does not keep a server alive. */
+const LAST_MS = 5000;
+const PARENT_MS = 1000;
+
+/** Aborts with the signal, and when whoever started this process is gone. */
+function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
+  const alone = new AbortController();
+  const parent = process.ppid;
+  const timer = setInterval(() => {
+    if (process.ppid !== parent) alone.abort();
+  }, PARENT_MS);
+  return {
+    signal: AbortSignal.any([signal, alone.signal]),
+    stop: () => clearInterval(timer),
+  };
+}
+
+function portOf(options: CommandCall['options']): Outcome<number | undefined> {
+  const text = asText(options.port);
+  if (text === undefined) return ok(undefined);
+  return /^\d{1,5}$/.test(text) && Number(text) < 65_536
+    ? ok(Number(text))
+    : fail('usage', `\`--port\` must be a number below 65536, not \`${text}\``);
+}
+
+const aborted = (signal: AbortSignal): Promise<void> =>
+  new Promise((resolve) => {
+    if (signal.aborted) resolve();
+    else signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+
+async function serveHttp(
+  runtime: Runtime,
+  host: McpHost,
+  { options, terminal }: CommandCall,
+  signal: AbortSignal,
+): Promise<Ending> {
+  const port = portOf(options);
+  if (!port.ok) return port;
+  const { createTokenStore, listen } = await import('../../../web/index.ts');
+  const { project, home, audit } = runtime;
+  const listening = await listen(host, {
+    tokens: createTokenStore(join(home, 'web-tokens.jsonl'), project),
+    onRefused: (caller, reason) =>
+      void audit.write({
+        surface: 'mcp',
+        caller,
+        subject: 'token',
+        operation: 'connect',
+        target: project,
+        decision: 'denied',
+        reason,
+      }),
+    ...compact({ hostname: asText(options.host), port: port.output }),
+  });
+  if (!listening.ok) return listening;
+  const { url, isOpen, close } = listening.output;
+  if (terminal.json) terminal.out(JSON.stringify(ok({ project, url })));
+  terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
+  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(line);
+  await aborted(signal);
+  await close();
+  return EXIT.done;
+}
+
+const LOCAL = [
+  '  programs on this machine connect without a token and may start and steer threads',
+  '  `km web token add` makes a token for one that may do less or more',
+];
+const REMOTE = [
+  '  clients send `Authorization: Bearer TOKEN`; `km web token ls` lists who may come in',
+  '  this is plain HTTP: put something that speaks TLS in front of it',
+];
+
+async function serveStdio(
+  runtime: Runtime,
+  host: McpHost,
+  terminal: Terminal,
+  signal: AbortSignal,
+): Promise<Ending> {
   const { serveMcp } = await import('../../../mcp/index.ts');
-  const { createMcpHost } = await import('../../../runtime/index.ts');
   // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
   terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
   terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
-  const host = createMcpHost(runtime, version(), ({ message }) => terminal.note(`mcp: ${message}`));
-  await serveMcp(host);
+  await serveMcp(host, {}, signal);
   return EXIT.done;
+}
+
+export const run = inProject(async (runtime, call) => {
+  const { createMcpHost } = await import('../../../runtime/index.ts');
+  const { terminal, options } = call;
+  const host = createMcpHost(runtime, version(), ({ message }) => terminal.note(`mcp: ${message}`));
+  return await interruptible(async (interrupted) => {
+    const { signal, stop } = untilAlone(interrupted);
+    try {
+      return options.http === true || options.port !== undefined || options.host !== undefined
+        ? await serveHttp(runtime, host, call, signal)
+        : await serveStdio(runtime, host, terminal, signal);
+    } finally {
+      stop();
+      setTimeout(() => process.exit(), LAST_MS).unref();
+    }
+  });
 });

@@ -1,0 +1,117 @@
+// Who may speak, before anybody looks at what was said. On loopback the danger is a web page in the
+// same browser: a name that is made to point here (`Host`), or a page of another origin. Elsewhere
+// nobody speaks without a token, which no foreign page has.
+import { randomUUID } from 'node:crypto';
+import type { Clock } from '../base/index.ts';
+import type { McpClient } from '../mcp/index.ts';
+import type { TokenStore } from './tokens.ts';
+
+/** Wrong tokens from one address in a minute, after which it is told to wait. */
+const MAX_ATTEMPTS = 5;
+const MINUTE_MS = 60_000;
+/** Addresses that are remembered; the one that began first is forgotten first. */
+const MAX_ADDRESSES = 1000;
+
+interface GuardOptions {
+  /** As it was bound. */
+  readonly hostname: string;
+  port(): number;
+  readonly tokens: Pick<TokenStore, 'find'>;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  /** Somebody tried a token that does not count; told a bounded number of times. */
+  onRefused(address: string, reason: string): void;
+}
+
+type Allowed = Omit<McpClient, 'name'>;
+export type Verdict = { client: Allowed } | { status: number; message: string; wait?: number };
+
+export const isLoopback = (hostname: string): boolean =>
+  /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
+
+/** As it stands in a URL. */
+export const inUrl = (hostname: string): string =>
+  hostname.includes(':') && !hostname.startsWith('[') ? `[${hostname}]` : hostname;
+
+/** Counts what went wrong, by address, within bounds. */
+function createAttempts(clock: Pick<Clock, 'monotonic'>) {
+  const since = new Map<string, { at: number; count: number }>();
+  return {
+    /** Notes one more; false when there were too many. */
+    note(address: string): boolean {
+      const now = clock.monotonic();
+      const known = since.get(address);
+      const current = known && now - known.at < MINUTE_MS ? known : { at: now, count: 0 };
+      current.count += 1;
+      since.set(address, current);
+      const [first] = since.keys();
+      if (since.size > MAX_ADDRESSES && first !== undefined) since.delete(first);
+      return current.count <= MAX_ATTEMPTS;
+    },
+  };
+}
+
+/** The host of an origin as a browser sends it; undefined when it is none of ours to read. */
+function originHost(origin: string): string | undefined {
+  if (!URL.canParse(origin)) return undefined;
+  const { protocol, host } = new URL(origin);
+  return protocol === 'http:' || protocol === 'https:' ? host : undefined;
+}
+
+/** Why a request is not even looked at; undefined when it may be. */
+function placeProblem(
+  headers: Headers,
+  isOwnHost: (host: string) => boolean,
+): { status: number; message: string } | undefined {
+  const host = headers.get('host')?.toLowerCase() ?? '';
+  if (!isOwnHost(host)) return { status: 421, message: 'this server does not go by that name' };
+  const origin = headers.get('origin');
+  if (origin !== null && originHost(origin) !== host) {
+    return { status: 403, message: 'requests from other origins are refused' };
+  }
+  const site = headers.get('sec-fetch-site');
+  if (site !== null && site !== 'same-origin' && site !== 'none') {
+    return { status: 403, message: 'requests from other sites are refused' };
+  }
+  return undefined;
+}
+
+export function createGuard(options: GuardOptions) {
+  const { hostname, port, tokens, clock, onRefused } = options;
+  const isLocal = isLoopback(hostname);
+  const names = ['127.0.0.1', 'localhost', '[::1]', inUrl(hostname).toLowerCase()];
+  const attempts = createAttempts(clock);
+  // Whoever comes over loopback without a token is this server's one client, whom nobody can guess.
+  const local: Allowed = { id: `http:${randomUUID()}`, role: 'steer' };
+
+  function isOwnHost(host: string): boolean {
+    if (!isLocal) return host !== '' && URL.canParse(`http://${host}`);
+    return names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
+  }
+
+  function refuse(address: string, reason: string): Verdict {
+    if (attempts.note(address)) {
+      onRefused(address, reason);
+      return { status: 401, message: reason };
+    }
+    // The right token is still taken: nobody shuts others out who come from the same address.
+    return { status: 429, message: 'too many wrong tokens', wait: MINUTE_MS / 1000 };
+  }
+
+  return {
+    judge(headers: Headers, address: string): Verdict {
+      const problem = placeProblem(headers, isOwnHost);
+      if (problem) return problem;
+      const given = headers.get('authorization');
+      if (given === null) {
+        return isLocal ? { client: local } : { status: 401, message: 'a bearer token is needed' };
+      }
+      const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
+      if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
+      const found = tokens.find(token);
+      if (!found.ok) return { status: 503, message: 'tokens cannot be read' };
+      if (!found.output) return refuse(address, 'this token does not count here');
+      const { id, role } = found.output;
+      return { client: { id, role } };
+    },
+  };
+}
