@@ -49,6 +49,9 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'catalog ls': async () => (await import('./commands/catalog.ts')).listCatalogs,
   audit: async () => (await import('./commands/audit.ts')).run,
   'mcp serve': async () => (await import('./commands/mcp/serve.ts')).run,
+  'web token add': async () => (await import('./commands/web.ts')).addToken,
+  'web token ls': async () => (await import('./commands/web.ts')).listTokens,
+  'web token remove': async () => (await import('./commands/web.ts')).removeToken,
   doctor: async () => (await import('./commands/doctor.ts')).run,
   completion: async () => (await import('./commands/completion.ts')).run,
 };
@@ -77,7 +80,7 @@ function add(parent: Command, list: Commands, output: Output, path = ''): void {
     if (examples.length > 0) {
       command.addHelpText('after', ['\nExamples:', ...examples].join('\n  '));
     }
-    add(command, commands, output, `${name} `);
+    add(command, commands, output, `${path}${name} `);
     const load = CODE[`${path}${name}`];
     if (load && !words.anywhere) command.option('-C, --project <dir>', PROJECT);
     if (load) runs(command, load, output);

@@ -28,9 +28,9 @@ interface Listening {
 }
 
 /** A client that says nothing is not waited for: headers, then the whole request. */
-const HEADERS_MS = 10_000;
+const HEADERS_MS = 5000;
 const REQUEST_MS = 60_000;
-const LOOK_MS = 2000;
+const LOOK_MS = 1000;
 const MAX_CONNECTIONS = 1000;
 /** What is still on its way at the end gets so long. */
 const GRACE_MS = 1000;

@@ -1,4 +1,3 @@
-import { join } from 'node:path';
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
 import type { McpHost } from '../../../mcp/index.ts';
 import type { Runtime } from '../../../runtime/index.ts';
@@ -46,10 +45,10 @@ async function serveHttp(
 ): Promise<Ending> {
   const port = portOf(options);
   if (!port.ok) return port;
-  const { createTokenStore, listen } = await import('../../../web/index.ts');
-  const { project, home, audit } = runtime;
+  const { listen, openTokens } = await import('../../../web/index.ts');
+  const { project, audit } = runtime;
   const listening = await listen(host, {
-    tokens: createTokenStore(join(home, 'web-tokens.jsonl'), project),
+    tokens: openTokens(runtime),
     onRefused: (caller, reason) =>
       void audit.write({
         surface: 'mcp',
