@@ -34,6 +34,7 @@ const LOOK_MS = 1000;
 const MAX_CONNECTIONS = 1000;
 /** What is still on its way at the end gets so long. */
 const GRACE_MS = 1000;
+const IDLE_MS = 20;
 /** How often open streams are asked whether their token still counts. */
 const TOKENS_MS = 1000;
 
@@ -80,11 +81,13 @@ const bound = (server: Server, hostname: string, port: number): Promise<Outcome<
 const ended = (server: Server): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(() => server.closeAllConnections(), GRACE_MS);
+    // Connections are kept for a next request; those whose answer has just ended, too.
+    const idle = setInterval(() => server.closeIdleConnections(), IDLE_MS);
     server.close(() => {
       clearTimeout(timer);
+      clearInterval(idle);
       resolve();
     });
-    server.closeIdleConnections();
   });
 
 export async function listen(host: McpHost, options: ListenOptions): Promise<Outcome<Listening>> {

@@ -123,6 +123,8 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
     async close() {
       isClosed = true;
       await Promise.all([modern.close(), sessions.close()]);
+      // What they were told last is on its way first.
+      await new Promise(setImmediate);
       exchanges.cut();
     },
   };
