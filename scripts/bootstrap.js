@@ -50,6 +50,7 @@ const TASKS = {
   ],
   house: [['node', '--no-warnings', join(root, 'scripts', 'house.ts')]],
   digests: [['node', join(root, 'scripts', 'digests.js')]],
+  conformance: [['node', '--no-warnings', join(root, 'scripts', 'conformance.ts')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
 };
 TASKS.check = [...TASKS.lint, ...TASKS.types, tests('unit', 'cases')];

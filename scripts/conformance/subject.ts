@@ -1,0 +1,90 @@
+// What is put to the test: our server over HTTP, started as a user starts it, on a copy of the project
+// with a user folder and a key of its own.
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { cpSync, globSync, mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as wait } from 'node:timers/promises';
+import { ROOT } from './suite.ts';
+
+/** `plain`: the four tools over an empty project. `native`: a project whose items are the suite's fixtures. */
+export type Mode = 'plain' | 'native';
+
+export interface Subject {
+  readonly url: string;
+  stop(): Promise<void>;
+}
+
+const LAUNCHER = join(ROOT, 'bin', 'km.js');
+const FIXTURES = join(ROOT, 'tests', 'conformance', 'project');
+
+export async function startSubject(mode: Mode): Promise<Subject> {
+  const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-subject-')));
+  const [project, home] = [join(base, 'project'), join(base, 'home')];
+  const env = { PATH: process.env['PATH'], HOME: base, KERNMANTLE_HOME: home, KERNMANTLE_SRC: '1' };
+  mkdirSync(join(project, '.ai'), { recursive: true });
+  if (mode === 'native') {
+    cpSync(FIXTURES, project, { recursive: true });
+    // Only what somebody signed can be started over MCP.
+    km(['sign', ...globSync('.ai/directives/*.md', { cwd: project })], project, env);
+  }
+  const port = await freePort();
+  const args = ['mcp', 'serve', '--http', '--port', `${port}`, '--project', project];
+  const child = spawn(
+    process.execPath,
+    [LAUNCHER, ...args, ...(mode === 'native' ? ['--native'] : [])],
+    { env, stdio: ['ignore', 'ignore', 'pipe'] },
+  );
+  const stop = async (): Promise<void> => {
+    await end(child);
+    rmSync(base, { recursive: true, force: true });
+  };
+  const url = `http://127.0.0.1:${port}/mcp`;
+  try {
+    await listening(child, url);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return { url, stop };
+}
+
+function km(args: readonly string[], cwd: string, env: NodeJS.ProcessEnv): void {
+  const done = spawnSync(process.execPath, [LAUNCHER, ...args], { cwd, env, encoding: 'utf8' });
+  if (done.status !== 0) throw new Error(`km ${args[0]} failed: ${done.stderr}`);
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer();
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const address = server.address();
+  await new Promise((resolve) => server.close(resolve));
+  if (address === null || typeof address === 'string') throw new Error('there is no free port');
+  return address.port;
+}
+
+/** Until it answers anything at all; what it says when it ends instead is the reason. */
+async function listening(child: ChildProcess, url: string): Promise<void> {
+  let words = '';
+  child.stderr?.setEncoding('utf8').on('data', (text: string) => {
+    words = `${words}${text}`.slice(-4000);
+  });
+  for (let tries = 0; tries < 600; tries += 1) {
+    if (child.exitCode !== null) throw new Error(`the server ended: ${words}`);
+    const answer = await fetch(url, { method: 'POST', body: '{}' }).catch(() => undefined);
+    await answer?.body?.cancel();
+    if (answer) return;
+    await wait(50);
+  }
+  throw new Error(`the server does not listen: ${words}`);
+}
+
+async function end(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  child.kill('SIGTERM');
+  const timer = setTimeout(() => child.kill('SIGKILL'), 5000);
+  await ended;
+  clearTimeout(timer);
+}
