@@ -16,10 +16,17 @@ export interface Subject {
   stop(): Promise<void>;
 }
 
-const LAUNCHER = join(ROOT, 'bin', 'km.js');
+/** A project of its own, and what a process that works on it is started with. */
+export interface Workplace {
+  readonly project: string;
+  readonly env: NodeJS.ProcessEnv;
+  remove(): void;
+}
+
+export const LAUNCHER = join(ROOT, 'bin', 'km.js');
 const FIXTURES = join(ROOT, 'tests', 'conformance', 'project');
 
-export async function startSubject(mode: Mode): Promise<Subject> {
+export function prepareProject(mode: Mode): Workplace {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'km-subject-')));
   const [project, home] = [join(base, 'project'), join(base, 'home')];
   const env = { PATH: process.env['PATH'], HOME: base, KERNMANTLE_HOME: home, KERNMANTLE_SRC: '1' };
@@ -29,25 +36,46 @@ export async function startSubject(mode: Mode): Promise<Subject> {
     // Only what somebody signed can be started over MCP.
     km(['sign', ...globSync('.ai/directives/*.md', { cwd: project })], project, env);
   }
+  return { project, env, remove: () => rmSync(base, { recursive: true, force: true }) };
+}
+
+export const serveArguments = (mode: Mode, project: string): string[] => [
+  ...['mcp', 'serve', '--project', project],
+  ...(mode === 'native' ? ['--native'] : []),
+];
+
+export async function startSubject(mode: Mode): Promise<Subject> {
+  const { project, env, remove } = prepareProject(mode);
+  try {
+    const served = await serveHttp(serveArguments(mode, project), env);
+    return {
+      url: served.url,
+      async stop() {
+        await served.stop();
+        remove();
+      },
+    };
+  } catch (error) {
+    remove();
+    throw error;
+  }
+}
+
+/** `km mcp serve …` on a port of its own; resolves when it answers. */
+export async function serveHttp(args: readonly string[], env: NodeJS.ProcessEnv): Promise<Subject> {
   const port = await freePort();
-  const args = ['mcp', 'serve', '--http', '--port', `${port}`, '--project', project];
-  const child = spawn(
-    process.execPath,
-    [LAUNCHER, ...args, ...(mode === 'native' ? ['--native'] : [])],
-    { env, stdio: ['ignore', 'ignore', 'pipe'] },
-  );
-  const stop = async (): Promise<void> => {
-    await end(child);
-    rmSync(base, { recursive: true, force: true });
-  };
+  const child = spawn(process.execPath, [LAUNCHER, ...args, '--http', '--port', `${port}`], {
+    env,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  });
   const url = `http://127.0.0.1:${port}/mcp`;
   try {
     await listening(child, url);
   } catch (error) {
-    await stop();
+    await end(child);
     throw error;
   }
-  return { url, stop };
+  return { url, stop: () => end(child) };
 }
 
 function km(args: readonly string[], cwd: string, env: NodeJS.ProcessEnv): void {
