@@ -11,6 +11,21 @@ import { ROOT } from './suite.ts';
 /** `plain`: the four tools over an empty project. `native`: a project whose items are the suite's fixtures. */
 export type Mode = 'plain' | 'native';
 
+/** Scenarios about the protocol alone. One about a missing tool may pass on any server, for no reason. */
+export const NEEDS_NO_FIXTURE: ReadonlySet<string> = new Set([
+  'server-initialize',
+  'logging-set-level',
+  'ping',
+  'tools-list',
+  'server-sse-multiple-streams',
+  'resources-list',
+  'sep-2164-resource-not-found',
+  'prompts-list',
+  'dns-rebinding-protection',
+  'caching',
+  'input-required-result-unsupported-methods',
+]);
+
 export interface Subject {
   readonly url: string;
   stop(): Promise<void>;
