@@ -8,6 +8,7 @@ export { resolveExtends } from './directive/extends.ts';
 export { HOOK_CONTEXT } from './directive/hooks.ts';
 export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
+export type { Exposed } from './expose.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';
 export { type ItemKind, type Risk, type Source, type ToolEffect } from './item-kinds.ts';
 export {
@@ -17,6 +18,13 @@ export {
   itemKindOf,
   projectOf,
 } from './library/check-file.ts';
+export {
+  exposedName,
+  exposedOf,
+  exposedUri,
+  groupExposed,
+  INPUT_PARAMETERS,
+} from './library/exposed.ts';
 export { createLibrary, type Library } from './library/library.ts';
 export { examinePolicy, type SignedFile, signItem, verifyItem } from './library/sign.ts';
 export {

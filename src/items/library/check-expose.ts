@@ -1,48 +1,12 @@
 // What is exposed to MCP clients, among the other items: two of one name, addresses whose variables
 // nothing takes, directives that cannot be a thread.
-import {
-  type Diagnostic,
-  getOwn,
-  isObject,
-  type JsonObject,
-  lastSegment,
-  type RulePlace,
-} from '../../base/index.ts';
+import { type Diagnostic, getOwn, isObject, type RulePlace } from '../../base/index.ts';
 import { canSpawn, type Directive } from '../directive/directive.ts';
-import { type Exposed, uriVariables } from '../expose.ts';
+import { uriVariables } from '../expose.ts';
 import { aboutFile } from '../files/item-file.ts';
 import type { Item } from '../item.ts';
 import type { Tool } from '../tool/tool.ts';
-
-/** Set by the server alone: what a client answered, and what the tool wanted to know again then. */
-const INPUT_PARAMETERS: readonly string[] = ['input_responses', 'input_state'];
-
-const exposedOf = (item: Item): Exposed | undefined =>
-  item.kind === 'knowledge'
-    ? item.expose
-    : (item.kind === 'tool' ? item.tool : item.directive)?.expose;
-
-/** What clients call it. */
-const exposedName = (item: Item, exposed: Exposed): string => exposed.name ?? lastSegment(item.id);
-
-/** Where clients read it. */
-const exposedUri = ({ id }: Item, { uri }: Exposed): string => uri ?? `knowledge://${id}`;
-
-/** Two of one key cannot both be served: a tool and a prompt of one name can. */
-const keyOf = (item: Item, exposed: Exposed): string =>
-  exposed.mcp === 'resource'
-    ? `resource \`${exposedUri(item, exposed)}\``
-    : `${exposed.mcp} \`${exposedName(item, exposed)}\``;
-
-/** Exposed items by what clients would call them. */
-export function groupExposed(items: readonly Item[]): ReadonlyMap<string, readonly Item[]> {
-  const exposed = items.flatMap((item) => {
-    const how = exposedOf(item);
-    return how ? [{ item, key: keyOf(item, how) }] : [];
-  });
-  const groups = Map.groupBy(exposed, ({ key }) => key);
-  return new Map([...groups].map(([key, group]) => [key, group.map(({ item }) => item)]));
-}
+import { exposedOf, INPUT_PARAMETERS, keyOf } from './exposed.ts';
 
 export function checkCollisions(item: Item, groups: () => ReadonlyMap<string, readonly Item[]>) {
   const exposed = exposedOf(item);
@@ -78,7 +42,7 @@ function takenBy(links: readonly Tool[]): Map<string, { type?: unknown; required
     const needed = Array.isArray(required) ? required : [];
     for (const [name, schema] of Object.entries(isObject(properties) ? properties : {})) {
       taken.set(name, {
-        type: getOwn(schema as JsonObject, 'type'),
+        type: getOwn(schema, 'type'),
         required: needed.includes(name),
       });
     }

@@ -34,8 +34,10 @@ import { checkKnowledge } from '../knowledge.ts';
 import { signatureProblems, type TrustPort } from '../signature.ts';
 import { blankSignatureLine } from '../signature-line.ts';
 import type { Tool } from '../tool/tool.ts';
-import { checkCollisions, checkExposedDirective, groupExposed } from './check-expose.ts';
+import { checkCollisions, checkExposedDirective } from './check-expose.ts';
+
 import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
+import { groupExposed } from './exposed.ts';
 import type { FileRecord } from './record.ts';
 import { examinePolicy } from './sign.ts';
 

@@ -6,6 +6,7 @@ import type { ComposedPolicy } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { VerbDefinition } from '../../kernel/index.ts';
 import type { Approval, Store } from '../../store/index.ts';
+import type { RequestStates } from './request-state.ts';
 
 /** Who is at the other end of a connection. */
 export interface McpClient {
@@ -74,4 +75,6 @@ export interface ServerParts {
   /** As far as it is known by now: its name comes with its first message. */
   client(): McpClient;
   schema(json: JsonObject): ReturnType<typeof fromJsonSchema<JsonObject>>;
+  /** What clients bring back with their answers. */
+  readonly states: RequestStates;
 }

@@ -1,18 +1,70 @@
-// Directives that say so (`expose: {mcp: prompt}`) are prompts.
-import type { McpServer } from '@modelcontextprotocol/server';
+// Directives that say so (`expose: {mcp: prompt}`) are prompts; and what clients are offered while they
+// fill in the arguments of a prompt or the variables of an address.
+import {
+  type CompleteResult,
+  type McpServer,
+  ProtocolError,
+  ProtocolErrorCode,
+} from '@modelcontextprotocol/server';
+import { getOwn, isObject, type JsonObject } from '../../base/index.ts';
 import type { Directive } from '../../items/index.ts';
 import type { ServerParts } from './host.ts';
+import { protocolError } from './native-results.ts';
 
-export function addPrompts(server: McpServer, parts: ServerParts): void {
+/** By name of an argument, the texts it may be. */
+type Arguments = ReadonlyMap<string, readonly string[]>;
+
+/** What there is to complete: of each prompt and each template. */
+export interface Choices {
+  readonly prompts: Map<string, Arguments>;
+  readonly templates: Map<string, Arguments>;
+}
+
+export const noChoices = (): Choices => ({ prompts: new Map(), templates: new Map() });
+
+export function choicesIn({ properties }: JsonObject): Arguments {
+  const known = Object.entries(isObject(properties) ? properties : {});
+  return new Map(
+    known.map(([name, schema]) => {
+      const members = getOwn(schema, 'enum');
+      return [name, Array.isArray(members) ? members.map(String) : []];
+    }),
+  );
+}
+
+const MAX_VALUES = 100;
+
+export function addCompletion(server: McpServer, { prompts, templates }: Choices): void {
+  server.server.registerCapabilities({ completions: {} });
+  server.server.setRequestHandler('completion/complete', ({ params }): CompleteResult => {
+    const { ref, argument } = params;
+    const known = ref.type === 'ref/prompt' ? prompts.get(ref.name) : templates.get(ref.uri);
+    if (!known) {
+      const what = ref.type === 'ref/prompt' ? `prompt \`${ref.name}\`` : `template \`${ref.uri}\``;
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, `there is no ${what}`);
+    }
+    const typed = argument.value.toLowerCase();
+    const values = (known.get(argument.name) ?? []).filter((value) =>
+      value.toLowerCase().startsWith(typed),
+    );
+    const { length: total } = values;
+    const completion = { values: values.slice(0, MAX_VALUES), total, hasMore: total > MAX_VALUES };
+    return { completion };
+  });
+}
+
+export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: Choices): void {
   for (const { id, directive } of parts.host.library.all('directive')) {
-    if (directive?.expose?.mcp === 'prompt') addPrompt(server, id, directive, parts);
+    if (directive?.expose?.mcp !== 'prompt') continue;
+    addPrompt(server, { name: id, id }, directive, parts);
+    prompts.set(id, new Map());
   }
 }
 
 /** What `execute` hands out of a directive, as something that a person says: with the same rights. */
-function addPrompt(
+export function addPrompt(
   server: McpServer,
-  name: string,
+  { name, id }: { readonly name: string; readonly id: string },
   { description, inputs }: Directive,
   { host, client, schema }: ServerParts,
 ): void {
@@ -22,11 +74,11 @@ function addPrompt(
   const required = inputs.filter((input) => input.required).map((input) => input.name);
   const argsSchema = schema({ type: 'object', properties, required });
   server.registerPrompt(name, { description, argsSchema }, async (parameters, context) => {
-    const request = { item_type: 'directive', item_id: name, parameters };
+    const request = { item_type: 'directive', item_id: id, parameters };
     const { signal } = context.mcpReq;
     const ready = await host.call('execute', request, { client: client(), signal });
-    if (!ready.ok) throw new Error(`${ready.error.code}: ${ready.error.detail.message}`);
+    if (!ready.ok) throw protocolError(ready);
     const text = `Follow this directive.\n\n${JSON.stringify(ready.output, null, 2)}`;
-    return { messages: [{ role: 'user', content: { type: 'text', text } }] };
+    return { description, messages: [{ role: 'user', content: { type: 'text', text } }] };
   });
 }

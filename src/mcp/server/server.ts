@@ -4,12 +4,16 @@ import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { JsonObject } from '../../base/index.ts';
 import type { McpClient, McpHost, ServerParts } from './host.ts';
-import { addPrompts } from './prompts.ts';
+import { addNative } from './native.ts';
+import { addCompletion, addPrompts, noChoices } from './prompts.ts';
+import { createRequestStates } from './request-state.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
   /** What the client's model is told about this server, instead of the item `system/mcp_client`. */
   readonly instructions?: string;
+  /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
+  readonly native?: boolean;
 }
 
 /** The bundle's words: what a project says of itself is found by searching, where it is labelled. */
@@ -22,25 +26,36 @@ function toldTo({ library }: McpHost): string {
 export function createMcpServer(
   host: McpHost,
   client: Omit<McpClient, 'name'>,
-  { instructions = toldTo(host) }: ServerOptions = {},
+  { instructions = toldTo(host), native = false }: ServerOptions = {},
 ): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
+  const states = createRequestStates(() => host.key(), client.id);
   const server = new McpServer(
     { name: 'kernmantle', version: host.version },
     {
       // What is offered does not change while a client is there.
-      capabilities: { tools: { listChanged: false } },
+      capabilities: {
+        tools: { listChanged: false },
+        prompts: { listChanged: false },
+        resources: { subscribe: true, listChanged: false },
+        logging: {},
+      },
       instructions,
       jsonSchemaValidator: validator,
+      requestState: { verify: states.verify },
     },
   );
   const parts: ServerParts = {
     host,
     client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
+    states,
   };
-  addVerbs(server, parts);
-  addPrompts(server, parts);
+  const choices = noChoices();
+  if (native) addNative(server, parts, choices);
+  else addVerbs(server, parts);
+  if (!native) addPrompts(server, parts, choices);
+  addCompletion(server, choices);
   return server;
 }

@@ -1,0 +1,144 @@
+// A tool that answers `{input_required: {requests, state}}` wants to ask the client something before it
+// goes on. It is called again with what was answered: `input_responses` by the names of the requests, and
+// its own `state` as `input_state`. Neither is ever taken from a client's arguments.
+import {
+  CLIENT_CAPABILITIES_META_KEY,
+  type ClientCapabilities,
+  type InputRequest,
+  type InputRequiredResult,
+  inputRequired,
+  isSpecType,
+  type McpServer,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
+import { INPUT_PARAMETERS } from '../../items/index.ts';
+import type { RequestStates } from './request-state.ts';
+
+const MAX_STATE = 65_536;
+const [RESPONSES = '', STATE = ''] = INPUT_PARAMETERS;
+
+const METHODS = {
+  'elicitation/create': {
+    capability: 'elicitation',
+    isRequest: isSpecType.ElicitRequest,
+    isResponse: isSpecType.ElicitResult,
+  },
+  'sampling/createMessage': {
+    capability: 'sampling',
+    isRequest: isSpecType.CreateMessageRequest,
+    isResponse: isSpecType.CreateMessageResultWithTools,
+  },
+  'roots/list': {
+    capability: 'roots',
+    isRequest: isSpecType.ListRootsRequest,
+    isResponse: isSpecType.ListRootsResult,
+  },
+} as const;
+
+const methodOf = (request: Json | undefined) => {
+  const method = getOwn(request, 'method');
+  return typeof method === 'string' && Object.hasOwn(METHODS, method)
+    ? METHODS[method as keyof typeof METHODS]
+    : undefined;
+};
+
+/** What the client of this very request says it can do. */
+function capabilitiesOf(server: McpServer, { mcpReq }: ServerContext): ClientCapabilities {
+  const own = (mcpReq.envelope as JsonObject | undefined)?.[CLIENT_CAPABILITIES_META_KEY];
+  return (own ?? server.server.getClientCapabilities() ?? {}) as ClientCapabilities;
+}
+
+export interface InputPorts {
+  readonly server: McpServer;
+  readonly states: RequestStates;
+  /** The problems of a value with a schema. */
+  misfits(value: Json, schema: JsonObject): boolean;
+}
+
+/** Is this an answer to that request, as its schema wants it? */
+function isAnswer(
+  ports: InputPorts,
+  request: Json | undefined,
+  response: Json | undefined,
+): boolean {
+  if (response === undefined || !methodOf(request)?.isResponse(response)) return false;
+  const schema = getOwn(getOwn(request, 'params'), 'requestedSchema');
+  if (!isObject(schema) || getOwn(response, 'action') !== 'accept') return true;
+  const content = getOwn(response, 'content');
+  return isObject(content) && !ports.misfits(content, schema);
+}
+
+/** What the tool is given besides the arguments; or what is asked again, because an answer is missing. */
+export async function readInputs(
+  ports: InputPorts,
+  call: Json,
+  context: ServerContext,
+): Promise<JsonObject | InputRequiredResult> {
+  const state = ports.states.read('input', call, context);
+  if (!state) return {};
+  const requests = (getOwn(state, 'requests') ?? {}) as JsonObject;
+  const given = { ...context.mcpReq.inputResponses } as JsonObject;
+  const responses: JsonObject = { ...(getOwn(state, 'kept') as JsonObject | undefined) };
+  const missing: JsonObject = {};
+  for (const [name, request] of Object.entries(requests)) {
+    const response = getOwn(given, name);
+    if (isAnswer(ports, request, response)) responses[name] = response as Json;
+    else missing[name] = request;
+  }
+  if (Object.keys(missing).length === 0) {
+    return { [RESPONSES]: responses, ...(state.state !== undefined && { [STATE]: state.state }) };
+  }
+  const again = { ...state, requests: missing, kept: responses };
+  const isTooLong = JSON.stringify(again).length > MAX_STATE;
+  return await ask(ports, call, isTooLong ? { ...state } : again, context);
+}
+
+async function ask(
+  { states }: InputPorts,
+  call: Json,
+  state: JsonObject,
+  context: ServerContext,
+): Promise<InputRequiredResult> {
+  return inputRequired({
+    inputRequests: getOwn(state, 'requests') as unknown as Record<string, InputRequest>,
+    requestState: await states.mint('input', call, state, context),
+  });
+}
+
+/** `asked`: what the tool answered as `input_required`. */
+export async function askClient(
+  ports: InputPorts,
+  call: Json,
+  asked: Json,
+  context: ServerContext,
+): Promise<Outcome<InputRequiredResult>> {
+  const requests = getOwn(asked, 'requests');
+  const state = getOwn(asked, 'state');
+  const entries = isObject(requests) ? Object.entries(requests) : [];
+  const odd = entries.find(([, request]) => !methodOf(request)?.isRequest(request));
+  if (entries.length === 0 || odd) {
+    const which = odd ? `\`${odd[0]}\` is no request` : 'there are no `requests`';
+    return fail('tool_failed', `the tool wants to ask the client, but ${which}`);
+  }
+  const can = capabilitiesOf(ports.server, context);
+  const fit = entries.filter(([, request]) => {
+    const capability = methodOf(request)?.capability;
+    return capability !== undefined && can[capability] !== undefined;
+  });
+  // When the client can answer none of them, the SDK says which capability it would need.
+  const chosen = Object.fromEntries(fit.length > 0 ? fit : entries);
+  const kept = { requests: chosen, ...(state !== undefined && { state }) };
+  if (JSON.stringify(kept).length > MAX_STATE) {
+    return fail('tool_failed', `the tool asks for more than ${MAX_STATE} bytes`);
+  }
+  return ok(await ask(ports, call, kept, context));
+}

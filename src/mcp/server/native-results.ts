@@ -1,0 +1,85 @@
+// What a tool answered, in the words of the protocol: content blocks, messages, contents of a resource.
+// What a tool says is data: each block is checked, and what is none is shown as the text it is.
+import {
+  type CallToolResult,
+  type ContentBlock,
+  type GetPromptResult,
+  isSpecType,
+  ProtocolError,
+  ProtocolErrorCode,
+  type ReadResourceResult,
+  ResourceNotFoundError,
+} from '@modelcontextprotocol/server';
+import { type Failure, getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+
+const textBlock = (text: string): ContentBlock => ({ type: 'text', text });
+
+/** The tool's own fields, without what the kernel adds to every answer. */
+export function ownOutput(output: Json): JsonObject {
+  if (!isObject(output)) return { result: output };
+  const { duration_ms: _, chain: __, ...own } = output;
+  return own;
+}
+
+const blockOf = (block: Json): ContentBlock =>
+  isSpecType.ContentBlock(block) ? block : textBlock(JSON.stringify(block));
+
+/** A schema of something else than an object: the kernel put such an answer under `result`. */
+const isOfObject = (schema: JsonObject): boolean =>
+  schema.type === undefined ? schema.properties !== undefined : schema.type === 'object';
+
+/** `schema`: what its answer looks like, when it says so. */
+export function toolResult(own: JsonObject, schema: JsonObject | undefined): CallToolResult {
+  const isError = own.isError === true ? { isError: true } : {};
+  const blocks = Array.isArray(own.content) ? own.content.map(blockOf) : undefined;
+  if (!schema && blocks) return { content: blocks, ...isError };
+  const structured = schema && !isOfObject(schema) ? (own.result ?? null) : own;
+  const content = blocks ?? [textBlock(JSON.stringify(structured))];
+  return { content, structuredContent: structured, ...isError };
+}
+
+/** The words first, for people; then all of it, for programs. */
+export const failedResult = ({ error }: Failure): CallToolResult => ({
+  isError: true,
+  content: [textBlock(error.detail.message), textBlock(JSON.stringify({ ok: false, error }))],
+});
+
+const BAD_REQUEST: readonly string[] = ['invalid_input', 'not_found', 'ambiguous'];
+
+/** A prompt or a resource has no result that is an error. */
+export function protocolError({ error }: Failure): ProtocolError {
+  const { InvalidParams, InternalError } = ProtocolErrorCode;
+  const code = BAD_REQUEST.includes(error.code) ? InvalidParams : InternalError;
+  return new ProtocolError(code, `${error.code}: ${error.detail.message}`, { ...error });
+}
+
+export const resourceError = (failure: Failure, uri: string): ProtocolError =>
+  failure.error.code === 'not_found' ? new ResourceNotFoundError(uri) : protocolError(failure);
+
+export function promptResult(own: JsonObject, description: string): GetPromptResult {
+  const said = getOwn(own, 'description');
+  const given = Array.isArray(own.messages) ? own.messages : [own];
+  const messages = given.map((message) =>
+    isSpecType.PromptMessage(message)
+      ? message
+      : ({ role: 'user', content: textBlock(JSON.stringify(message)) } as const),
+  );
+  return { description: typeof said === 'string' ? said : description, messages };
+}
+
+/** `{text}`, `{blob}` (base64) or any other answer, which is JSON then. */
+export function resourceResult(
+  own: JsonObject,
+  uri: string,
+  mimeType: string | undefined,
+): ReadResourceResult {
+  const said = typeof own.mime_type === 'string' ? own.mime_type : undefined;
+  if (typeof own.blob === 'string' && /^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(own.blob)) {
+    const type = mimeType ?? said ?? 'application/octet-stream';
+    return { contents: [{ uri, mimeType: type, blob: own.blob }] };
+  }
+  const plain = [own.text, own.result].find((text) => typeof text === 'string');
+  const text = typeof plain === 'string' ? plain : JSON.stringify(own);
+  const type = typeof plain === 'string' ? 'text/plain' : 'application/json';
+  return { contents: [{ uri, mimeType: mimeType ?? said ?? type, text }] };
+}
