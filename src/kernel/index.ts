@@ -13,11 +13,14 @@ export {
 } from './primitives/program-tools.ts';
 export {
   moduleSink,
+  openFetch,
   probeSandboxNow,
   shippedPrimitives,
   shippedSinks,
+  startKept,
 } from './primitives/shipped.ts';
 export type { ProcessPorts } from './process/environment.ts';
+export type { KeptProcess } from './process/kept-process.ts';
 export { resolveModule } from './process/module.ts';
 export {
   type Audit,

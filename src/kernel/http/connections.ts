@@ -260,6 +260,8 @@ export interface Ask<T> {
   settle: (answer: Outcome<T> | Promise<Outcome<T>>) => void;
   /** The connection was kept from before, and was closed without a word about this request. */
   stale?: () => void;
+  /** Only what has certainly not reached the other side is stale. */
+  isOnce?: boolean;
 }
 
 /** One exchange, from the side of undici. */
@@ -338,9 +340,10 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
   }
 
   onResponseError(_controller: Dispatcher.DispatchController, error: NodeJS.ErrnoException): void {
-    const { connection, url, watch, settle, stale } = this.ask;
+    const { connection, url, watch, settle, stale, isOnce = false } = this.ask;
     // Before anything was sent, whatever came is not about this request.
-    const isLost = !this.#isSent || (!this.#isHeard && malformation(error) === undefined);
+    const isUnheard = !isOnce && !this.#isHeard && malformation(error) === undefined;
+    const isLost = !this.#isSent || isUnheard;
     const isStale = connection.isReused && isLost;
     this.#drop();
     if (this.#body !== undefined) return this.#body.end(error);
@@ -369,19 +372,21 @@ export class Connections {
 
   /**
    * Sends over a connection that was kept, or a new one. Whether an old one is still good is known
-   * only after something was sent: `mayRepeat` says that sending it a second time does no harm. When
-   * there are as many as the system allows, it waits for one of the others to end.
+   * only after something was sent: `mayRepeat` says that sending it a second time does no harm; `once`
+   * uses an old one too, and fails where it cannot be told whether it was received. When there are as
+   * many as the system allows, it waits for one of the others to end.
    */
   async send<T>(
     { method, url, headers, body }: WireRequest,
     addresses: readonly string[],
     watch: TimeWatch,
-    mayRepeat: boolean,
+    mayRepeat: boolean | 'once',
     read: ReadAnswer<T>,
   ): Promise<Outcome<T>> {
     const place = url.origin;
     const path = `${url.pathname}${url.search}`;
-    let mayBeOld = mayRepeat;
+    const isOnce = mayRepeat === 'once';
+    let mayBeOld = mayRepeat !== false;
     for (;;) {
       const old = mayBeOld ? this.#take(place, addresses) : undefined;
       const connection = old ?? this.#open(url, addresses);
@@ -394,7 +399,7 @@ export class Connections {
         const stale = (): void => settle('stale');
         connection.client.dispatch(
           { path, method, headers, body: body ?? null },
-          new Asking({ connection, url, watch, read, release, settle, stale }),
+          new Asking({ connection, url, watch, read, release, settle, stale, isOnce }),
         );
       });
       if (asked === 'stale') mayBeOld = false;

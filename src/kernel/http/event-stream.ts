@@ -228,3 +228,37 @@ export async function readEventStream(
   const endedCleanly = failure === undefined && !unfinished;
   return ok({ facts, count, endedCleanly, ...(failure && { failure }) });
 }
+
+const FEED = 0x0a;
+const RETURN = 0x0d;
+
+/**
+ * For a stream that somebody else reads: is no event of it longer than that? Whoever reads keeps an event
+ * until its end is there, and one that never ends would be kept for ever. An event ends with an empty line.
+ */
+export function createEventGuard(maxBytes: number): (bytes: Uint8Array) => boolean {
+  let [size, isLineEmpty, wasReturn] = [0, true, false];
+  return (bytes) => {
+    let from = 0;
+    for (let at = 0; at < bytes.length; at++) {
+      const byte = bytes[at];
+      if (byte !== FEED && byte !== RETURN) {
+        [isLineEmpty, wasReturn] = [false, false];
+        // Nothing but the end of the line matters: it is looked for at full speed.
+        const feed = bytes.indexOf(FEED, at);
+        const rest = bytes.subarray(at, feed === -1 ? bytes.length : feed);
+        const back = rest.indexOf(RETURN);
+        at += (back === -1 ? rest.length : back) - 1;
+        continue;
+      }
+      // Both together are one end of a line, also when they come apart.
+      if (byte === RETURN || !wasReturn) {
+        if (isLineEmpty) [size, from] = [0, at];
+        isLineEmpty = true;
+      }
+      wasReturn = byte === RETURN;
+    }
+    size += bytes.length - from;
+    return size <= maxBytes;
+  };
+}

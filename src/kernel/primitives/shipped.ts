@@ -1,11 +1,13 @@
 // The primitives and sinks that the kernel brings. Their code is loaded, and what they stand on looked up,
 // when a chain first ends in one: most processes need one or two; a start should not pay for the others.
-import { type Clock, fail, nearest, plainText } from '../../base/index.ts';
+import { type Clock, fail, nearest, type Outcome, plainText } from '../../base/index.ts';
 import type { BuiltinFunction } from '../file-tools/content.ts';
+import type { CheckedFetch, CheckedFetchPorts } from '../http/checked-fetch.ts';
 import { httpConfig } from '../http/config-shape.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { processConfig } from '../process/config-shape.ts';
 import type { ProcessPorts } from '../process/environment.ts';
+import type { KeptProcess, KeptProcessStart } from '../process/kept-process.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
 import { functionConfig } from './config-shapes.ts';
@@ -137,6 +139,21 @@ export function moduleSink(ports: () => Promise<ProcessPorts>) {
       const { createProcessSink } = await import('../process/module-sink.ts');
       return await createProcessSink(await ports(), tool)(destination, context);
     };
+}
+
+/** A program that is kept and spoken to, in a sandbox of its own. */
+export async function startKept(
+  start: KeptProcessStart,
+  ports: ProcessPorts,
+): Promise<Outcome<KeptProcess>> {
+  const { startKeptProcess } = await import('../process/kept-process.ts');
+  return await startKeptProcess(start, ports);
+}
+
+/** `fetch` over checked addresses, for libraries that speak HTTP themselves. */
+export async function openFetch(ports: CheckedFetchPorts): Promise<CheckedFetch> {
+  const { createCheckedFetch } = await import('../http/checked-fetch.ts');
+  return createCheckedFetch(ports);
 }
 
 export async function probeSandboxNow(): Promise<SandboxReport> {

@@ -1,0 +1,215 @@
+// `fetch` for libraries that speak HTTP themselves: every request goes to an address that was checked for
+// it, nothing follows a redirect (whoever asked is shown it, and asks again), and what comes back is
+// bounded: an answer as a whole, a stream of events by its events.
+import { type Clock, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Verifier } from '../primitive.ts';
+import { type AddressPorts, allowTarget } from './address.ts';
+import { decodedBody, readBounded } from './answer.ts';
+import { type Body, Connections, type HttpAnswer } from './connections.ts';
+import { createEventGuard } from './event-stream.ts';
+import { reasonOf } from './fault.ts';
+import { urlProblem, type WireRequest } from './request.ts';
+import { type Timer, TimeWatch } from './time-limits.ts';
+
+export interface CheckedFetchPorts extends AddressPorts {
+  clock: Clock;
+  timer?: Timer;
+  /** Asked about `net.http` at every request. */
+  verify: Verifier;
+  /** Of one answer, or of one event of a stream. */
+  maxBytes: number;
+  /** Told how much came in, as it comes. */
+  onBytes?(count: number): void;
+}
+
+export interface CheckedFetch {
+  /** Rejects with a `FetchFault`, or with the signal's reason. */
+  fetch(url: string | URL, init?: RequestInit): Promise<Response>;
+  /** Closes what is kept open. */
+  close(): void;
+}
+
+/** Why there is no answer, in the words of every other request. */
+class FetchFault extends Error {
+  readonly failure: Failure;
+  constructor(failure: Failure) {
+    super(failure.error.detail.message);
+    this.name = 'FetchFault';
+    this.failure = failure;
+  }
+}
+
+const CONNECT_MS = 10_000;
+/** Whoever asks has time limits of his own, and a signal. */
+const UNLIMITED_MS = 2 ** 31 - 1;
+const TIMEOUTS = {
+  connect: CONNECT_MS,
+  first_byte: UNLIMITED_MS,
+  idle: UNLIMITED_MS,
+  total: UNLIMITED_MS,
+};
+/** Of what a refusal says. */
+const MAX_REFUSAL = 64 * 1024;
+const BODILESS = new Set([101, 204, 205, 304]);
+const NEVER = new AbortController().signal;
+
+const tooLarge = (maxBytes: number): Failure =>
+  fail('response_too_large', `the answer is longer than ${maxBytes} bytes`, {
+    max_bytes: maxBytes,
+    sent: true,
+  });
+
+const brokenOff = (error: Error): Failure => {
+  const reason = reasonOf(error);
+  return fail('network_error', `the answer broke off: ${reason}`, { reason, sent: true });
+};
+
+/** Waiting for a stream keeps no program from ending. */
+const quietTimer: Timer = (ms, callback) => {
+  const handle = setTimeout(callback, ms).unref();
+  return () => clearTimeout(handle);
+};
+
+/** The body as a stream that asks for more only when what it has was taken. */
+function eventStream(
+  body: Body,
+  { maxBytes, onBytes }: CheckedFetchPorts,
+  watch: TimeWatch,
+): ReadableStream<Uint8Array> {
+  let goOn: ((isWanted: boolean) => void) | undefined;
+  const isShort = createEventGuard(maxBytes);
+  return new ReadableStream<Uint8Array>({
+    async start(controller) {
+      const read = body.read((bytes) => {
+        onBytes?.(bytes.length);
+        if (!isShort(bytes)) throw new FetchFault(tooLarge(maxBytes));
+        controller.enqueue(bytes);
+        if ((controller.desiredSize ?? 0) > 0) return true;
+        return new Promise((resolve) => {
+          goOn = resolve;
+        });
+      });
+      const settle = (end: unknown): void => {
+        watch.end();
+        if (end === 'end' || end === 'stopped') controller.close();
+        else if (end instanceof FetchFault) controller.error(end);
+        else controller.error(new FetchFault(brokenOff(end as Error)));
+      };
+      // Not waited for: a stream that starts is read.
+      void read.then(settle, settle).catch(() => undefined);
+    },
+    pull() {
+      goOn?.(true);
+      goOn = undefined;
+    },
+    cancel() {
+      goOn?.(false);
+      body.destroy();
+      watch.end();
+    },
+  });
+}
+
+async function wholeBody(
+  body: Body,
+  max: number,
+  isRefusal: boolean,
+  { onBytes }: CheckedFetchPorts,
+): Promise<Outcome<Buffer>> {
+  const { bytes, truncated, end } = await readBounded(body, max);
+  onBytes?.(bytes.length);
+  if (truncated && !isRefusal) return tooLarge(max);
+  return end instanceof Error ? brokenOff(end) : ok(bytes);
+}
+
+const isEvents = ({ headers }: HttpAnswer): boolean =>
+  /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
+
+async function responseOf(
+  answer: HttpAnswer,
+  ports: CheckedFetchPorts,
+  watch: TimeWatch,
+): Promise<Outcome<Response>> {
+  const { status, statusText } = answer;
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(answer.headers)) {
+    // What it was packed in is off.
+    if (!/^(content-encoding|content-length|transfer-encoding)$/.test(name)) {
+      headers.set(name, value);
+    }
+  }
+  const head = { status, statusText, headers };
+  const body = decodedBody(answer);
+  if (!body.ok) return body;
+  const isRefusal = status >= 300;
+  if (isEvents(answer) && !isRefusal) {
+    return ok(new Response(eventStream(body.output, ports, watch), head));
+  }
+  const max = isRefusal ? Math.min(MAX_REFUSAL, ports.maxBytes) : ports.maxBytes;
+  const bytes = await wholeBody(body.output, max, isRefusal, ports);
+  if (watch.failure) return watch.failure;
+  watch.end();
+  if (!bytes.ok) return bytes;
+  return ok(new Response(BODILESS.has(status) ? null : new Uint8Array(bytes.output), head));
+}
+
+function wireRequest(url: string | URL, init: RequestInit): Outcome<WireRequest> {
+  const target = URL.parse(String(url));
+  if (target === null) return fail('invalid_input', '`url` is not a valid URL');
+  target.hash = '';
+  const problem = urlProblem(target, ['http:', 'https:']);
+  if (problem !== undefined) return fail('invalid_input', problem);
+  const given = new Headers(init.headers);
+  const { body } = init;
+  if (body instanceof URLSearchParams && !given.has('content-type')) {
+    given.set('content-type', 'application/x-www-form-urlencoded;charset=UTF-8');
+  }
+  const headers: Record<string, string> = {
+    'user-agent': 'kernmantle',
+    'accept-encoding': 'gzip, deflate, br',
+    ...Object.fromEntries(given),
+  };
+  if (body !== undefined && body !== null && typeof body !== 'string') {
+    if (!(body instanceof URLSearchParams)) return fail('invalid_input', 'the body must be a text');
+  }
+  const text = body === undefined || body === null ? undefined : String(body);
+  return ok({
+    method: (init.method ?? 'GET').toUpperCase(),
+    url: target,
+    headers,
+    credentials: new Set(),
+    hidden: [],
+    ...(text !== undefined && { body: text }),
+  });
+}
+
+export function createCheckedFetch(ports: CheckedFetchPorts): CheckedFetch {
+  const connections = new Connections();
+  const timing = { clock: ports.clock, timer: ports.timer ?? quietTimer };
+
+  async function send(request: WireRequest, watch: TimeWatch): Promise<Outcome<Response>> {
+    const target = allowTarget(request, 'net.http', ports.verify, ports, watch);
+    const addresses = target instanceof Promise ? await target : target;
+    if (!addresses.ok) return addresses;
+    // A question is asked again where that does no harm, anything else is sent once.
+    const mayRepeat = request.method === 'GET' || request.method === 'HEAD' ? true : 'once';
+    return await connections.send(request, addresses.output, watch, mayRepeat, (answer) =>
+      responseOf(answer, ports, watch),
+    );
+  }
+
+  return {
+    async fetch(url, init = {}) {
+      const request = wireRequest(url, init);
+      if (!request.ok) throw new FetchFault(request);
+      const signal = init.signal ?? NEVER;
+      const watch = new TimeWatch(TIMEOUTS, signal, timing);
+      const sent = await send(request.output, watch);
+      if (sent.ok) return sent.output;
+      watch.end();
+      if (signal.aborted) throw signal.reason;
+      throw new FetchFault(sent);
+    },
+    close: () => connections.close(),
+  };
+}

@@ -1,0 +1,180 @@
+// A program that is started once and spoken to for a long time over its pipes. What it may touch is
+// granted to it and to nobody who speaks to it; policies and the closed places are taken out of that.
+// INVARIANT: when `closed` settles nothing of it runs any more, and what it made and may not leave in the
+// project is out of it.
+import { closeSync } from 'node:fs';
+import type { Readable, Writable } from 'node:stream';
+import { type Outcome, ok } from '../../base/index.ts';
+import type { PrimitiveCall, Verifier } from '../primitive.ts';
+import type { SandboxMode } from '../sandbox/decide.ts';
+import type { SetAside } from '../sandbox/project.ts';
+import { readProcessConfig } from './config.ts';
+import type { ProcessPorts } from './environment.ts';
+import { type ProcessGrants, verifierOfGrants } from './grants.ts';
+import { prepareLaunch } from './launch.ts';
+import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
+
+export interface KeptProcessStart {
+  /** As refusals call it. */
+  readonly id: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+  readonly grants: ProcessGrants;
+  /** Asked about all that is granted: what policies deny and what is closed to everybody is refused. */
+  readonly verify: Verifier;
+  /** Real path. */
+  readonly projectRoot: string;
+  /** Called when it is allowed and before it runs; a fault keeps it from being started. */
+  beforeStart?(facts: Pick<KeptProcess, 'mode' | 'verify'>): Promise<Outcome<null>>;
+}
+
+export interface KeptProcess {
+  readonly stdin: Writable;
+  readonly stdout: Readable;
+  readonly pid: number;
+  readonly mode: SandboxMode;
+  /** What it may touch, as it was started. */
+  readonly verify: Verifier;
+  /** The end of what it has written to stderr. */
+  said(): string;
+  /** Does it keep our own process from ending? While somebody waits for it. */
+  hold(isHeld: boolean): void;
+  /** How it ended; settles when it is cleaned up. */
+  readonly closed: Promise<KeptProcessEnd>;
+  /** Ends the input, then TERM, then KILL, each with its time. May be called many times. */
+  close(): Promise<KeptProcessEnd>;
+}
+
+interface KeptProcessEnd {
+  /** In words: `exited with code 1`. */
+  readonly how: string;
+  /** Of what could not be started. */
+  readonly errno?: string;
+  readonly setAside: SetAside;
+}
+
+const MAX_SAID = 8 * 1024;
+/** For going by itself once nothing more comes in. */
+const PATIENCE_MS = 1000;
+const GRACE_MS = 2000;
+const DRAIN_MS = 1000;
+const NOTHING_MADE: SetAside = { paths: [], folder: '' };
+
+/** Those that run: a program of ours that ends without closing them does not leave them behind. */
+const running = new Set<number>();
+const killAll = (): void => running.forEach(killTree);
+
+function keep(pid: number): () => void {
+  if (running.size === 0) process.on('exit', killAll);
+  running.add(pid);
+  return () => {
+    running.delete(pid);
+    if (running.size === 0) process.off('exit', killAll);
+  };
+}
+
+const howItEnded = ({ exitCode, signal, errno }: Awaited<StartedProcess['exit']>): string => {
+  if (errno !== undefined) return `could not be started: ${errno}`;
+  return signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
+};
+
+/** Waits for its end, however that comes, and tidies up behind it. */
+async function tidied({ child, exit, isOverrun }: StartedProcess, launch: Launch) {
+  const { pid } = child;
+  const forget = pid === undefined ? () => undefined : keep(pid);
+  const drained = new Promise<void>((resolve) => child.once('close', () => resolve()));
+  const ended = await exit;
+  if (pid !== undefined) killTree(pid);
+  forget();
+  const isTooMany = isOverrun();
+  // Its last words may still be on their way.
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<void>((resolve) => {
+    timer = setTimeout(resolve, DRAIN_MS);
+  });
+  await Promise.race([drained, late]);
+  clearTimeout(timer);
+  for (const stream of child.stdio) stream?.destroy();
+  const { errno } = ended;
+  return {
+    how: isTooMany ? 'was ended: it had too many processes' : howItEnded(ended),
+    ...(errno === undefined ? {} : { errno }),
+    setAside: launch.cleanUp?.() ?? NOTHING_MADE,
+  };
+}
+
+function keptProcess(
+  started: StartedProcess,
+  launch: Launch,
+  { mode, verify }: Pick<KeptProcess, 'mode' | 'verify'>,
+): KeptProcess {
+  const { child, channel } = started;
+  let said = '';
+  child.stderr?.on('data', (chunk: Buffer) => {
+    said = (said + chunk.toString('utf8')).slice(-MAX_SAID);
+  });
+  channel.resume();
+  const closed = tidied(started, launch);
+  let ending: Promise<KeptProcessEnd> | undefined;
+  async function end(): Promise<KeptProcessEnd> {
+    let callOff = (): void => undefined;
+    const timer = setTimeout(() => {
+      callOff = stop(child, launch.isSandboxed, GRACE_MS);
+    }, PATIENCE_MS);
+    child.ref();
+    child.stdin?.end();
+    const how = await closed;
+    clearTimeout(timer);
+    callOff();
+    return how;
+  }
+  return {
+    stdin: child.stdin as Writable,
+    stdout: child.stdout as Readable,
+    pid: child.pid ?? 0,
+    mode,
+    verify,
+    said: () => said,
+    hold(isHeld) {
+      const handles = [child, ...child.stdio] as { ref?(): void; unref?(): void }[];
+      for (const handle of handles) {
+        if (isHeld) handle?.ref?.();
+        else handle?.unref?.();
+      }
+    },
+    closed,
+    close: () => (ending ??= end()),
+  };
+}
+
+/** Every right is checked first; a refusal has started and made nothing. */
+export async function startKeptProcess(
+  { id, command, args, env, grants, verify, projectRoot, beforeStart }: KeptProcessStart,
+  ports: ProcessPorts,
+): Promise<Outcome<KeptProcess>> {
+  const config = readProcessConfig({ command, args: [...args], env: { ...env } }, {});
+  if (!config.ok) return config;
+  const tool: PrimitiveCall['tool'] = {
+    id,
+    dir: projectRoot,
+    source: 'project',
+    requires: grants.network ? ['net.http'] : [],
+    effect: grants.write.length > 0 ? 'write' : 'read',
+    sandbox: 'workspace',
+    env: [],
+  };
+  const rights = verifierOfGrants(grants, verify);
+  const prepared = prepareLaunch({ tool, verify: rights, projectRoot }, config.output, ports);
+  if (!prepared.ok) return prepared;
+  const { launch, mode } = prepared.output;
+  const facts = { mode, verify: rights };
+  const ready = (await beforeStart?.(facts)) ?? ok(null);
+  if (!ready.ok) {
+    for (const fd of launch.fds) closeSync(fd);
+    launch.cleanUp?.();
+    return ready;
+  }
+  const started = start(launch);
+  return started.ok ? ok(keptProcess(started.output, launch, facts)) : started;
+}
