@@ -1,0 +1,44 @@
+// The pool itself: what may be asked of a server, over connections that come and go.
+import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import type { McpConnection, ServerRequest } from './connection.ts';
+import { createConnections } from './connections.ts';
+import { redacted } from './failures.ts';
+import { waitedFor } from './pace.ts';
+import type { Endpoint, McpPool, PoolCall, ServerAnswer } from './pool.ts';
+import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
+
+export function createMcpPool(ports: McpPoolPorts): McpPool {
+  const connections = createConnections(ports, { ...POOL_LIMITS, ...ports.limits });
+
+  async function ask(
+    endpoint: Endpoint,
+    request: ServerRequest,
+    call: PoolCall,
+  ): Promise<Outcome<ServerAnswer>> {
+    let isForgotten = false;
+    const work = async (connection: McpConnection, timed: PoolCall) => {
+      const answer = await connection.ask(request, timed);
+      isForgotten = connection.isForgotten;
+      return answer;
+    };
+    const first = await connections.use(endpoint, call, work);
+    // It was turned away with the session it belonged to, so it was not done.
+    return !first.ok && isForgotten ? await connections.use(endpoint, call, work) : first;
+  }
+
+  return {
+    list: (endpoint, call) =>
+      connections.use(endpoint, call, async (connection, timed) => {
+        const listed = await waitedFor(connection.list(call.fresh ?? false), timed);
+        if (!listed.ok) return redacted(listed, call.secrets);
+        const { server, tools } = listed.output;
+        return ok({ server, tools });
+      }),
+    call(endpoint, { name, arguments: given }, call) {
+      const params: JsonObject = { name, arguments: given };
+      return ask(endpoint, { method: 'tools/call', params }, call);
+    },
+    request: ask,
+    close: () => connections.close(),
+  };
+}

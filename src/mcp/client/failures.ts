@@ -1,0 +1,194 @@
+// What it means that a server did not answer as it should, in codes that hooks and people know. `sent`:
+// the server may have seen the request, so that asking again may do it twice.
+import {
+  ProtocolError,
+  SdkError,
+  SdkErrorCode,
+  SdkHttpError,
+  UnauthorizedError,
+} from '@modelcontextprotocol/client';
+import {
+  createRedactor,
+  type Failure,
+  fail,
+  isDeeperThan,
+  type Json,
+  type JsonObject,
+  messageOf,
+} from '../../base/index.ts';
+import type { Endpoint } from './pool.ts';
+import { TOO_LARGE } from './stdio-transport.ts';
+import { NO_ANSWER } from './transport-gate.ts';
+
+const MAX_WORDS = 600;
+const MAX_DATA = 8 * 1024;
+
+/** How an endpoint is called: without arguments, which may hold anything, and without a query. */
+export function nameOf(endpoint: Endpoint): string {
+  if (endpoint.kind === 'stdio') return endpoint.command;
+  const url = URL.parse(endpoint.url);
+  return url === null ? 'a URL that is none' : `${url.origin}${url.pathname}`;
+}
+
+/** What is never shown: the values that the endpoint itself was given. */
+export const secretsOf = (endpoint: Endpoint): string[] =>
+  Object.values(endpoint.kind === 'stdio' ? endpoint.env : endpoint.headers).filter(
+    (value) => value.length >= 4,
+  );
+
+const shortened = (words: string): string => {
+  const line = words
+    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e]+/g, ' ')
+    .trim();
+  return line.length > MAX_WORDS ? `${line.slice(0, MAX_WORDS)}…` : line;
+};
+
+interface ConnectionFault {
+  readonly cause: string;
+  readonly retryable: boolean;
+  readonly remediation: string;
+  readonly more?: JsonObject;
+}
+
+export function connectionFailed(
+  endpoint: Endpoint,
+  { cause, retryable, remediation, more = {} }: ConnectionFault,
+): Failure {
+  const name = nameOf(endpoint);
+  const words = shortened(cause);
+  return fail('mcp_connection_failed', `MCP server \`${name}\`: ${words}; ${remediation}`, {
+    endpoint: name,
+    cause: words,
+    retryable,
+    remediation,
+    ...more,
+  });
+}
+
+const AGAIN = 'try again';
+const LOOK = 'check the command and what it needs, and what it prints to stderr';
+
+/** Without what the call and the endpoint keep secret. */
+export function redacted({ error }: Failure, secrets: readonly string[]): Failure {
+  const { json } = createRedactor(secrets);
+  return { ok: false, error: { code: error.code, detail: json(error.detail) } };
+}
+
+/** A refusal of the server itself: it was asked, and said no. */
+function refusalOf(error: ProtocolError): Failure {
+  if (error.code === TOO_LARGE) {
+    return fail('response_too_large', shortened(error.message), { sent: true });
+  }
+  const words = `the server refused: ${shortened(error.message)}`;
+  const data = asData(error.data);
+  return fail('tool_failed', words, {
+    rpc_code: error.code,
+    ...(data !== undefined && { data }),
+  });
+}
+
+function asData(data: unknown): Json | undefined {
+  const text = data === undefined ? undefined : JSON.stringify(data);
+  if (text === undefined || text.length > MAX_DATA) return undefined;
+  const value = JSON.parse(text) as Json;
+  return isDeeperThan(value, 16) ? undefined : value;
+}
+
+const faultIn = (error: unknown): Failure | undefined => {
+  for (let one: unknown = error, depth = 0; one instanceof Error && depth < 5; depth++) {
+    if ('failure' in one) return one.failure as Failure;
+    one = one.cause;
+  }
+  return undefined;
+};
+
+function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failure {
+  const { status } = error;
+  const isAuth = status === 401 || status === 403;
+  return connectionFailed(endpoint, {
+    cause: `it answered with status ${status}${isAuth ? ', so it wants somebody to log in' : ''}`,
+    retryable: (status >= 500 || status === 429) && !isSent,
+    remediation: isAuth ? loginHint(endpoint) : 'check the address',
+    more: { status, sent: isSent && !isAuth && status !== 404 && status !== 429 },
+  });
+}
+
+const loginHint = (endpoint: Endpoint): string =>
+  endpoint.kind === 'http' && endpoint.oauth
+    ? `log in with \`km mcp sync ${endpoint.oauth.name}\``
+    : 'give its connector an `auth`';
+
+interface FailedRequest {
+  readonly endpoint: Endpoint;
+  readonly error: unknown;
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+  /** Was it on its way? */
+  readonly isSent: boolean;
+  /** How the process ended, if it has, and its last words. */
+  readonly ended?: string | undefined;
+  /** What `fetch` had to say last. */
+  readonly fault?: Failure | undefined;
+}
+
+/** Everything the SDK throws, as one outcome each. */
+export function failureOf(request: FailedRequest): Failure {
+  const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
+  if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
+  const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
+  if (own) return ofFetch(endpoint, own);
+  if (error instanceof ProtocolError && error.code !== NO_ANSWER) return refusalOf(error);
+  if (error instanceof UnauthorizedError) {
+    const cause = 'it wants somebody to log in, and nobody is there';
+    return connectionFailed(endpoint, {
+      cause,
+      retryable: false,
+      remediation: loginHint(endpoint),
+      more: { sent: false },
+    });
+  }
+  if (error instanceof SdkHttpError) return ofHttp(endpoint, error, isSent);
+  if (ended !== undefined) {
+    return connectionFailed(endpoint, {
+      cause: `the process ${ended}`,
+      retryable: !isSent,
+      remediation: isSent ? 'what was asked of it may have been done' : LOOK,
+      more: { sent: isSent },
+    });
+  }
+  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) {
+    return fail('timeout', `no answer within ${timeoutMs} ms`, {
+      timeout_ms: timeoutMs,
+      sent: isSent,
+    });
+  }
+  if (error instanceof SdkError && error.code === SdkErrorCode.CapabilityNotSupported) {
+    return fail(
+      'tool_failed',
+      `the server asks for what this client does not give: ${shortened(error.message)}`,
+    );
+  }
+  return connectionFailed(endpoint, {
+    cause: messageOf(error),
+    retryable: !isSent,
+    remediation: isSent ? 'what was asked of it may have been done' : AGAIN,
+    more: { sent: isSent },
+  });
+}
+
+/** Refused before anything was sent stays what it is; a network that fails is a connection that fails. */
+function ofFetch(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code === 'permission_denied' || code === 'response_too_large' || code === 'invalid_input') {
+    return failure;
+  }
+  const isSent = detail.sent !== false;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: !isSent,
+    remediation: isSent
+      ? 'what was asked of it may have been done'
+      : 'check the address and whether it runs',
+    more: { sent: isSent },
+  });
+}

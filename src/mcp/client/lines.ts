@@ -1,0 +1,154 @@
+// What carries the messages to one server: the pipes of a process in its sandbox, or HTTP over checked
+// addresses; and what is known about it beside the messages.
+import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
+import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { EMPTY } from '../../flow/index.ts';
+import { type KeptProcess, openFetch, startKept } from '../../kernel/index.ts';
+import { connectionFailed, nameOf } from './failures.ts';
+import type { Endpoint, HttpEndpoint, StdioEndpoint } from './pool.ts';
+import type { McpPoolPorts } from './ports.ts';
+import { createProcessBox, type ProcessBox } from './process-box.ts';
+import { ProcessTransport } from './stdio-transport.ts';
+
+export interface McpLine {
+  readonly transport: Transport;
+  /** Of a process: what is in it. */
+  readonly box?: ProcessBox;
+  readonly process?: KeptProcess;
+  /** What is said about where it is, in a trace. */
+  readonly place: Readonly<Record<string, string | number>>;
+  /** How it ended, if it has, and what it said last. */
+  ended(): string | undefined;
+  /** Why the last request was not answered. */
+  fault(): Failure | undefined;
+  /** Nothing of it is left when this is done. Never throws. */
+  close(): Promise<Outcome<null>>;
+}
+
+const MAX_SAID = 400;
+
+async function openProcess(
+  endpoint: StdioEndpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  const { command, args, env, grants } = endpoint;
+  let box: ProcessBox | undefined;
+  const started = await startKept(
+    {
+      id: `mcp server ${nameOf(endpoint)}`,
+      command,
+      args,
+      env,
+      grants,
+      verify: ports.verify(),
+      projectRoot: ports.projectRoot,
+      async beforeStart(facts) {
+        box = createProcessBox(facts, grants.write.length > 0, ports);
+        const noted = await box.give(EMPTY);
+        return noted.ok ? ok(null) : noted;
+      },
+    },
+    await ports.process(),
+  );
+  if (!started.ok || !box)
+    return started.ok ? fail('internal_error', 'nothing was noted') : notStarted(endpoint, started);
+  const process = started.output;
+  const ended = box.ended;
+  let how: string | undefined;
+  const over = process.closed.then((end) => {
+    const said = process.said().trim().slice(-MAX_SAID);
+    how = said === '' ? end.how : `${end.how}: ${said}`;
+    return ended();
+  });
+  return ok({
+    transport: new ProcessTransport(process, maxBytes),
+    box,
+    process,
+    place: { 'network.transport': 'pipe' },
+    ended: () => how,
+    fault: () => undefined,
+    async close() {
+      await process.close();
+      return await over;
+    },
+  });
+}
+
+/** A program that is not there is a connection that fails; what is not allowed stays a refusal. */
+function notStarted(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code !== 'dependency_missing' && code !== 'config_invalid') return failure;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: false,
+    remediation: 'check `command` and `args` of its connector',
+    more: { sent: false },
+  });
+}
+
+async function openHttp(
+  endpoint: HttpEndpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  const url = URL.parse(endpoint.url);
+  if (url === null || !/^https?:$/.test(url.protocol)) {
+    return fail('config_invalid', 'the address of an MCP server must begin with http or https');
+  }
+  const { clock, isHostAllowed } = ports;
+  const opened = await openFetch({
+    clock,
+    isHostAllowed,
+    verify: (need) => ports.verify()(need),
+    maxBytes,
+  });
+  let fault: Failure | undefined;
+  const own = Object.entries(endpoint.headers);
+  const transport = new StreamableHTTPClientTransport(url, {
+    async fetch(target, init = {}) {
+      const headers = new Headers(init.headers);
+      // To nobody else, however the server sends us around.
+      if (new URL(target).origin === url.origin) {
+        for (const [name, value] of own) if (!headers.has(name)) headers.set(name, value);
+      }
+      try {
+        const answer = await opened.fetch(target, { ...init, headers });
+        fault = undefined;
+        return answer;
+      } catch (error) {
+        if (error instanceof Error && 'failure' in error) fault = error.failure as Failure;
+        throw error;
+      }
+    },
+  });
+  const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
+  return ok({
+    transport,
+    place: { 'network.transport': 'tcp', 'server.address': url.hostname, 'server.port': port },
+    ended: () => undefined,
+    fault: () => fault,
+    async close() {
+      opened.close();
+      return ok(null);
+    },
+  });
+}
+
+export async function openLine(
+  endpoint: Endpoint,
+  ports: McpPoolPorts,
+  maxBytes: number,
+): Promise<Outcome<McpLine>> {
+  try {
+    return endpoint.kind === 'stdio'
+      ? await openProcess(endpoint, ports, maxBytes)
+      : await openHttp(endpoint, ports, maxBytes);
+  } catch (error) {
+    return connectionFailed(endpoint, {
+      cause: messageOf(error),
+      retryable: false,
+      remediation: 'check its connector',
+    });
+  }
+}

@@ -1,0 +1,64 @@
+// What a process writes, cut into lines of bounded length. Of a line that is too long both ends are kept:
+// they tell whose answer it was.
+
+const NEWLINE = 0x0a;
+/** Enough to find out whose answer it is. */
+const EDGE = 512;
+/** So many times too long: it does not end. */
+const ENDLESS = 16;
+
+/** The id of an answer of which only both ends are known; servers write it first or last. */
+export function idOfAnswer(head: string, tail: string): string | number | undefined {
+  const found =
+    /"id"\s*:\s*("[^"\\]{1,64}"|\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$/.exec(
+      tail.slice(-EDGE),
+    ) ??
+    /^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("[^"\\]{1,64}"|\d{1,15})\s*,/.exec(
+      head.slice(0, EDGE),
+    );
+  return found?.[1] === undefined ? undefined : (JSON.parse(found[1]) as string | number);
+}
+
+interface LineTaker {
+  line(text: string): void;
+  /** `isOver`: it has not ended, and is not waited for any more. */
+  long(head: string, tail: string, isOver: boolean): void;
+}
+
+/** Cuts what comes into lines; of one that is too long only both ends are kept. */
+export function createLineReader(maxBytes: number, { line, long }: LineTaker) {
+  let parts: Buffer[] = [];
+  let [size, head, tail] = [0, '', Buffer.alloc(0)];
+
+  function add(bytes: Buffer): void {
+    size += bytes.length;
+    if (size <= maxBytes) {
+      parts.push(bytes);
+      return;
+    }
+    if (head === '') {
+      const whole = Buffer.concat(parts);
+      [head, tail] = [whole.toString('latin1', 0, EDGE) || ' ', whole.subarray(-EDGE)];
+      parts = [];
+    }
+    tail = Buffer.concat([tail, bytes.subarray(-EDGE)]).subarray(-EDGE);
+    if (size > maxBytes * ENDLESS) long(head, tail.toString('latin1'), true);
+  }
+
+  function end(): void {
+    if (size > maxBytes) long(head, tail.toString('latin1'), false);
+    else if (size > 0) line(Buffer.concat(parts).toString('utf8'));
+    parts = [];
+    [size, head, tail] = [0, '', Buffer.alloc(0)];
+  }
+
+  return (chunk: Buffer): void => {
+    let from = 0;
+    for (let at = chunk.indexOf(NEWLINE); at !== -1; at = chunk.indexOf(NEWLINE, from)) {
+      add(chunk.subarray(from, at));
+      end();
+      from = at + 1;
+    }
+    if (from < chunk.length) add(chunk.subarray(from));
+  };
+}
