@@ -1,6 +1,9 @@
 // Native mode: items that say so are real tools, resources and prompts, for real clients of both
 // revisions. The tools run in sandboxed processes.
+import { fileURLToPath } from 'node:url';
 import type { Client } from '@modelcontextprotocol/client';
+import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Runtime } from '../../src/runtime/index.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
@@ -361,4 +364,27 @@ describe.each(ERAS)('native mode in %s', (era) => {
       expect(note.completion).toMatchObject({ values: ['one', 'other'] });
     });
   });
+});
+
+test('`km mcp serve --native` is served to a client of the older SDK', async () => {
+  const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
+  const client = new OldClient({ name: 'old', version: '1.0.0' });
+  await client.connect(
+    new StdioClientTransport({
+      command: process.execPath,
+      args: [launcher, 'mcp', 'serve', '--native', '--project', fixture.root],
+      env: { ...(fixture.env as Record<string, string>), KERNMANTLE_SRC: '1' },
+      stderr: 'ignore',
+    }),
+  );
+  try {
+    const { tools } = await client.listTools();
+    expect(tools.map(({ name }) => name)).toContain('sum');
+    const sum = await client.callTool({ name: 'sum', arguments: { a: 2, b: 3 } });
+    expect(sum.structuredContent).toEqual({ sum: 5 });
+    const { resources } = await client.listResources();
+    expect(resources.map(({ uri }) => uri)).toContain('notes://picture');
+  } finally {
+    await client.close();
+  }
 });

@@ -4,7 +4,7 @@ import type { Runtime } from '../../../runtime/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
-import { interruptible, type Terminal } from '../../terminal/terminal.ts';
+import { interruptible } from '../../terminal/terminal.ts';
 
 /** What does not end by itself then is ended: a timer of somebody else does not keep a server alive. */
 const LAST_MS = 5000;
@@ -48,6 +48,7 @@ async function serveHttp(
   const { listen, openTokens } = await import('../../../web/index.ts');
   const { project, audit } = runtime;
   const listening = await listen(host, {
+    native: options.native === true,
     tokens: openTokens(runtime),
     onRefused: (caller, reason) =>
       void audit.write({
@@ -83,14 +84,14 @@ const REMOTE = [
 async function serveStdio(
   runtime: Runtime,
   host: McpHost,
-  terminal: Terminal,
+  { options, terminal }: CommandCall,
   signal: AbortSignal,
 ): Promise<Ending> {
   const { serveMcp } = await import('../../../mcp/index.ts');
   // Standard output belongs to the protocol; whatever is said to a person goes to standard error.
   terminal.note(`kernmantle serves ${runtime.project} over stdio; it ends with its input`);
   terminal.closed.addEventListener('abort', () => process.exit(EXIT.done));
-  await serveMcp(host, {}, signal);
+  await serveMcp(host, { native: options.native === true }, signal);
   return EXIT.done;
 }
 
@@ -103,7 +104,7 @@ export const run = inProject(async (runtime, call) => {
     try {
       return options.http === true || options.port !== undefined || options.host !== undefined
         ? await serveHttp(runtime, host, call, signal)
-        : await serveStdio(runtime, host, terminal, signal);
+        : await serveStdio(runtime, host, call, signal);
     } finally {
       stop();
       setTimeout(() => process.exit(), LAST_MS).unref();
