@@ -11,7 +11,7 @@ import type {
   Value,
 } from '../flow/index.ts';
 import type { ItemKind, ToolEffect } from '../items/index.ts';
-import type { AuthFields, Verifier } from './primitive.ts';
+import type { AuthFields, Handles, Verifier } from './primitive.ts';
 import type { EventFilter, Sink } from './sink.ts';
 
 export interface Caller extends AuthFields {
@@ -33,6 +33,9 @@ export interface Caller extends AuthFields {
   holds?: string;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];
+  /** It may look and nothing else, whatever the policy of its surface allows. */
+  isViewer?: boolean;
+  handles?: Handles;
   /** The same when this very call is made again, after a crash or a failure; never for another. */
   idempotencyKey?: string;
   /**

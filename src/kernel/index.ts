@@ -2,7 +2,7 @@ export type { Authority, Caller, Kind } from './call.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
 export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
-export type { Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
+export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
 export type { StandardSchema } from './primitives/program-arguments.ts';
 export {
   type ProgramTool,
@@ -30,7 +30,13 @@ export {
   callTarget,
   createAudit,
 } from './rights/audit.ts';
-export { heldTo, policyAuthority, tokenAuthority, verifierOf } from './rights/authority.ts';
+export {
+  forViewer,
+  heldTo,
+  policyAuthority,
+  tokenAuthority,
+  verifierOf,
+} from './rights/authority.ts';
 export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';
 export { createItemMarks } from './rights/item-marks.ts';
 export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';

@@ -27,6 +27,18 @@ export interface Verifier {
   globs?(): readonly string[];
 }
 
+/**
+ * What a client calls things that run, instead of by their ids: it can speak of those alone that it was
+ * handed. Forwarded untouched; only a mounted primitive knows what they stand for.
+ */
+export interface Handles {
+  /** Undefined for whatever was not handed to this caller. */
+  idOf(handle: string): string | undefined;
+  handleOf(id: string): string;
+  /** Told how far something is that the caller waits for; must not throw. */
+  onProgress?(state: JsonObject): void;
+}
+
 export interface PrimitiveCall {
   /** The leaf tool's full id and what its YAML declares. */
   tool: {
@@ -78,7 +90,12 @@ export interface PrimitiveCall {
   /** Told what a child process prints, as it comes and without secrets; must not throw. */
   onOutput?(text: string): void;
   /** Who called, forwarded untouched; only a mounted primitive knows what to do with it. */
-  from?: AuthFields & { surface: string; name?: string; isApproved?: boolean };
+  from?: AuthFields & {
+    surface: string;
+    name?: string;
+    isApproved?: boolean;
+    handles?: Handles;
+  };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
   given?: Descriptor;
 }
@@ -109,6 +126,11 @@ export interface TouchedFile {
 
 export interface Primitive {
   name: string;
+  /**
+   * What it does is done by directives, each under its own rights: a surface that lets them be started
+   * lets this be called, whatever it says of effects. Which ones, it asks itself.
+   */
+  isOfDirectives?: true;
   /** Fields of a config that are handed over as they were written: nothing is filled in. */
   verbatim?: readonly string[];
   /** What a merged config must look like, judged before anything is filled in; absent: anything goes. */

@@ -22,6 +22,8 @@ import {
   createToolPreparer,
   directiveKind,
   type EmbeddedKernel,
+  forViewer,
+  type Handles,
   heldTo,
   type Kind,
   knowledgeKind,
@@ -47,6 +49,10 @@ export interface CallOptions {
   /** A name for the audit. */
   name?: string;
   signal?: AbortSignal;
+  /** It may look and nothing else. */
+  isViewer?: boolean;
+  /** By what a client names threads: without them it can speak of none. */
+  handles?: Handles;
   /** Told what a tool's process prints, as it comes; must not throw. */
   onOutput?: (text: string) => void;
   /** Somebody is there to be asked, when a guard, a rule or a tier wants a person. */
@@ -156,7 +162,7 @@ export function createAuthorize(
       const { policy } = open.policies.current();
       const { catalog } = library.capabilities();
       const authority = keepOut(policyAuthority(policy, caller.surface, catalog));
-      return ok(heldTo(authority, caller.only));
+      return ok(heldTo(caller.isViewer ? forViewer(authority, catalog) : authority, caller.only));
     }
     const token = verify(caller.__auth, caller.__thread_id);
     if (!token.ok) return token;
@@ -168,7 +174,7 @@ export function createAuthorize(
 /** A caller without a thread: its frame carries the policy, and its act writes the audit. */
 export function callerOf(
   open: OpenProject,
-  { surface = 'library', name = '', signal, onOutput, person }: CallOptions,
+  { surface = 'library', name = '', signal, person, isViewer, handles, onOutput }: CallOptions,
 ): Caller {
   const record = (entry: RecordEntry): void => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
@@ -178,8 +184,8 @@ export function callerOf(
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });
-  const told = { ...(signal && { signal }), ...(onOutput && { onOutput }) };
-  return { surface, name, frame, act: { record }, ...told };
+  const more = compact({ signal, isViewer, handles, onOutput });
+  return { surface, name, frame, act: { record }, ...more };
 }
 
 export function createVerbs(

@@ -1,8 +1,10 @@
 // What the MCP server is given: the four verbs on the surface `mcp`, and what lies behind them.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { existsSync, realpathSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
-import type { McpHost } from '../mcp/index.ts';
+import type { McpClient, McpHost } from '../mcp/index.ts';
 import { deriveVaultKey } from '../store/index.ts';
 import type { KeyFolder } from '../trust/index.ts';
 import type { CallOptions } from './kernel.ts';
@@ -25,6 +27,25 @@ function keyOf(keys: KeyFolder): Outcome<Uint8Array> {
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
+/** For the audit, and for approvals: an approval of one client's call is of no use to another. */
+const whoIs = ({ name, id }: McpClient): string =>
+  [name, id].filter((part) => part !== '').join('@');
+
+/** One server, one project; work elsewhere is a directive's, with `project.use`. */
+function checkPlace(
+  project: string,
+  { project_path: path, ...request }: JsonObject,
+): Outcome<JsonObject> {
+  if (path === undefined) return ok(request);
+  const place = resolve(project, typeof path === 'string' ? path : '');
+  if (existsSync(place) && realpathSync(place) === project) return ok(request);
+  return fail(
+    'permission_denied',
+    'this server is for one project; where the policy grants `project.use`, start a directive elsewhere with `threads/thread_directive` and its `project_path`',
+    { missing: 'project.use' },
+  );
+}
+
 export function createMcpHost(
   runtime: Inside,
   version: string,
@@ -39,21 +60,26 @@ export function createMcpHost(
     project: runtime.project,
     library: runtime.library,
     policy: () => runtime.policies().policy,
-    call: (verb, request, { client, signal, onOutput }) =>
-      runtime.call(verb, request, {
+    async call(verb, request, { client, signal, handles, onOutput }) {
+      const here = checkPlace(runtime.project, request);
+      if (!here.ok) return here;
+      const isViewer = client.role === 'view' || undefined;
+      const more = compact({ isViewer, handles, onOutput });
+      return await runtime.call(verb, here.output, {
         surface: 'mcp',
-        name: client.name,
+        name: whoIs(client),
         signal,
-        ...(onOutput && { onOutput }),
-      }),
+        ...more,
+      });
+    },
     store,
-    async decide(approval, { approve, words }, { role, name }) {
-      if (role !== 'approve') {
+    async decide(approval, { approve, words }, client) {
+      if (client.role !== 'approve') {
         return fail('permission_denied', 'this client may not decide about approvals');
       }
       const opened = await store();
       if (!opened.ok) return opened;
-      const by = { who: name, channel: 'mcp' } as const;
+      const by = { who: whoIs(client), channel: 'mcp' } as const;
       const decision = { decision: approve ? 'approved' : 'denied', by, why: '' } as const;
       const answer = words === undefined ? {} : { answer: words };
       return await decideApproval(

@@ -181,6 +181,7 @@ export function reachThreads(
   return {
     primitive: {
       name: 'thread',
+      isOfDirectives: true,
       config: threadConfig,
       async run(call) {
         const { createThreadPrimitive, ports } = await load();

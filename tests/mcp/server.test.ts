@@ -1,12 +1,14 @@
 // Real MCP peers over real pipes: the official client, in both protocol revisions, and the official
 // Inspector's command line.
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { signAsUser } from '../support/attacks.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
@@ -16,15 +18,28 @@ beforeAll(() => {
 });
 afterAll(() => fixture.remove());
 
-const command = () => ({
+/** Looks around as a process does. */
+const PEEK = `tool_id: peek
+version: "1.0.0"
+category: test
+description: Says what it can read
+executor_id: subprocess
+config:
+  command: grep
+  args: [-rs, --exclude-dir=tools, sesame, .]
+requires: [process.spawn]
+effect: read
+`;
+
+const command = ({ root, env } = fixture) => ({
   command: process.execPath,
-  args: [launcher, 'mcp', 'serve', '--project', fixture.root],
-  env: { ...(fixture.env as Record<string, string>), KERNMANTLE_SRC: '1' },
+  args: [launcher, 'mcp', 'serve', '--project', root],
+  env: { ...(env as Record<string, string>), KERNMANTLE_SRC: '1' },
 });
 
-async function withClient<T>(work: (client: Client) => Promise<T>): Promise<T> {
+async function withClient<T>(work: (client: Client) => Promise<T>, at = fixture): Promise<T> {
   const client = new Client({ name: 'test', version: '1.0.0' });
-  await client.connect(new StdioClientTransport({ ...command(), stderr: 'ignore' }));
+  await client.connect(new StdioClientTransport({ ...command(at), stderr: 'ignore' }));
   try {
     return await work(client);
   } finally {
@@ -130,6 +145,67 @@ test('a write is refused to an MCP client, as an error result with its reason', 
     ok: false,
     error: { code: 'permission_denied' },
   });
+});
+
+test('what usually holds secrets is not there for a client: not read, not found, not listed', async () => {
+  const secrets = {
+    '.env': 'KEY=sesame\n',
+    'deep/.env.local': 'KEY=sesame\n',
+    'deep/server.pem': 'sesame\n',
+    id_rsa: 'sesame\n',
+    'app/.npmrc': 'sesame\n',
+    '.ai/audit.jsonl': 'sesame\n',
+  };
+  const place = makeFixture({ ...secrets, 'open.txt': 'sesame street\n' });
+  const git = (...args: string[]) =>
+    spawnSync('git', ['-c', 'user.name=a', '-c', 'user.email=a@b', ...args], { cwd: place.root });
+  git('init', '-q');
+  git('add', '-A', '-f');
+  git('commit', '-qm', 'first');
+  place.write('.git/config', `${readFileSync(join(place.root, '.git/config'), 'utf8')}# sesame\n`);
+  place.write('.env', 'KEY=sesame 2\n');
+  place.write('open.txt', 'sesame street 2\n');
+  place.write('.ai/tools/peek.yaml', PEEK);
+  signAsUser(place, '.ai/tools/peek.yaml');
+  try {
+    await withClient(async (client) => {
+      const tool = async (id: string, parameters: Record<string, unknown>) => {
+        const args = { item_type: 'tool', item_id: id, parameters };
+        const { structuredContent } = await client.callTool({ name: 'execute', arguments: args });
+        return structuredContent as {
+          ok: boolean;
+          output: Record<string, unknown>;
+          error: unknown;
+        };
+      };
+      for (const path of [...Object.keys(secrets), '.git/config', '.git/HEAD', './deep/../.env']) {
+        expect(await tool('fs/read_file', { path }), path).toMatchObject({ ok: false });
+      }
+      const found = await tool('fs/grep', { pattern: 'sesame' });
+      expect(found).toMatchObject({ ok: true });
+      expect(JSON.stringify(found.output)).toContain('open.txt');
+      const listed = [
+        found,
+        await tool('fs/glob', { pattern: '**/*' }),
+        await tool('fs/glob', { pattern: '**/.*' }),
+        await tool('fs/list_dir', { path: '.' }),
+        await tool('fs/list_dir', { path: 'deep' }),
+        await tool('git/status', {}),
+        await tool('git/diff', {}),
+        await tool('git/log', { stat: true }),
+        await tool('peek', {}),
+      ];
+      for (const answer of listed) {
+        expect(answer.ok, JSON.stringify(answer)).toBe(true);
+        expect(JSON.stringify(answer)).not.toMatch(
+          /\.env|\.pem|id_rsa|npmrc|\.git\/|audit\.jsonl|KEY=/,
+        );
+      }
+      expect(JSON.stringify(listed.at(-1))).toContain('open.txt');
+    }, place);
+  } finally {
+    place.remove();
+  }
 });
 
 test('the server ends with its input', async () => {

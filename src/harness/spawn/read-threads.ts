@@ -11,7 +11,7 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import { type Descriptor, EMPTY, mergeAll } from '../../flow/index.ts';
-import type { Verifier } from '../../kernel/index.ts';
+import type { Handles, Verifier } from '../../kernel/index.ts';
 import {
   isEnded,
   type StoredEvent,
@@ -38,14 +38,37 @@ export interface Asker {
   readonly signal: AbortSignal;
   /** The call it asks with, when it is a thread. */
   readonly intent?: CallIntent;
+  /** How a client names threads. */
+  readonly handles?: Handles | undefined;
 }
+
+/** A program somewhere else, with whoever drives it: not the person whose threads these are. */
+export const isClient = ({ thread, surface }: Asker): boolean => !thread && surface === 'mcp';
+
+// INVARIANT: a client speaks of what it was handed and of nothing else, whatever its policy allows; the
+// ids of others are never said to it.
+const namedBy = (asker: Asker, name: string): string | undefined =>
+  isClient(asker) ? asker.handles?.idOf(name) : name;
+
+/** What an answer calls a thread. */
+export const nameFor = (asker: Asker, id: string): string =>
+  isClient(asker) ? (asker.handles?.handleOf(id) ?? '') : id;
+
+const NOT_HANDED = fail(
+  'permission_denied',
+  'no thread was handed to you by this name; a client names a thread by the whole handle that starting it answered with, and handles of others are of no use',
+  { missing: 'handle' },
+);
 
 /** Finds a thread that the asker may read or control. */
 export async function reach(
-  { ports, thread, verify }: Asker,
-  id: string,
+  asker: Asker,
+  name: string,
   capability: 'thread.read' | 'thread.control' | 'registry.read',
 ): Promise<Outcome<ThreadRow>> {
+  const { ports, thread, verify } = asker;
+  const id = namedBy(asker, name);
+  if (id === undefined) return NOT_HANDED;
   const row = await ports.store.thread(id);
   const isBelow = !thread || (row.ok && row.output.chain.includes(thread.place.id));
   const isRegistry = capability === 'registry.read';
@@ -67,10 +90,11 @@ const plain = (output: Json): Outcome<Answer> => ok({ output, marks: EMPTY });
 const when = (ms: number): string => new Date(ms).toISOString();
 
 /** As a list shows it. */
-function summary(row: ThreadSummary): JsonObject {
-  const { id, directive, version, runner, status, depth, parent, kind, attempt, seq, cost } = row;
+function summary(asker: Asker, row: ThreadSummary): JsonObject {
+  const { id, directive, version, runner, status, depth, kind, attempt, seq, cost } = row;
+  const parent = isClient(asker) ? undefined : row.parent;
   return {
-    thread_id: id,
+    thread_id: nameFor(asker, id),
     status,
     directive,
     version,
@@ -94,12 +118,13 @@ export async function threadStatus(
 ): Promise<Outcome<Answer>> {
   const row = await reach(asker, id, capability);
   if (!row.ok) return row;
-  return plain({ ...summary(row.output), limits: row.output.limits });
+  return plain({ ...summary(asker, row.output), limits: row.output.limits });
 }
 
 export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
   const held = asker.verify({ capability: 'registry.read' });
   if (!held.ok) return held;
+  if (isClient(asker)) return NOT_HANDED;
   const { directive_name, status, limit, cursor } = filter;
   const order = plainText(filter.order_by ?? 'created_at DESC').toLowerCase();
   const [column = '', direction = 'desc'] = order.split(/\s+/);
@@ -118,7 +143,10 @@ export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Ou
   });
   if (!page.ok) return page;
   const { rows, next_cursor } = page.output;
-  return plain({ threads: rows.map(summary), ...(next_cursor ? { next_cursor } : {}) });
+  return plain({
+    threads: rows.map((row) => summary(asker, row)),
+    ...(next_cursor ? { next_cursor } : {}),
+  });
 }
 
 /** An event without what is only for the machine. */
@@ -141,50 +169,129 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
   return ok(mergeAll(marked.map(unpackMarks)));
 }
 
+/** Ids that somebody made up from a name and the time: nothing else looks like them. */
+const IS_MADE = /_\d{8}_\d{6}_[0-9a-z]{4}$/;
+
+/** As a client reads it: the thread and those it spawned under the names by which it can ask about them. */
+function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): JsonObject[] {
+  const shown = events.map(shownEvent);
+  if (!isClient(asker)) return shown;
+  const spawned = events.flatMap(({ type, data: { thread_id } }) =>
+    type === 'spawn' && typeof thread_id === 'string' ? [thread_id] : [],
+  );
+  const names = new Map([id, ...spawned].map((each) => [each, nameFor(asker, each)]));
+  const rename = (_key: string, value: Json): Json => {
+    if (typeof value !== 'string') return value;
+    let text = names.get(value) ?? value;
+    if (text !== value) return text;
+    for (const [each, name] of names) if (IS_MADE.test(each)) text = text.replaceAll(each, name);
+    return text;
+  };
+  return JSON.parse(JSON.stringify(shown, rename)) as JsonObject[];
+}
+
 export async function threadEvents(
   asker: Asker,
-  id: string,
+  name: string,
   count: number,
   capability: 'thread.read' | 'registry.read',
 ): Promise<Outcome<Answer>> {
-  const row = await reach(asker, id, capability);
+  const row = await reach(asker, name, capability);
   if (!row.ok) return row;
+  const { id, status } = row.output;
   const events = await asker.ports.store.read(id, { last: Math.max(1, Math.min(count, 1000)) });
   if (!events.ok) return events;
   const marks = await marksUpTo(asker, id);
   if (!marks.ok) return marks;
-  const { status } = row.output;
-  const output = { thread_id: id, status, events: events.output.map(shownEvent) };
+  const shown = renamed(asker, id, events.output);
+  const output = { thread_id: nameFor(asker, id), status, events: shown };
   return ok({ output, marks: marks.output });
 }
 
 const MAX_WAIT_MS = 24 * 3600 * 1000;
 
 /** The result, or how far it is when the time is up. */
-async function waitOne(asker: Asker, id: string, signal: AbortSignal): Promise<Outcome<Answer>> {
+async function waitOne(asker: Asker, name: string, signal: AbortSignal): Promise<Outcome<Answer>> {
   const own = asker.thread?.place;
   // Itself and those above wait for it: it would wait for ever.
-  if (own?.chain.includes(id)) {
-    const message = `thread \`${own.id}\` cannot wait for \`${id}\`, which waits for it`;
+  if (own?.chain.includes(name)) {
+    const message = `thread \`${own.id}\` cannot wait for \`${name}\`, which waits for it`;
     return fail('invalid_input', message);
   }
-  const row = await reach(asker, id, 'thread.read');
+  const row = await reach(asker, name, 'thread.read');
   if (!row.ok) return row;
+  const { id } = row.output;
   // Who waits for a person is told as such, whether it came to rest before or meanwhile.
   if (RESTS.has(row.output.status)) return await stillRunning(asker, id);
+  const told = isEnded(row.output.status) ? undefined : tellProgress(asker, row.output, signal);
   const ended = await awaitEnd(asker.ports, id, signal);
   if (!ended.ok) return ended;
   const result = ended.output;
+  // Its last turns are told before its result.
+  if (result && isEnded(result.status)) await told;
   return result && isEnded(result.status)
-    ? ok({ output: shownResult(result), marks: unpackMarks(result.marks) })
+    ? ok({
+        output: { ...shownResult(result), thread_id: nameFor(asker, id) },
+        marks: unpackMarks(result.marks),
+      })
     : await stillRunning(asker, id);
 }
 
-async function stillRunning({ ports }: Asker, id: string): Promise<Outcome<Answer>> {
-  const row = await ports.store.thread(id);
+async function stillRunning(asker: Asker, id: string): Promise<Outcome<Answer>> {
+  const row = await asker.ports.store.thread(id);
   if (!row.ok) return row;
-  const { status, seq, cost } = row.output;
-  return plain({ thread_id: id, status: status === 'spawning' ? 'running' : status, seq, cost });
+  const { seq, cost } = row.output;
+  const status = row.output.status === 'spawning' ? 'running' : row.output.status;
+  const name = nameFor(asker, id);
+  const next = isClient(asker) ? { next: howToGoOn(name, status) } : {};
+  return plain({ thread_id: name, status, seq, cost, ...next });
+}
+
+/** For whoever has only this answer to go by. */
+function howToGoOn(name: string, status: ThreadStatus): string {
+  const call = (action: string) =>
+    `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
+  if (status === 'waiting' || status === 'needs_input') {
+    return `a person has to decide first (\`km approvals ls\`); then ${call('resume')}`;
+  }
+  return status === 'paused' || status === 'interrupted'
+    ? `it stands still; ${call('resume')}`
+    : `${call('wait')}; or action status, inject, pause, cancel`;
+}
+
+/** While nothing happens, so often: whoever waits gives up on what is silent. */
+const SILENCE_MS = 5000;
+const STEPS: ReadonlySet<string> = new Set(['turn_start', 'tool_call', 'thread_end']);
+
+/** Tells every turn and step from now on, and that it is still at work when there is none. */
+async function tellProgress(
+  { ports, handles }: Asker,
+  { id, seq, limits }: ThreadRow,
+  signal: AbortSignal,
+): Promise<void> {
+  if (!handles?.onProgress) return;
+  let state: JsonObject = {};
+  const tell = async (more: JsonObject): Promise<void> => {
+    const row = await ports.store.thread(id);
+    if (!row.ok || signal.aborted) return;
+    const { status, cost } = row.output;
+    state = { ...state, ...more, status, cost, limits };
+    handles.onProgress?.(state);
+  };
+  await tell({});
+  const timer = setInterval(() => void tell({}), SILENCE_MS);
+  try {
+    for await (const { type, turn, data } of ports.store.watch({ thread: id, seq }, signal)) {
+      if (!STEPS.has(type)) continue;
+      timer.refresh();
+      await tell({ turn, step: type === 'tool_call' ? plainText(data.tool) : '' });
+      if (type === 'thread_end') return;
+    }
+  } catch {
+    // The store was closed: whoever waits hears that from the wait itself.
+  } finally {
+    clearInterval(timer);
+  }
 }
 
 export async function waitThreads(

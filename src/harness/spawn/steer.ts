@@ -10,7 +10,7 @@ import { packMarks } from '../thread/conversation.ts';
 import type { WatchPort } from '../thread/ports.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
-import { type Answer, type Asker, reach } from './read-threads.ts';
+import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
 
 /**
  * Takes the thread and writes its end. `lease_held` when somebody is at work on it, unless `force`:
@@ -114,34 +114,39 @@ const marksOf = ({ thread, given }: Asker): JsonObject =>
 
 export async function steer(
   asker: Asker,
-  id: string,
+  name: string,
   wish: Wish,
   payload: JsonObject = {},
 ): Promise<Outcome<Answer>> {
-  const row = await reach(asker, id, 'thread.control');
+  const row = await reach(asker, name, 'thread.control');
   if (!row.ok) return row;
-  const { status } = row.output;
+  const { id, status } = row.output;
+  const about = { thread_id: nameFor(asker, id) };
   const marked = { ...payload, ...marksOf(asker) };
   if (wish === 'terminate' || wish === 'kill') {
     const end = wish === 'kill' ? 'killed' : 'terminated';
     const isIdle = IDLE.has(status);
     const ended = await (isIdle ? endIdle(asker, id, end) : endRunning(asker, id, end, marked));
     if (!ended.ok) return ended;
-    return answered({ thread_id: id, ...(isIdle ? { status: end } : { status, signal: wish }) });
+    return answered({ ...about, ...(isIdle ? { status: end } : { status, signal: wish }) });
   }
-  if (wish === 'pause' && status === 'paused') return answered({ thread_id: id, status });
+  if (wish === 'pause' && status === 'paused') return answered({ ...about, status });
   const sent = await send(asker, id, wish, marked);
-  return sent.ok ? answered({ thread_id: id, status, signal: wish }) : sent;
+  return sent.ok ? answered({ ...about, status, signal: wish }) : sent;
 }
 
 /** Takes up a thread that is paused or was left behind; it runs in this process from here on. */
-export async function resume(asker: Asker, id: string, message: string): Promise<Outcome<Answer>> {
-  const row = await reach(asker, id, 'thread.control');
+export async function resume(
+  asker: Asker,
+  name: string,
+  message: string,
+): Promise<Outcome<Answer>> {
+  const row = await reach(asker, name, 'thread.control');
   if (!row.ok) return row;
-  const { status } = row.output;
+  const { id, status } = row.output;
   if (!IDLE.has(status)) {
-    const message = `thread \`${id}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`;
-    return fail('invalid_input', message, { thread: id, status });
+    const message = `thread \`${name}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`;
+    return fail('invalid_input', message, { thread: name, status });
   }
   const payload = { ...(message && { content: message }), ...marksOf(asker) };
   const sent = await send(asker, id, 'resume', payload);
@@ -149,5 +154,8 @@ export async function resume(asker: Asker, id: string, message: string): Promise
   const { threads } = asker.ports;
   const first = await Promise.race([threads.resume(id), threads.live.entered(id)]);
   if (first && !first.ok) return first;
-  return answered({ thread_id: id, status: first ? first.output.status : 'running' });
+  return answered({
+    thread_id: nameFor(asker, id),
+    status: first ? first.output.status : 'running',
+  });
 }

@@ -20,6 +20,8 @@ import { type HarnessPorts, type LiveThreads } from '../thread/thread.ts';
 import {
   type Answer,
   type Asker,
+  isClient,
+  nameFor,
   queryThreads,
   threadEvents,
   threadStatus,
@@ -47,6 +49,25 @@ const textIn = (parameters: JsonObject, name: string): string | undefined => {
   const value = getOwn(parameters, name);
   return typeof value === 'string' && value !== '' ? value : undefined;
 };
+
+const DEFAULT_WAIT_MS = 60_000;
+/** A client's request does not live as long as a thread may: it asks again. */
+const CLIENT_WAIT_MS = 20_000;
+const MAX_CLIENT_WAIT_MS = 45_000;
+
+/** How long to wait, of what was said under one of these names. */
+function waitIn(
+  asker: Asker,
+  parameters: JsonObject,
+  names: readonly string[],
+  usual: number,
+): number {
+  const fallback = isClient(asker) ? CLIENT_WAIT_MS : usual;
+  const [said = fallback] = names
+    .map((name) => countIn(parameters, name, Number.NaN))
+    .filter((ms) => !Number.isNaN(ms));
+  return isClient(asker) ? Math.min(said, MAX_CLIENT_WAIT_MS) : said;
+}
 
 /** Outside of threads the policy of the surface says which directives may be started. */
 function checkSurface({ ports, thread, surface }: Asker, name: string): Outcome<null> {
@@ -80,7 +101,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     // The layers above the base make the id themselves; a thread has named it before it called.
     ...(asker.intent?.child !== undefined
       ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
-      : config.make_id === true || id === undefined
+      : config.make_id === true || id === undefined || isClient(asker)
         ? {}
         : { id }),
   };
@@ -93,24 +114,27 @@ const spawn: Act = async (asker, parameters, config) => {
   const there = await worldFor(asker, textIn(parameters, 'project_path'));
   if (!there.ok) return there;
   await there.output.library.refresh();
-  const name = plainText(parameters.directive_name);
-  const allowed = checkSurface({ ...asker, ports: there.output }, name);
+  const directive = plainText(parameters.directive_name);
+  const allowed = checkSurface({ ...asker, ports: there.output }, directive);
   if (!allowed.ok) return allowed;
   const request = requestOf(asker, parameters, config);
   const started = await spawnThread(there.output, thread, request);
   if (!started.ok) return started;
-  const answer = spawnAnswer(started.output);
-  const waitMs = countIn(parameters, 'wait_ms', 0);
-  if (waitMs <= 0) return ok({ output: answer, marks: EMPTY });
-  const waited = await waitThreads(
-    { ...asker, verify: () => ok(null) },
-    [started.output.id],
-    waitMs,
-  );
+  const name = nameFor(asker, started.output.id);
+  const answer = startedAnswer(asker, spawnAnswer(started.output), name);
+  const waitMs = waitIn(asker, parameters, ['wait_ms'], 0);
+  if (waitMs <= 0 && !isClient(asker)) return ok({ output: answer, marks: EMPTY });
+  const waited = await waitThreads({ ...asker, verify: () => ok(null) }, [name], waitMs);
   const [result] = waited.ok ? waited.output : [];
   if (!result) return ok({ output: answer, marks: EMPTY });
   return ok({ output: { ...answer, ...(result.output as JsonObject) }, marks: result.marks });
 };
+
+/** Files of the runtime are closed to a client: it reads the transcript by its handle. */
+function startedAnswer(asker: Asker, answer: JsonObject, name: string): JsonObject {
+  const { transcript_path: _, ...rest } = answer;
+  return isClient(asker) ? { ...rest, thread_id: name, handle: name } : answer;
+}
 
 async function worldFor(
   { ports, verify }: Asker,
@@ -129,7 +153,8 @@ async function waitThread(asker: Asker, id: string, ms: number): Answered {
 
 const waitAll: Act = async (asker, parameters) => {
   const ids = (getOwn(parameters, 'thread_ids') ?? []) as string[];
-  const waited = await waitThreads(asker, ids, countIn(parameters, 'timeout_ms', 0));
+  const ms = waitIn(asker, parameters, ['timeout_ms'], DEFAULT_WAIT_MS);
+  const waited = await waitThreads(asker, ids, ms);
   if (!waited.ok) return waited;
   return ok({
     output: { results: waited.output.map(({ output }) => output) },
@@ -175,7 +200,7 @@ const steering =
 const ACTS = {
   spawn,
   wait: (asker, parameters) =>
-    waitThread(asker, idOf(parameters), countIn(parameters, 'timeout_ms', 0)),
+    waitThread(asker, idOf(parameters), waitIn(asker, parameters, ['timeout_ms'], DEFAULT_WAIT_MS)),
   wait_all: waitAll,
   registry,
   transcript: events('last_n', 10, 'thread.read'),
@@ -189,7 +214,6 @@ const ACTS = {
 } satisfies Record<string, Act>;
 export type ThreadFunction = keyof typeof ACTS;
 
-const DEFAULT_WAIT_MS = 60_000;
 const wordIn = (value: Json | undefined): string => plainText(value ?? '');
 const because = (reason: Json | undefined): JsonObject =>
   reason ? { reason: wordIn(reason) } : {};
@@ -197,8 +221,8 @@ const because = (reason: Json | undefined): JsonObject =>
 /** The same by the handle that a spawn gave back: what `execute item_type:"thread"` calls them. */
 const THREAD_ACTIONS = {
   status: (asker, id) => threadStatus(asker, id),
-  wait: (asker, id, { timeout_ms: ms }) =>
-    waitThread(asker, id, typeof ms === 'number' ? ms : DEFAULT_WAIT_MS),
+  wait: (asker, id, parameters) =>
+    waitThread(asker, id, waitIn(asker, parameters, ['wait_ms', 'timeout_ms'], DEFAULT_WAIT_MS)),
   pause: (asker, id, { reason }) => steer(asker, id, 'pause', because(reason)),
   resume: (asker, id, { message, content }) => resume(asker, id, wordIn(message ?? content)),
   async inject(asker, id, { message, content }) {
@@ -217,7 +241,7 @@ async function askerOf(
   reach: ThreadPorts,
   call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
-  const { surface = '', name = '', __thread_id: id, __auth } = call.from ?? {};
+  const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
   // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
   const thread = id === undefined || __auth === undefined ? undefined : reach.live.get(id)?.thread;
   if (id !== undefined && !thread) {
@@ -235,6 +259,7 @@ async function askerOf(
     verify: call.verify,
     given: call.given ?? EMPTY,
     signal: call.signal,
+    handles,
   });
 }
 
@@ -320,7 +345,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
   };
 }
 
-const ACTION_PARAMETERS = ['timeout_ms', 'reason', 'message', 'content', 'role'];
+const ACTION_PARAMETERS = ['wait_ms', 'timeout_ms', 'reason', 'message', 'content', 'role'];
 
 export function threadKind(ports: ThreadPorts): Kind {
   return {
@@ -331,6 +356,8 @@ export function threadKind(ports: ThreadPorts): Kind {
       const action = request.action as ThreadAction;
       const named = checkNames(`\`${action}\` of a thread`, parameters, ACTION_PARAMETERS);
       if (!named.ok) return named;
+      // A client's handle begins with the id: the rest is nobody's but its own.
+      const [target = id] = id.split('.');
       const effect = action === 'status' || action === 'wait' ? 'read' : 'write';
       const inputs = Object.entries(parameters).map(([name, data]) => ({
         name,
@@ -340,13 +367,16 @@ export function threadKind(ports: ThreadPorts): Kind {
         op: {
           type: 'thread',
           name: action,
-          target: id,
+          target,
           opLabels: ['op:thread', `op:thread:${action}`],
-          sources: [`thread:${id}`],
+          sources: [`thread:${target}`],
           tier: effect === 'read' ? 'read' : 'write',
         },
         inputs,
-        gate: (authority) => authority.allowsEffect(effect),
+        gate(authority) {
+          const started = authority.allowsDirective(true);
+          return started.ok ? started : authority.allowsEffect(effect);
+        },
         async body(values, { caller, authority }) {
           const asker = await askerOf(ports, {
             from: caller,

@@ -147,3 +147,22 @@ export function heldTo(authority: Authority, only: readonly string[] | undefined
         ),
   );
 }
+
+/** A tool that reads may start a process; what that sees and does is judged besides. */
+const LOOKED_WITH: ReadonlySet<string> = new Set(['process.spawn', 'fs.exec', 'kernel.execute']);
+
+/** Of whoever may only look: nothing is started, steered, written or sent, and no tool called that does. */
+export function forViewer(authority: Authority, catalog: CapabilityCatalog): Authority {
+  const refuse = (what: string): Failure =>
+    fail('permission_denied', `this client may look and nothing else, without ${what}`, {
+      missing: what,
+    });
+  const looks = without(authority, (capability) =>
+    catalog.get(capability)?.tier === 'read' || LOOKED_WITH.has(capability)
+      ? undefined
+      : refuse(capability),
+  );
+  const allowsEffect: Authority['allowsEffect'] = (effect) =>
+    effect === 'read' ? authority.allowsEffect(effect) : refuse(`effect.${effect}`);
+  return { ...looks, allowsEffect };
+}

@@ -188,10 +188,11 @@ export function primitiveCall(
 
 /** What a primitive is told about its caller: the same three fields, and where the call came in. */
 function originOf(caller: Caller): NonNullable<PrimitiveCall['from']> {
-  const { surface, name, isApproved, __auth, __thread_id, __directive_id } = caller;
+  const { surface, name, isApproved, handles, __auth, __thread_id, __directive_id } = caller;
   return {
     surface,
     ...(isApproved && { isApproved }),
+    ...(handles && { handles }),
     ...(name === undefined ? {} : { name }),
     ...(__auth === undefined ? {} : { __auth }),
     ...(__thread_id === undefined ? {} : { __thread_id }),

@@ -104,7 +104,7 @@ async function dryRun(ports: ToolPorts, allowed: AllowedCall): Promise<Outcome<V
   const primitive = ports.primitives.get(plan.primitive);
   const filled = completeConfig(plan, parameters, masked, primitive?.verbatim);
   if (!filled.ok) return inChain(filled, plan);
-  const decision = gateTool(plan, authority, parameters);
+  const decision = gateTool(plan, authority, parameters, primitive?.isOfDirectives);
   const { signal } = new AbortController();
   const { projectRoot } = ports;
   const facts = toolFacts(plan, ports.signatures);
@@ -198,8 +198,11 @@ function call(
   return {
     op: plan.op,
     inputs,
-    gate: (authority) =>
-      gateTool(plan, restrictUnsigned(authority, plan, ports.signatures), parameters),
+    gate(authority) {
+      const narrowed = restrictUnsigned(authority, plan, ports.signatures);
+      const { isOfDirectives } = ports.primitives.get(plan.primitive) ?? {};
+      return gateTool(plan, narrowed, parameters, isOfDirectives);
+    },
     async body(values, { caller, authority }) {
       const again = passedOn({ plan, parameters }, inputs, values);
       if (!again.ok) return again;

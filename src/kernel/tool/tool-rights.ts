@@ -89,6 +89,7 @@ export function gateTool(
   plan: Plan,
   authority: Authority,
   parameters: JsonObject = {},
+  isOfDirectives = false,
 ): Outcome<null> {
   if (plan.broken) return plan.broken.failure;
   const { category, isSigned: signed } = plan;
@@ -97,8 +98,12 @@ export function gateTool(
     const message = `tool \`${id}\` is not among the items this thread may use`;
     return leftOut(authority, 'tool', { category, id }, message);
   }
-  const effect = authority.allowsEffect(plan.effect);
-  if (!effect.ok) return effect;
+  const effect = isOfDirectives
+    ? authority.allowsDirective(true)
+    : authority.allowsEffect(plan.effect);
+  // Where no directive may be started, what only looks is a tool like others.
+  const allowed = effect.ok || !isOfDirectives ? effect : authority.allowsEffect(plan.effect);
+  if (!allowed.ok) return allowed;
   const called = authority.check({ capability: 'tool.execute', scope: { id }, signed });
   if (!called.ok) return called;
   for (const name of plan.requires) {

@@ -4,7 +4,7 @@ import type { fromJsonSchema, ServerEvent } from '@modelcontextprotocol/server';
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import type { ComposedPolicy } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
-import type { VerbDefinition } from '../../kernel/index.ts';
+import type { Handles, VerbDefinition } from '../../kernel/index.ts';
 import type { Approval, Store } from '../../store/index.ts';
 import type { RequestStates } from './request-state.ts';
 
@@ -26,6 +26,10 @@ export interface HostCall {
   readonly signal: AbortSignal;
   /** Told what a tool's process prints, as it comes; must not throw. */
   readonly onOutput?: (text: string) => void;
+  /** Told how far a thread is that the call waits for: `turn`, `step`, `status`, `cost`, `limits`; must not throw. */
+  readonly onProgress?: (state: JsonObject) => void;
+  /** By what it names threads; the server adds them to every call (`handles.ts`). Without: it can name none. */
+  readonly handles?: Handles;
 }
 
 export interface McpHost {

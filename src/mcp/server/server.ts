@@ -3,6 +3,7 @@
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { JsonObject } from '../../base/index.ts';
+import { withHandles } from './handles.ts';
 import type { McpClient, McpHost, ServerParts } from './host.ts';
 import { addNative } from './native.ts';
 import { addCompletion, addPrompts, noChoices } from './prompts.ts';
@@ -47,7 +48,7 @@ export function createMcpServer(
     },
   );
   const parts: ServerParts = {
-    host,
+    host: withHandles(host),
     client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
     states,

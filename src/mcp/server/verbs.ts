@@ -3,6 +3,7 @@ import type { CallToolResult, McpServer } from '@modelcontextprotocol/server';
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import { answerOf, checkParameters, FOUR_TOOLS } from '../../kernel/index.ts';
 import type { ServerParts } from './host.ts';
+import { progressFor } from './progress.ts';
 
 /** Structured content plus its complete text twin, for clients that read only text. */
 function answer(outcome: Outcome<Json>): CallToolResult {
@@ -32,10 +33,15 @@ export function addVerbs(server: McpServer, { host, client, schema }: ServerPart
         outputSchema: schema(answerOf(tool)),
         annotations: hints,
       },
-      async (request, { mcpReq: { signal } }) => {
+      async (request, context) => {
         const fits = checkParameters(name, request, [], input);
         if (!fits.ok) return answer(fits);
-        return answer(await host.call(name, fits.output, { client: client(), signal }));
+        const { signal } = context.mcpReq;
+        const progress = progressFor(context);
+        const call = { client: client(), signal, ...progress?.port };
+        const outcome = await host.call(name, fits.output, call);
+        await progress?.end();
+        return answer(outcome);
       },
     );
   }
