@@ -366,6 +366,68 @@ describe.each(ERAS)('native mode in %s', (era) => {
   });
 });
 
+test('a state is worth nothing changed, to another client, or for another call', async () => {
+  const can = { native: true, era: '2026-07-28', capabilities: { elicitation: {} } } as const;
+  const one = await connectPeer(runtime, can);
+  const other = await connectPeer(runtime, { ...can, caller: { id: 'other' } });
+  const raw = async ({ client }: typeof one, params: Record<string, unknown>) =>
+    await client
+      .request(
+        { method: 'tools/call', params: { name: 'asks', ...params } },
+        { allowInputRequired: true },
+      )
+      .catch((error: unknown) => error);
+  const inputResponses = { who: { action: 'accept', content: { name: 'Ann' } } };
+  try {
+    const asked = await raw(one, { arguments: { greeting: 'Hi' } });
+    expect(asked).toMatchObject({ resultType: 'input_required', inputRequests: { who: {} } });
+    const { requestState } = asked as { requestState: string };
+    const back = { inputResponses, arguments: { greeting: 'Hi' } };
+    const wrong = { code: -32602 };
+    expect(await raw(one, { ...back, requestState: `${requestState}x` })).toMatchObject(wrong);
+    expect(await raw(other, { ...back, requestState })).toMatchObject(wrong);
+    const elsewhere = await raw(one, {
+      inputResponses,
+      arguments: { greeting: 'Ha' },
+      requestState,
+    });
+    expect(JSON.stringify(elsewhere)).toContain('Invalid or expired requestState');
+    expect(await raw(one, { ...back, requestState })).toMatchObject({
+      content: [{ text: 'Hi, Ann!' }],
+    });
+    // A tool with a state of its own is not satisfied with answers out of the blue.
+    expect(await raw(one, back)).toMatchObject({ resultType: 'input_required' });
+  } finally {
+    await one.close();
+    await other.close();
+  }
+});
+
+test('a client hears of a resource that was changed, until it does not want to any more', async () => {
+  const heard: string[] = [];
+  const told = Promise.withResolvers<void>();
+  const { client, close } = await connectPeer(runtime, {
+    native: true,
+    prepare: (one) =>
+      one.setNotificationHandler('notifications/resources/updated', ({ params }) => {
+        heard.push(params.uri);
+        told.resolve();
+      }),
+  });
+  try {
+    const uri = 'knowledge://style';
+    await client.subscribeResource({ uri });
+    fixture.write('.ai/knowledge/style.md', '---\nexpose: { mcp: resource }\n---\n# Longer\n');
+    await told.promise;
+    await client.unsubscribeResource({ uri });
+    expect(heard).toEqual([uri]);
+    const missing = await client.subscribeResource({ uri: 'no://such' }).catch((error) => error);
+    expect(missing).toMatchObject({ code: -32602 });
+  } finally {
+    await close();
+  }
+});
+
 test('`km mcp serve --native` is served to a client of the older SDK', async () => {
   const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
   const client = new OldClient({ name: 'old', version: '1.0.0' });

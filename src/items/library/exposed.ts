@@ -1,15 +1,20 @@
 // What is exposed to MCP clients in native mode, and as what.
 //
 // A tool is a tool (its output is the result: `{content: [blocks]}`, or any object), a resource (`{text}`,
-// `{blob}` in base64, or any object, which is JSON then) or a prompt (`{messages}`). Any of them may answer
-// `{input_required: {requests, state}}` to ask the client something: it is then called again with the
-// parameters `input_responses` and `input_state`, which it has to declare.
+// `{blob}` in base64, `{contents}`, or any object, which is JSON then) or a prompt (`{messages}`). Any of
+// them may answer `{input_required: {requests, state}}` to ask the client something: it is then called again
+// with the parameters `input_responses` and `input_state`. One that declares `client_capabilities` is told
+// whom it could ask.
 import { lastSegment } from '../../base/index.ts';
 import type { Exposed } from '../expose.ts';
 import type { Item } from '../item.ts';
 
-/** Set by the server alone: what a client answered, and what the tool wanted to know again then. */
-export const INPUT_PARAMETERS: readonly string[] = ['input_responses', 'input_state'];
+/** Set by the server alone: what a client answered, what the tool wanted to know again then, what it can do. */
+export const INPUT_PARAMETERS: readonly string[] = [
+  'input_responses',
+  'input_state',
+  'client_capabilities',
+];
 
 export const exposedOf = (item: Item): Exposed | undefined =>
   item.kind === 'knowledge'

@@ -19,6 +19,7 @@ import {
 } from '../../base/index.ts';
 import { createExchanges } from './exchanges.ts';
 import type { ChangeListener, Changes, McpClient, McpHost } from './host.ts';
+import { createChanges } from './resources-changes.ts';
 import { createMcpServer, type ServerOptions } from './server.ts';
 import { createSessions, refusal } from './sessions.ts';
 
@@ -69,7 +70,7 @@ function listedUris(body: Json | undefined): ReadonlySet<string> {
 }
 
 export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
-  const { changes, clock = systemClock } = options;
+  const { changes = createChanges(host), clock = systemClock } = options;
   const onError = (error: Error): void => host.onError(error);
   const exchanges = createExchanges();
   const create = (client: Caller) => createMcpServer(host, client, options);
@@ -80,7 +81,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
     publish() {},
     subscribe(tell) {
       const listener = asking.getStore();
-      return listener && changes ? changes.follow({ ...listener, tell }) : () => {};
+      return listener ? changes.follow({ ...listener, tell }) : () => {};
     },
   };
   const modern = createMcpHandler(

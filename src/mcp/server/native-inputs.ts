@@ -24,7 +24,7 @@ import { INPUT_PARAMETERS } from '../../items/index.ts';
 import type { RequestStates } from './request-state.ts';
 
 const MAX_STATE = 65_536;
-const [RESPONSES = '', STATE = ''] = INPUT_PARAMETERS;
+const [RESPONSES = '', STATE = '', CAPABILITIES = ''] = INPUT_PARAMETERS;
 
 const METHODS = {
   'elicitation/create': {
@@ -77,27 +77,39 @@ function isAnswer(
   return isObject(content) && !ports.misfits(content, schema);
 }
 
-/** What the tool is given besides the arguments; or what is asked again, because an answer is missing. */
-export async function readInputs(
-  ports: InputPorts,
-  call: Json,
-  context: ServerContext,
-): Promise<JsonObject | InputRequiredResult> {
-  const state = ports.states.read('input', call, context);
-  if (!state) return {};
-  const requests = (getOwn(state, 'requests') ?? {}) as JsonObject;
-  const given = { ...context.mcpReq.inputResponses } as JsonObject;
-  const responses: JsonObject = { ...(getOwn(state, 'kept') as JsonObject | undefined) };
+/** The answers among what the client brings, and what is still missing. */
+function sortAnswers(ports: InputPorts, requests: JsonObject, { mcpReq }: ServerContext) {
+  const given = { ...mcpReq.inputResponses } as JsonObject;
+  const responses: JsonObject = {};
   const missing: JsonObject = {};
   for (const [name, request] of Object.entries(requests)) {
     const response = getOwn(given, name);
     if (isAnswer(ports, request, response)) responses[name] = response as Json;
     else missing[name] = request;
   }
-  if (Object.keys(missing).length === 0) {
-    return { [RESPONSES]: responses, ...(state.state !== undefined && { [STATE]: state.state }) };
+  return { responses, missing, isComplete: Object.keys(missing).length === 0 };
+}
+
+/** What the tool is given besides the arguments; or what is asked again, because an answer is missing. */
+export async function readInputs(
+  ports: InputPorts,
+  call: Json,
+  context: ServerContext,
+): Promise<JsonObject | InputRequiredResult> {
+  const can = { [CAPABILITIES]: capabilitiesOf(ports.server, context) as JsonObject };
+  const state = ports.states.read('input', call, context);
+  if (!state) return can;
+  const requests = (getOwn(state, 'requests') ?? {}) as JsonObject;
+  const { responses, missing, isComplete } = sortAnswers(ports, requests, context);
+  const kept = { ...(getOwn(state, 'kept') as JsonObject | undefined), ...responses };
+  if (isComplete) {
+    return {
+      ...can,
+      [RESPONSES]: kept,
+      ...(state.state !== undefined && { [STATE]: state.state }),
+    };
   }
-  const again = { ...state, requests: missing, kept: responses };
+  const again = { ...state, requests: missing, kept };
   const isTooLong = JSON.stringify(again).length > MAX_STATE;
   return await ask(ports, call, isTooLong ? { ...state } : again, context);
 }
@@ -129,16 +141,42 @@ export async function askClient(
     const which = odd ? `\`${odd[0]}\` is no request` : 'there are no `requests`';
     return fail('tool_failed', `the tool wants to ask the client, but ${which}`);
   }
-  const can = capabilitiesOf(ports.server, context);
-  const fit = entries.filter(([, request]) => {
-    const capability = methodOf(request)?.capability;
-    return capability !== undefined && can[capability] !== undefined;
-  });
-  // When the client can answer none of them, the SDK says which capability it would need.
-  const chosen = Object.fromEntries(fit.length > 0 ? fit : entries);
+  const chosen = askable(ports, entries, context);
   const kept = { requests: chosen, ...(state !== undefined && { state }) };
   if (JSON.stringify(kept).length > MAX_STATE) {
     return fail('tool_failed', `the tool asks for more than ${MAX_STATE} bytes`);
   }
   return ok(await ask(ports, call, kept, context));
+}
+
+/** The requests that this client can answer; all of them when it is none, for the SDK to say what is missing. */
+function askable(
+  { server }: InputPorts,
+  entries: readonly [string, Json][],
+  context: ServerContext,
+): JsonObject {
+  const can = capabilitiesOf(server, context);
+  const fit = entries.filter(([, request]) => {
+    const capability = methodOf(request)?.capability;
+    return capability !== undefined && can[capability] !== undefined;
+  });
+  return Object.fromEntries(fit.length > 0 ? fit : entries);
+}
+
+/**
+ * A client may have brought the answers along with its first request: to a tool that remembers nothing they
+ * are as good as if they came later. Undefined when they do not answer everything.
+ */
+export function broughtAlong(
+  ports: InputPorts,
+  asked: Json,
+  context: ServerContext,
+): JsonObject | undefined {
+  const requests = getOwn(asked, 'requests');
+  const { requestState, inputResponses } = context.mcpReq;
+  if (requestState() !== undefined || inputResponses === undefined) return undefined;
+  if (!isObject(requests) || getOwn(asked, 'state') !== undefined) return undefined;
+  const chosen = askable(ports, Object.entries(requests), context);
+  const { responses, isComplete } = sortAnswers(ports, chosen, context);
+  return isComplete ? { [RESPONSES]: responses } : undefined;
 }

@@ -67,12 +67,25 @@ export function promptResult(own: JsonObject, description: string): GetPromptRes
   return { description: typeof said === 'string' ? said : description, messages };
 }
 
-/** `{text}`, `{blob}` (base64) or any other answer, which is JSON then. */
+/** What a tool says of the parts of a resource; the address is ours. */
+function partsOf(contents: readonly Json[], uri: string, mimeType: string | undefined) {
+  return contents.map((part) => {
+    const whole = isObject(part)
+      ? { ...(mimeType !== undefined && { mimeType }), ...part, uri }
+      : part;
+    if (isSpecType.TextResourceContents(whole) || isSpecType.BlobResourceContents(whole))
+      return whole;
+    return { uri, mimeType: 'application/json', text: JSON.stringify(part) };
+  });
+}
+
+/** `{text}`, `{blob}` (base64), `{contents}` or any other answer, which is JSON then. */
 export function resourceResult(
   own: JsonObject,
   uri: string,
   mimeType: string | undefined,
 ): ReadResourceResult {
+  if (Array.isArray(own.contents)) return { contents: partsOf(own.contents, uri, mimeType) };
   const said = typeof own.mime_type === 'string' ? own.mime_type : undefined;
   if (typeof own.blob === 'string' && /^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(own.blob)) {
     const type = mimeType ?? said ?? 'application/octet-stream';

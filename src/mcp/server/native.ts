@@ -32,7 +32,7 @@ import {
 } from '../../items/index.ts';
 import { signatureOf, validate } from '../../kernel/index.ts';
 import type { ServerParts } from './host.ts';
-import { askClient, type InputPorts, readInputs } from './native-inputs.ts';
+import { askClient, broughtAlong, type InputPorts, readInputs } from './native-inputs.ts';
 import { createOutputLines } from './native-output.ts';
 import {
   failedResult,
@@ -102,33 +102,46 @@ function annotationsOf({ item }: Offer): ToolAnnotations {
 /** One call of an exposed tool: its own output, or a question to the client. */
 async function run(
   ports: Ports,
-  { item: { id }, name, asks }: Offer,
+  offer: Offer,
   given: JsonObject,
   context: ServerContext,
 ): Promise<Outcome<JsonObject | InputRequiredResult>> {
+  const { item, name, asks } = offer;
   const smuggled = INPUT_PARAMETERS.find((one) => Object.hasOwn(given, one));
   if (smuggled) return fail('invalid_input', `\`${smuggled}\` is no argument of \`${name}\``);
-  const call = { tool: id, arguments: given };
+  const call = { tool: item.id, arguments: given };
   const inputs = await readInputs(ports, call, context);
   if (isInputRequiredResult(inputs)) return ok(inputs);
-  const extra = Object.entries(inputs).filter(([one]) => asks.includes(one));
-  const parameters = { ...given, ...Object.fromEntries(extra) };
-  const { host, client } = ports;
-  const { signal } = context.mcpReq;
-  const lines = createOutputLines(context, name);
-  const request = { item_type: 'tool', item_id: id, parameters };
-  const { onOutput } = lines;
-  const done = await host.call('execute', request, { client: client(), signal, onOutput });
-  await lines.end();
-  if (!done.ok) return done;
-  const own = ownOutput(done.output);
-  const asked = getOwn(own, 'input_required');
-  if (asked === undefined) return ok(own);
+  const first = await execute(ports, offer, { ...given, ...inputs }, context);
+  const asked = first.ok ? getOwn(first.output, 'input_required') : undefined;
+  if (!first.ok || asked === undefined) return first;
   if (!asks.includes('input_responses')) {
     const message = `\`${name}\` wants to ask the client, and declares no \`input_responses\``;
     return fail('tool_failed', message);
   }
-  return await askClient(ports, call, asked, context);
+  const brought = broughtAlong(ports, asked, context);
+  if (!brought) return await askClient(ports, call, asked, context);
+  const second = await execute(ports, offer, { ...given, ...inputs, ...brought }, context);
+  const more = second.ok ? getOwn(second.output, 'input_required') : undefined;
+  return more === undefined ? second : await askClient(ports, call, more, context);
+}
+
+/** What the tool itself answers. */
+async function execute(
+  { host, client }: Ports,
+  { item, name, asks }: Offer,
+  given: JsonObject,
+  context: ServerContext,
+): Promise<Outcome<JsonObject>> {
+  const isTaken = ([one]: [string, Json]): boolean =>
+    asks.includes(one) || !INPUT_PARAMETERS.includes(one);
+  const parameters = Object.fromEntries(Object.entries(given).filter(isTaken));
+  const { signal } = context.mcpReq;
+  const { onOutput, end } = createOutputLines(context, name);
+  const request = { item_type: 'tool', item_id: item.id, parameters };
+  const done = await host.call('execute', request, { client: client(), signal, onOutput });
+  await end();
+  return done.ok ? ok(ownOutput(done.output)) : done;
 }
 
 /** Shown as it is. What a client sends is checked by the kernel, and not by expressions of strangers here. */
@@ -260,9 +273,11 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
 
 function addItem(ports: Ports, item: Item, exposed: Exposed, choices: Choices): void {
   const name = exposedName(item, exposed);
+  if (exposed.mcp === 'resource') choices.resources.add(exposedUri(item, exposed));
   if (item.kind === 'knowledge') return addKnowledge(ports, item, exposed);
   if (item.kind === 'directive') {
     if (exposed.mcp === 'tool') return addDirective(ports, item, name);
+    choices.prompts.set(name, new Map());
     if (item.directive) addPrompt(ports.server, { name, id: item.id }, item.directive, ports);
     return;
   }

@@ -18,9 +18,15 @@ type Arguments = ReadonlyMap<string, readonly string[]>;
 export interface Choices {
   readonly prompts: Map<string, Arguments>;
   readonly templates: Map<string, Arguments>;
+  /** Addresses that are one resource each. */
+  readonly resources: Set<string>;
 }
 
-export const noChoices = (): Choices => ({ prompts: new Map(), templates: new Map() });
+export const noChoices = (): Choices => ({
+  prompts: new Map(),
+  templates: new Map(),
+  resources: new Set(),
+});
 
 export function choicesIn({ properties }: JsonObject): Arguments {
   const known = Object.entries(isObject(properties) ? properties : {});

@@ -8,6 +8,7 @@ import type { McpClient, McpHost, ServerParts } from './host.ts';
 import { addNative } from './native.ts';
 import { addCompletion, addPrompts, noChoices } from './prompts.ts';
 import { createRequestStates } from './request-state.ts';
+import { addSubscriptions } from './resources-changes.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
@@ -27,7 +28,7 @@ function toldTo({ library }: McpHost): string {
 export function createMcpServer(
   host: McpHost,
   client: Omit<McpClient, 'name'>,
-  { instructions = toldTo(host), native = false }: ServerOptions = {},
+  { native = false, instructions = native ? '' : toldTo(host) }: ServerOptions = {},
 ): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
@@ -58,5 +59,6 @@ export function createMcpServer(
   else addVerbs(server, parts);
   if (!native) addPrompts(server, parts, choices);
   addCompletion(server, choices);
+  addSubscriptions(server, parts, (uri) => choices.resources.has(uri));
   return server;
 }

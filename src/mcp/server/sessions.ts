@@ -83,7 +83,12 @@ export function createSessions({ clock, create, onError }: SessionPorts) {
       sessionIdGenerator: () => id,
     });
     const server = create(client);
-    Object.assign(server.server, { onclose: () => sessions.delete(id), onerror: onError });
+    const { onclose } = server.server;
+    const closed = (): void => {
+      onclose?.();
+      sessions.delete(id);
+    };
+    Object.assign(server.server, { onclose: closed, onerror: onError });
     const ready = server.connect(transport);
     const session = { id, client: client.id, server, transport, ready, open: 0, usedAt: 0 };
     sessions.set(id, session);
