@@ -52,18 +52,20 @@ async function start(change: Partial<McpHost> = {}): Promise<string> {
   return opened.output.url;
 }
 
-const CHANGED: ServerEvent = { kind: 'prompts_list_changed' };
+const URI = 'knowledge://style';
+const WANTED = { resourceSubscriptions: [URI] };
+const CHANGED: ServerEvent = { kind: 'resource_updated', uri: URI };
 
 test('a change reaches whoever listens, until they go', async () => {
   const client = await connect(await start(), 'modern');
   const told: string[] = [];
   const heard = new Promise<void>((resolve) => {
-    client.setNotificationHandler('notifications/prompts/list_changed', ({ method }) => {
-      told.push(method);
+    client.setNotificationHandler('notifications/resources/updated', ({ params }) => {
+      told.push(params.uri);
       resolve();
     });
   });
-  const stream = await client.listen({ promptsListChanged: true });
+  const stream = await client.listen(WANTED);
   expect(listeners.size).toBe(1);
   for (const { tell, client: who } of listeners) {
     expect(who.role).toBe('steer');
@@ -71,7 +73,7 @@ test('a change reaches whoever listens, until they go', async () => {
     tell({ kind: 'resource_updated', uri: 'knowledge://not-asked-for' });
   }
   await heard;
-  expect(told).toEqual(['notifications/prompts/list_changed']);
+  expect(told).toEqual([URI]);
   await stream.close();
   await expect.poll(() => listeners.size).toBe(0);
   await client.close();
@@ -79,7 +81,7 @@ test('a change reaches whoever listens, until they go', async () => {
 
 test('the end of the server is told, and nothing hangs', async () => {
   const client = await connect(await start(), 'modern');
-  const stream = await client.listen({ promptsListChanged: true });
+  const stream = await client.listen(WANTED);
   await close();
   expect(await stream.closed).toBe('graceful');
   expect(listeners.size).toBe(0);
@@ -120,7 +122,7 @@ function send(url: string, method: string, params: object, headers: string[] = [
 test('a client that does not read what it asked for is cut off', async () => {
   const url = await start();
   const socket = send(url, 'subscriptions/listen', {
-    notifications: { promptsListChanged: true },
+    notifications: WANTED,
   });
   await expect.poll(() => listeners.size).toBe(1);
   const [listener] = listeners;
