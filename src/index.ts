@@ -13,6 +13,7 @@ import type {
   ScriptRun,
   ScriptRunResult,
 } from './runtime/index.ts';
+import type { RunningServer, ServerSettings } from './web/index.ts';
 
 export type { Code, Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type {
@@ -46,6 +47,7 @@ export type {
 } from './runtime/index.ts';
 export type { ScriptEffect } from './script/index.ts';
 export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from './store/index.ts';
+export type { RunningServer, ServerSettings } from './web/index.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
 export const defineTool = <
@@ -82,6 +84,16 @@ export const runPlain = (
 /** The loop itself, over ports of your own. */
 export const runLoop = async (ports: LoopPorts): Promise<Ending> =>
   await (await import('./harness/index.ts')).runLoop(ports);
+
+/**
+ * Serves a project to MCP clients, with the tools of the program: a runtime that stays yours, or what to
+ * open one with, which is closed with the server.
+ */
+export const startServer = async (
+  given: ProgramRuntime | (RuntimeOptions & ServerSettings),
+  settings: ServerSettings = {},
+): Promise<Outcome<RunningServer>> =>
+  await (await import('./web/index.ts')).startServer(given, settings);
 
 /** A provider on loopback that answers from a script, for tests without a key. */
 export const scriptedProvider = async (

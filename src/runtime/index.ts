@@ -24,6 +24,7 @@ import {
 import type { Store } from '../store/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
+import { createMcpHost } from './mcp-host.ts';
 import { createProgram, type ProgramRuntime, type Verb } from './program.ts';
 import {
   BUNDLE,
@@ -104,7 +105,11 @@ export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome
   const runtime = opened.output;
   const runScript: ProgramRuntime['script'] = (request, signal) =>
     runScriptIn(runtime, request, signal);
-  return ok(createProgram({ ...runtime, runScript }, options));
+  const serving: ProgramRuntime['serving'] = (version, onError) => ({
+    ...runtime,
+    host: createMcpHost(runtime, version, onError),
+  });
+  return ok(createProgram({ ...runtime, runScript, serving }, options));
 }
 
 /** The registry and what all threads share, opened when first asked for. */
@@ -230,6 +235,7 @@ export type {
   ProgramApprovals,
   ProgramRuntime,
   ProgramThreads,
+  ServedProject,
   ShownThread,
   Verb,
 } from './program.ts';

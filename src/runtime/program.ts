@@ -13,6 +13,8 @@ import type {
   RunRequest,
 } from '../harness/index.ts';
 import type { Library } from '../items/index.ts';
+import type { Audit } from '../kernel/index.ts';
+import type { McpHost } from '../mcp/index.ts';
 import type {
   Approval,
   ApprovalState,
@@ -104,6 +106,14 @@ export interface ProgramApprovals {
 
 export type Verb = 'search' | 'load' | 'execute' | 'help';
 
+/** A project as MCP clients reach it. */
+export interface ServedProject {
+  readonly project: string;
+  readonly home: string;
+  readonly host: McpHost;
+  readonly audit: Pick<Audit, 'write'>;
+}
+
 export interface ProgramRuntime {
   readonly project: string;
   /** The user's folder: keys, trust store, own items and policy. */
@@ -119,6 +129,8 @@ export interface ProgramRuntime {
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<RunResult>>;
   script(request: ScriptRun, signal?: AbortSignal): Promise<Outcome<ScriptRunResult>>;
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
+  /** What `startServer` serves. */
+  serving(version: string, onError: (error: Error) => void): ServedProject;
   /** Threads that run are interrupted and can be resumed; nothing of the runtime stays behind. */
   close(): Promise<void>;
 }
@@ -132,6 +144,7 @@ interface Inside
   mayRun(request: RunRequest): Promise<Outcome<null>>;
   threads(live?: Live): Promise<Outcome<Threads>>;
   runScript: ProgramRuntime['script'];
+  serving: ProgramRuntime['serving'];
   /** Whose program it is. */
   who: string;
 }
@@ -279,6 +292,7 @@ export function createProgram(
     run: (request, signal) => runIn(inside, request, signal),
     script: (request, signal) => inside.runScript(request, signal),
     plain: (request, signal) => inside.plain(request, signal),
+    serving: (version, onError) => inside.serving(version, onError),
     close: () => inside.close(),
   };
 }

@@ -1,12 +1,11 @@
-import { join } from 'node:path';
-import type { listen as listenNow } from './listen.ts';
-import { createTokenStore, type TokenStore } from './tokens.ts';
+import type { serveHttp as serve, startServer as start } from './start-server.ts';
 
-/** The tokens of a project. They lie in the user's folder: a project may be shared, who may come in is not. */
-export const openTokens = (place: { home: string; project: string }): TokenStore =>
-  createTokenStore(join(place.home, 'web-tokens.jsonl'), place.project);
+export type { RunningServer, ServerSettings } from './start-server.ts';
+export { openTokens } from './tokens.ts';
 
-/** Serves a project over HTTP; the server's code is loaded when it is asked for. */
-export const listen = async (
-  ...given: Parameters<typeof listenNow>
-): ReturnType<typeof listenNow> => await (await import('./listen.ts')).listen(...given);
+// Tokens are small; the server's code is loaded when one is started.
+export const serveHttp = async (...given: Parameters<typeof serve>): ReturnType<typeof serve> =>
+  await (await import('./start-server.ts')).serveHttp(...given);
+
+export const startServer = async (...given: Parameters<typeof start>): ReturnType<typeof start> =>
+  await (await import('./start-server.ts')).startServer(...given);

@@ -5,7 +5,7 @@ import { createAdaptorServer, type HttpBindings } from '@hono/node-server';
 import { Hono } from 'hono';
 import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '../base/index.ts';
 import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '../mcp/index.ts';
-import { createGuard, inUrl, isLoopback, type Verdict } from './request-guard.ts';
+import { type Admission, createGuard, inUrl, isLoopback } from './request-guard.ts';
 import type { TokenStore } from './tokens.ts';
 
 interface ListenOptions extends Omit<HttpOptions, 'clock'> {
@@ -52,7 +52,7 @@ interface Env {
   Variables: { client: Omit<McpClient, 'name'> };
 }
 
-function refuse(verdict: Exclude<Verdict, { client: unknown }>): Response {
+function refuse(verdict: Exclude<Admission, { client: unknown }>): Response {
   const { status, message, wait } = verdict;
   const error = message.startsWith('a bearer') ? '' : ', error="invalid_token"';
   const headers = {
@@ -69,6 +69,10 @@ const bound = (server: Server, hostname: string, port: number): Promise<Outcome<
     const onError = (error: Error): void => {
       resolve(fail('invalid_input', `cannot listen on ${hostname}:${port}: ${error.message}`));
     };
+    if (!Number.isInteger(port) || port < 0 || port > 65_535) {
+      onError(new Error('there is no such port'));
+      return;
+    }
     server.once('error', onError);
     server.listen(port, hostname, () => {
       server.off('error', onError);

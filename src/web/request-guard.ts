@@ -23,7 +23,7 @@ interface GuardOptions {
 }
 
 type Allowed = Omit<McpClient, 'name'>;
-export type Verdict = { client: Allowed } | { status: number; message: string; wait?: number };
+export type Admission = { client: Allowed } | { status: number; message: string; wait?: number };
 
 export const isLoopback = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
@@ -88,7 +88,7 @@ export function createGuard(options: GuardOptions) {
     return names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
   }
 
-  function refuse(address: string, reason: string): Verdict {
+  function refuse(address: string, reason: string): Admission {
     if (attempts.note(address)) {
       onRefused(address, reason);
       return { status: 401, message: reason };
@@ -98,7 +98,7 @@ export function createGuard(options: GuardOptions) {
   }
 
   return {
-    judge(headers: Headers, address: string): Verdict {
+    judge(headers: Headers, address: string): Admission {
       const problem = placeProblem(headers, isOwnHost);
       if (problem) return problem;
       const given = headers.get('authorization');

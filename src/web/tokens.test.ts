@@ -1,6 +1,7 @@
 import {
   appendFileSync,
   chmodSync,
+  mkdirSync,
   mkdtempSync,
   readFileSync,
   rmSync,
@@ -10,13 +11,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { createTokenStore, type TokenStore } from './tokens.ts';
+import { openTokens, type TokenStore } from './tokens.ts';
 
 let folder: string;
 let file: string;
 let now = 0;
 const clock = { now: () => now };
-const open = (project = '/work/a'): TokenStore => createTokenStore(file, project, clock);
+const open = (project = '/work/a'): TokenStore =>
+  openTokens({ home: join(folder, 'home'), project }, clock);
 
 beforeEach(() => {
   folder = mkdtempSync(join(tmpdir(), 'km-tokens-'));
@@ -76,9 +78,10 @@ test('a file that others may read or that is a link is not taken', () => {
   chmodSync(file, 0o644);
   expect(open().find(token)).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
   chmodSync(file, 0o600);
-  const link = join(folder, 'link.jsonl');
-  symlinkSync(file, link);
-  const linked = createTokenStore(link, '/work/a', clock);
+  const home = join(folder, 'other');
+  mkdirSync(home);
+  symlinkSync(file, join(home, 'web-tokens.jsonl'));
+  const linked = openTokens({ home, project: '/work/a' }, clock);
   expect(linked.find(token)).toMatchObject({ ok: false });
   expect(linked.add({ name: '', role: 'view', days: 1 })).toMatchObject({ ok: false });
 });

@@ -15,7 +15,7 @@ import {
   readSync,
   writeSync,
 } from 'node:fs';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import {
   type Clock,
   errnoOf,
@@ -54,7 +54,7 @@ interface Kept extends WebToken {
   readonly hash: string;
 }
 
-export type TokenStore = ReturnType<typeof createTokenStore>;
+export type TokenStore = ReturnType<typeof openTokens>;
 
 const MAX_BYTES = 4 * 1024 * 1024;
 const MAX_NAME = 100;
@@ -140,13 +140,16 @@ function readTokens(file: string): Outcome<string> {
 
 const shown = ({ hash: _hash, project: _project, ...token }: Kept): WebToken => token;
 
-/** `project`: its real path; tokens of other projects are not seen. */
-export function createTokenStore(
-  file: string,
-  project: string,
+/**
+ * The tokens of a project, by its real path; those of others are not seen. They lie in the user's folder:
+ * a project may be shared, who may come in is not.
+ */
+export function openTokens(
+  { home, project }: { home: string; project: string },
   clock: Pick<Clock, 'now'> = systemClock,
   random: RandomBytes = systemRandom,
 ) {
+  const file = join(home, 'web-tokens.jsonl');
   let cache: { stamp: string; tokens: Outcome<ReadonlyMap<string, Kept>> } | undefined;
 
   function load(): Outcome<ReadonlyMap<string, Kept>> {

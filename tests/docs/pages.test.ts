@@ -67,7 +67,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 
 /** Programs of a page, each with what it prints, in a project with the other files of the page. */
 test.each([
-  ['docs/library.md', 4],
+  ['docs/library.md', 5],
   ['docs/threads-from-your-program.md', 2],
 ])('the programs of %s', (page, count) => {
   const blocks = blocksOf(readPage(page));

@@ -6,24 +6,19 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ok } from '../../src/base/index.ts';
 import type { McpHost } from '../../src/mcp/index.ts';
 import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
-import { listen, openTokens } from '../../src/web/index.ts';
+import { listen } from '../../src/web/listen.ts';
+import { openTokens } from '../../src/web/tokens.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { connect } from './support/http.ts';
 
 type Listener = Parameters<NonNullable<Parameters<typeof listen>[1]['changes']>['follow']>[0];
-
-const PROMPT = `<directive name="greet" version="1.0.0">
-  <metadata><description>Greets</description><category>t</category><expose mcp="prompt"/></metadata>
-  <process><step name="go">Say hello</step></process>
-</directive>
-`;
 
 let fixture: Fixture;
 let runtime: Runtime;
 let listeners: Set<Listener>;
 let close: () => Promise<void>;
 beforeEach(async () => {
-  fixture = makeFixture({ '.ai/directives/greet.md': PROMPT });
+  fixture = makeFixture();
   runtime = await fixture.open();
   listeners = new Set();
   close = async () => {};
@@ -37,7 +32,6 @@ afterEach(async () => {
 async function start(change: Partial<McpHost> = {}): Promise<string> {
   const host = { ...createMcpHost(runtime, '1.0.0', () => {}), ...change };
   const opened = await listen(host, {
-    instructions: '',
     tokens: openTokens(runtime),
     onRefused() {},
     changes: {
@@ -52,28 +46,28 @@ async function start(change: Partial<McpHost> = {}): Promise<string> {
   return opened.output.url;
 }
 
-const URI = 'knowledge://style';
-const WANTED = { resourceSubscriptions: [URI] };
+const URI = 'knowledge://notes';
 const CHANGED: ServerEvent = { kind: 'resource_updated', uri: URI };
 
 test('a change reaches whoever listens, until they go', async () => {
   const client = await connect(await start(), 'modern');
   const told: string[] = [];
   const heard = new Promise<void>((resolve) => {
-    client.setNotificationHandler('notifications/resources/updated', ({ params }) => {
-      told.push(params.uri);
+    client.setNotificationHandler('notifications/resources/updated', ({ method }) => {
+      told.push(method);
       resolve();
     });
   });
-  const stream = await client.listen(WANTED);
+  const stream = await client.listen({ resourceSubscriptions: [URI] });
   expect(listeners.size).toBe(1);
-  for (const { tell, client: who } of listeners) {
+  for (const { tell, uris, client: who } of listeners) {
     expect(who.role).toBe('steer');
+    expect([...uris]).toEqual([URI]);
     tell(CHANGED);
     tell({ kind: 'resource_updated', uri: 'knowledge://not-asked-for' });
   }
   await heard;
-  expect(told).toEqual([URI]);
+  expect(told).toEqual(['notifications/resources/updated']);
   await stream.close();
   await expect.poll(() => listeners.size).toBe(0);
   await client.close();
@@ -81,7 +75,7 @@ test('a change reaches whoever listens, until they go', async () => {
 
 test('the end of the server is told, and nothing hangs', async () => {
   const client = await connect(await start(), 'modern');
-  const stream = await client.listen(WANTED);
+  const stream = await client.listen({ resourceSubscriptions: [URI] });
   await close();
   expect(await stream.closed).toBe('graceful');
   expect(listeners.size).toBe(0);
@@ -122,7 +116,7 @@ function send(url: string, method: string, params: object, headers: string[] = [
 test('a client that does not read what it asked for is cut off', async () => {
   const url = await start();
   const socket = send(url, 'subscriptions/listen', {
-    notifications: WANTED,
+    notifications: { resourceSubscriptions: [URI] },
   });
   await expect.poll(() => listeners.size).toBe(1);
   const [listener] = listeners;

@@ -45,23 +45,11 @@ async function serveHttp(
 ): Promise<Ending> {
   const port = portOf(options);
   if (!port.ok) return port;
-  const { listen, openTokens } = await import('../../../web/index.ts');
-  const { project, audit } = runtime;
-  const listening = await listen(host, {
-    native: options.native === true,
-    tokens: openTokens(runtime),
-    onRefused: (caller, reason) =>
-      void audit.write({
-        surface: 'mcp',
-        caller,
-        subject: 'token',
-        operation: 'connect',
-        target: project,
-        decision: 'denied',
-        reason,
-      }),
-    ...compact({ hostname: asText(options.host), port: port.output }),
-  });
+  const { serveHttp: serve } = await import('../../../web/index.ts');
+  const { project } = runtime;
+  const native = options.native === true;
+  const settings = { native, ...compact({ host: asText(options.host), port: port.output }) };
+  const listening = await serve({ ...runtime, host }, settings);
   if (!listening.ok) return listening;
   const { url, isOpen, close } = listening.output;
   if (terminal.json) terminal.out(JSON.stringify(ok({ project, url })));

@@ -1,0 +1,130 @@
+// A project for MCP clients, as the command line and embedding programs start it: over HTTP, or over
+// the standard streams of this process.
+import { readFileSync } from 'node:fs';
+import {
+  compact,
+  getOwn,
+  isObject,
+  type Outcome,
+  ok,
+  packagePath,
+  parseJson,
+  plainText,
+} from '../base/index.ts';
+import { serveMcp } from '../mcp/index.ts';
+import {
+  openProgram,
+  type ProgramRuntime,
+  type RuntimeOptions,
+  type ServedProject,
+} from '../runtime/index.ts';
+import { listen } from './listen.ts';
+import { openTokens } from './tokens.ts';
+
+export interface ServerSettings {
+  /** Any that is free unless said otherwise. */
+  port?: number;
+  /** `127.0.0.1` unless said otherwise; others need a token (`km web token add`). */
+  host?: string;
+  /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
+  native?: boolean;
+  /** `stdio`: this process's own input and output, for one client. Default `http`. */
+  transport?: 'http' | 'stdio';
+  /** Told what goes wrong beside the calls. */
+  onError?: (error: Error) => void;
+}
+
+export interface RunningServer {
+  /** Where clients connect; `stdio:` over the standard streams. */
+  readonly url: string;
+  /** Resolves when it is over: closed, or the input of `stdio` has ended. */
+  readonly ended: Promise<void>;
+  /** Streams are told and closed; nothing of the server stays behind. */
+  close(): Promise<void>;
+}
+
+/** Every refused token is a row of the audit, as often as the guard tells. */
+export function serveHttp(
+  served: ServedProject,
+  { host, port, native = false }: Pick<ServerSettings, 'host' | 'port' | 'native'>,
+): ReturnType<typeof listen> {
+  const { project, audit } = served;
+  return listen(served.host, {
+    native,
+    tokens: openTokens(served),
+    onRefused: (caller, reason) =>
+      void audit.write({
+        surface: 'mcp',
+        caller,
+        subject: 'token',
+        operation: 'connect',
+        target: project,
+        decision: 'denied',
+        reason,
+      }),
+    ...compact({ hostname: host, port }),
+  });
+}
+
+function serveStdio({ host }: ServedProject, native: boolean): RunningServer {
+  const stop = new AbortController();
+  const ended = serveMcp(host, { native }, stop.signal);
+  return {
+    url: 'stdio:',
+    ended,
+    async close() {
+      stop.abort();
+      await ended;
+    },
+  };
+}
+
+async function serve(
+  runtime: Pick<ProgramRuntime, 'serving'>,
+  settings: ServerSettings,
+): Promise<Outcome<RunningServer>> {
+  const { transport = 'http', native = false, onError = () => {} } = settings;
+  const manifest = parseJson(readFileSync(packagePath('package.json'), 'utf8'));
+  const version =
+    manifest.ok && isObject(manifest.output) ? getOwn(manifest.output, 'version') : '';
+  const served = runtime.serving(plainText(version), onError);
+  if (transport === 'stdio') return ok(serveStdio(served, native));
+  const listening = await serveHttp(served, settings);
+  if (!listening.ok) return listening;
+  const { url, close } = listening.output;
+  const over = Promise.withResolvers<void>();
+  return ok({
+    url,
+    ended: over.promise,
+    async close() {
+      await close();
+      over.resolve();
+    },
+  });
+}
+
+/** `given`: a runtime of the program, which stays open; or what to open one with, which is closed too. */
+export async function startServer(
+  given: ProgramRuntime | (RuntimeOptions & ServerSettings),
+  settings: ServerSettings,
+): Promise<Outcome<RunningServer>> {
+  if ('serving' in given) return await serve(given, settings);
+  const opened = await openProgram(given);
+  if (!opened.ok) return opened;
+  const runtime = opened.output;
+  const started = await serve(runtime, { ...given, ...settings });
+  if (!started.ok) {
+    await runtime.close();
+    return started;
+  }
+  const { url, ended, close } = started.output;
+  const over = ended.then(() => runtime.close());
+  return ok({
+    url,
+    ended: over,
+    async close() {
+      await close();
+      await over;
+    },
+  });
+}
