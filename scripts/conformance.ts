@@ -2,6 +2,7 @@
 // something that docs/conformance.md lists as passing does not. `--leg native|plain|client` runs a part
 // of it, `--json` prints data, `--write` makes the list anew from what passes.
 import { parseArgs } from 'node:util';
+import { CLIENT_DRIVER, clientScenarios } from './conformance/client.ts';
 import {
   LEGS,
   type Leg,
@@ -14,22 +15,17 @@ import {
 import { NEEDS_NO_FIXTURE, startSubject } from './conformance/subject.ts';
 import {
   REVISIONS,
-  type Revision,
-  requirementsOf,
   runClientScenario,
   runServerScenarios,
   type Scenario,
   suiteVersion,
 } from './conformance/suite.ts';
 
-// Started in the root of the repository; the suite splits it at spaces.
-const DRIVER = 'node --no-warnings tests/conformance/client-driver.ts';
-
 async function runLeg(leg: Leg): Promise<Scenario[]> {
   const results: Scenario[] = [];
   if (leg === 'client') {
     for (const [name, revision] of clientScenarios()) {
-      results.push(await runClientScenario(DRIVER, name, revision));
+      results.push(await runClientScenario(CLIENT_DRIVER, name, revision));
     }
     return results;
   }
@@ -43,15 +39,6 @@ async function runLeg(leg: Leg): Promise<Scenario[]> {
     await subject.stop();
   }
   return results;
-}
-
-/** Those about OAuth are left out: logging in is the SDK's, and needs a person. */
-function clientScenarios(): [string, Revision][] {
-  return REVISIONS.flatMap((revision) =>
-    requirementsOf(revision)
-      .client.filter((name) => !name.startsWith('auth/'))
-      .map((name): [string, Revision] => [name, revision]),
-  );
 }
 
 function table(results: readonly Result[]): string {

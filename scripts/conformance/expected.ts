@@ -22,11 +22,11 @@ const [BEGIN, END] = ['<!-- passing: begin -->', '<!-- passing: end -->'];
 export const readExpected = (): Expected => JSON.parse(readFileSync(DATA, 'utf8')) as Expected;
 export const readPage = (): string => readFileSync(PAGE, 'utf8');
 
-/** What should pass and does not, of the legs that were run: one line each. */
+/** What should pass and does not, of the legs and revisions that were run: one line each. */
 export function regressions(expected: Expected, results: readonly Result[]): string[] {
-  const legs = new Set(results.map(({ leg }) => leg));
-  return LEGS.filter((leg) => legs.has(leg)).flatMap((leg) =>
-    REVISIONS.flatMap((revision) =>
+  const run = new Set(results.map(({ leg, revision }) => `${leg} ${revision}`));
+  return LEGS.flatMap((leg) =>
+    REVISIONS.filter((revision) => run.has(`${leg} ${revision}`)).flatMap((revision) =>
       Object.entries(expected[leg][revision]).flatMap(([name, checks]) => {
         const found = results.find(
           (result) => result.leg === leg && result.revision === revision && result.name === name,

@@ -55,7 +55,10 @@ export function prepareProject(mode: Mode): Workplace {
 }
 
 export const serveArguments = (mode: Mode, project: string): string[] => [
-  ...['mcp', 'serve', '--project', project],
+  'mcp',
+  'serve',
+  '--project',
+  project,
   ...(mode === 'native' ? ['--native'] : []),
 ];
 

@@ -116,13 +116,10 @@ export function twoRounds({ input_responses: said, input_state: state }) {
   return ask({ step1 }, { step: 1 });
 }
 
-export function whoever({ input_responses: said, client_capabilities: client }) {
+/** The server leaves out what this client cannot answer. */
+export function whoever({ input_responses: said }) {
   if (said) return answer(`Heard from ${Object.keys(said).join(' and ')}`);
-  const requests = {
-    ...(client?.elicitation ? { user_name: name } : {}),
-    ...(client?.sampling ? { capital_question: fromModel('What is the capital of France?') } : {}),
-  };
-  return Object.keys(requests).length > 0 ? ask(requests) : answer('There is nobody to ask');
+  return ask({ user_name: name, capital_question: fromModel('What is the capital of France?') });
 }
 
 export function prompt({ input_responses: said }) {

@@ -13,11 +13,6 @@ export async function logging() {
   return text('Said three things.');
 }
 
-export function oneLine() {
-  console.log('Tool execution started');
-  return text('Said one thing.');
-}
-
 export async function progress() {
   for (const percent of [0, 50, 100]) {
     console.log(JSON.stringify({ progress: percent, total: 100 }));
