@@ -3,6 +3,7 @@
 // INVARIANT: when `closed` settles nothing of it runs any more, and what it made and may not leave in the
 // project is out of it.
 import { closeSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { type Outcome, ok } from '../../base/index.ts';
 import type { PrimitiveCall, Verifier } from '../primitive.ts';
@@ -49,8 +50,8 @@ export interface KeptProcess {
 interface KeptProcessEnd {
   /** In words: `exited with code 1`. */
   readonly how: string;
-  /** Of what could not be started. */
-  readonly errno?: string;
+  /** Did nobody here end it? */
+  readonly isOwn: boolean;
   readonly setAside: SetAside;
 }
 
@@ -80,11 +81,16 @@ const howItEnded = ({ exitCode, signal, errno }: Awaited<StartedProcess['exit']>
 };
 
 /** Waits for its end, however that comes, and tidies up behind it. */
-async function tidied({ child, exit, isOverrun }: StartedProcess, launch: Launch) {
+async function tidied(
+  { child, exit, isOverrun }: StartedProcess,
+  launch: Launch,
+  isEnding: () => boolean,
+): Promise<KeptProcessEnd> {
   const { pid } = child;
   const forget = pid === undefined ? () => undefined : keep(pid);
   const drained = new Promise<void>((resolve) => child.once('close', () => resolve()));
   const ended = await exit;
+  const isOwn = !isEnding();
   if (pid !== undefined) killTree(pid);
   forget();
   const isTooMany = isOverrun();
@@ -96,10 +102,9 @@ async function tidied({ child, exit, isOverrun }: StartedProcess, launch: Launch
   await Promise.race([drained, late]);
   clearTimeout(timer);
   for (const stream of child.stdio) stream?.destroy();
-  const { errno } = ended;
   return {
     how: isTooMany ? 'was ended: it had too many processes' : howItEnded(ended),
-    ...(errno === undefined ? {} : { errno }),
+    isOwn,
     setAside: launch.cleanUp?.() ?? NOTHING_MADE,
   };
 }
@@ -115,8 +120,8 @@ function keptProcess(
     said = (said + chunk.toString('utf8')).slice(-MAX_SAID);
   });
   channel.resume();
-  const closed = tidied(started, launch);
   let ending: Promise<KeptProcessEnd> | undefined;
+  const closed = tidied(started, launch, () => ending !== undefined);
   async function end(): Promise<KeptProcessEnd> {
     let callOff = (): void => undefined;
     const timer = setTimeout(() => {
@@ -137,10 +142,10 @@ function keptProcess(
     verify,
     said: () => said,
     hold(isHeld) {
-      const handles = [child, ...child.stdio] as { ref?(): void; unref?(): void }[];
-      for (const handle of handles) {
-        if (isHeld) handle?.ref?.();
-        else handle?.unref?.();
+      const pipes = child.stdio.filter((pipe) => pipe?.destroyed === false) as Socket[];
+      for (const handle of [child, ...pipes]) {
+        if (isHeld) handle.ref();
+        else handle.unref();
       }
     },
     closed,

@@ -16,7 +16,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { type Descriptor, EMPTY, markFailure, mergeDescriptors } from '../../flow/index.ts';
-import { failureOf, redacted, secretsOf } from './failures.ts';
+import { asConnectionFault, failureOf, redacted, secretsOf } from './failures.ts';
 import type { McpLine } from './lines.ts';
 import { AS_IT_IS, hasValidHeaders, readTools, repeatsAsHeader } from './listing.ts';
 import type { Endpoint, Listing, PoolCall, ServerAnswer, ServerTool } from './pool.ts';
@@ -137,8 +137,13 @@ export class McpConnection {
       });
     } catch (error) {
       this.isOpen = false;
+      const failure = await this.#failure(
+        error,
+        { signal, timeoutMs: timeout, secrets: [] },
+        false,
+      );
       await this.close();
-      return this.#failure(error, { signal, timeoutMs: timeout, secrets: [] }, false);
+      return asConnectionFault(this.#endpoint, failure);
     }
     this.#listen();
     return ok(null);
@@ -152,12 +157,13 @@ export class McpConnection {
     this.client.listen({ toolsListChanged: true }, { signal }).catch(() => undefined);
   }
 
-  #failure(
+  async #failure(
     error: unknown,
     { signal, timeoutMs, secrets }: Pick<PoolCall, 'signal' | 'timeoutMs' | 'secrets'>,
     isSent: boolean,
-  ): Failure {
+  ): Promise<Failure> {
     const { line } = this;
+    await line.settled();
     const endpoint = this.#endpoint;
     const [ended, fault] = [line.ended(), line.fault()];
     const failure = failureOf({ endpoint, error, signal, timeoutMs, isSent, ended, fault });
@@ -209,7 +215,7 @@ export class McpConnection {
         const meta = metaOf(context);
         return await readTools(this.client, { signal, timeoutMs, maxTools, meta });
       } catch (error) {
-        return this.#failure(error, { signal, timeoutMs, secrets: [] }, true);
+        return await this.#failure(error, { signal, timeoutMs, secrets: [] }, true);
       }
     });
     if (!read.ok) return read;
@@ -263,8 +269,7 @@ export class McpConnection {
     const { content, structuredContent, isError } = result;
     const shown =
       method === 'tools/call' ? compact({ content, structuredContent, isError }) : result;
-    const redact = createRedactor([...secrets, ...this.#redactable]);
-    return { result: redact.json(shown), marks };
+    return { result: createRedactor(secrets).json(shown), marks };
   }
 
   async #send(asked: ServerRequest, call: PoolCall, isRetry = false): Promise<Outcome<JsonObject>> {
@@ -289,7 +294,7 @@ export class McpConnection {
         await this.list(true);
         return await this.#send(asked, call, true);
       }
-      return this.#failure(error, call, true);
+      return await this.#failure(error, call, true);
     } finally {
       followed?.forget();
     }

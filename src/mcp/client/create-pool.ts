@@ -1,5 +1,5 @@
 // The pool itself: what may be asked of a server, over connections that come and go.
-import { type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { asJson, createRedactor, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { McpConnection, ServerRequest } from './connection.ts';
 import { createConnections } from './connections.ts';
 import { redacted } from './failures.ts';
@@ -32,7 +32,8 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
         const listed = await waitedFor(connection.list(call.fresh ?? false), timed);
         if (!listed.ok) return redacted(listed, call.secrets);
         const { server, tools } = listed.output;
-        return ok({ server, tools });
+        const { isIdle, json } = createRedactor(call.secrets);
+        return ok(isIdle ? { server, tools } : (json(asJson({ server, tools })) as never));
       }),
     call(endpoint, { name, arguments: given }, call) {
       const params: JsonObject = { name, arguments: given };

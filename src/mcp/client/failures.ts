@@ -22,6 +22,8 @@ import { NO_ANSWER } from './transport-gate.ts';
 
 const MAX_WORDS = 600;
 const MAX_DATA = 8 * 1024;
+/** Shorter ones are words of everyday use. */
+const MIN_SECRET = 6;
 
 /** How an endpoint is called: without arguments, which may hold anything, and without a query. */
 export function nameOf(endpoint: Endpoint): string {
@@ -33,7 +35,7 @@ export function nameOf(endpoint: Endpoint): string {
 /** What is never shown: the values that the endpoint itself was given. */
 export const secretsOf = (endpoint: Endpoint): string[] =>
   Object.values(endpoint.kind === 'stdio' ? endpoint.env : endpoint.headers).filter(
-    (value) => value.length >= 4,
+    (value) => value.length >= MIN_SECRET,
   );
 
 const shortened = (words: string): string => {
@@ -148,18 +150,18 @@ export function failureOf(request: FailedRequest): Failure {
     });
   }
   if (error instanceof SdkHttpError) return ofHttp(endpoint, error, isSent);
+  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) {
+    return fail('timeout', `no answer within ${Math.round(timeoutMs)} ms`, {
+      timeout_ms: Math.round(timeoutMs),
+      sent: isSent,
+    });
+  }
   if (ended !== undefined) {
     return connectionFailed(endpoint, {
       cause: `the process ${ended}`,
       retryable: !isSent,
       remediation: isSent ? 'what was asked of it may have been done' : LOOK,
       more: { sent: isSent },
-    });
-  }
-  if (error instanceof SdkError && error.code === SdkErrorCode.RequestTimeout) {
-    return fail('timeout', `no answer within ${timeoutMs} ms`, {
-      timeout_ms: timeoutMs,
-      sent: isSent,
     });
   }
   if (error instanceof SdkError && error.code === SdkErrorCode.CapabilityNotSupported) {
@@ -173,6 +175,18 @@ export function failureOf(request: FailedRequest): Failure {
     retryable: !isSent,
     remediation: isSent ? 'what was asked of it may have been done' : AGAIN,
     more: { sent: isSent },
+  });
+}
+
+/** While it is being opened: whatever it did instead, there is no connection. */
+export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure {
+  const { code, detail } = failure.error;
+  if (code !== 'timeout' && code !== 'tool_failed') return failure;
+  return connectionFailed(endpoint, {
+    cause: detail.message,
+    retryable: true,
+    remediation: endpoint.kind === 'stdio' ? LOOK : 'check whether an MCP server is there',
+    more: { sent: false },
   });
 }
 

@@ -1,5 +1,6 @@
 // What carries the messages to one server: the pipes of a process in its sandbox, or HTTP over checked
 // addresses; and what is known about it beside the messages.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
@@ -17,8 +18,10 @@ export interface McpLine {
   readonly process?: KeptProcess;
   /** What is said about where it is, in a trace. */
   readonly place: Readonly<Record<string, string | number>>;
-  /** How it ended, if it has, and what it said last. */
+  /** How it ended by itself, if it has, and what it said last. */
   ended(): string | undefined;
+  /** To be waited for before `ended` is asked about something that went wrong: its end may be on its way. */
+  settled(): Promise<void>;
   /** Why the last request was not answered. */
   fault(): Failure | undefined;
   /** Nothing of it is left when this is done. Never throws. */
@@ -26,6 +29,7 @@ export interface McpLine {
 }
 
 const MAX_SAID = 400;
+const SETTLE_MS = 500;
 
 async function openProcess(
   endpoint: StdioEndpoint,
@@ -58,7 +62,7 @@ async function openProcess(
   let how: string | undefined;
   const over = process.closed.then((end) => {
     const said = process.said().trim().slice(-MAX_SAID);
-    how = said === '' ? end.how : `${end.how}: ${said}`;
+    if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
     return ended();
   });
   return ok({
@@ -67,6 +71,10 @@ async function openProcess(
     process,
     place: { 'network.transport': 'pipe' },
     ended: () => how,
+    async settled() {
+      if (how === undefined && !process.stdin.writable)
+        await Promise.race([over, sleep(SETTLE_MS)]);
+    },
     fault: () => undefined,
     async close() {
       await process.close();
@@ -127,6 +135,7 @@ async function openHttp(
     transport,
     place: { 'network.transport': 'tcp', 'server.address': url.hostname, 'server.port': port },
     ended: () => undefined,
+    settled: () => Promise.resolve(),
     fault: () => fault,
     async close() {
       opened.close();

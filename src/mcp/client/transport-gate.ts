@@ -24,7 +24,21 @@ const MAX_REQUESTS = 50;
 const MAX_MESSAGE = 2000;
 
 type OnProgress = (progress: JsonObject) => void;
-type Message = { id?: string | number; method?: string; params?: unknown };
+type Message = {
+  id?: string | number;
+  method?: string;
+  params?: unknown;
+  result?: unknown;
+  error?: unknown;
+};
+
+const isAnswer = ({ result, error }: Message): boolean =>
+  isObject(error)
+    ? Number.isInteger(error['code']) && typeof error['message'] === 'string'
+    : isObject(result);
+
+const noAnswer = (id: string | number, message: string) =>
+  ({ jsonrpc: '2.0', id, error: { code: NO_ANSWER, message } }) as const;
 
 export class TransportGate implements Transport {
   onclose?: () => void;
@@ -62,7 +76,8 @@ export class TransportGate implements Transport {
   async start(): Promise<void> {
     const heard: Pick<Transport, 'onmessage' | 'onclose' | 'onerror'> = {
       onmessage: (message, extra) => {
-        if (this.#passes(message as Message)) this.onmessage?.(message, extra);
+        const passed = this.#passed(message as Message);
+        if (passed) this.onmessage?.(passed as JSONRPCMessage, extra);
       },
       onclose: () => this.onclose?.(),
       onerror: (error) => this.onerror?.(error),
@@ -90,16 +105,18 @@ export class TransportGate implements Transport {
     });
   }
 
-  #passes({ id, method, params }: Message): boolean {
+  #passed(message: Message): Message | undefined {
+    const { id, method, params } = message;
     if (method === undefined) {
-      const isAsked = id !== undefined && this.#waiting.delete(id);
-      if (isAsked) this.heardAt = this.#ports.clock.monotonic();
-      return isAsked;
+      if (id === undefined || !this.#waiting.delete(id)) return undefined;
+      this.heardAt = this.#ports.clock.monotonic();
+      return isAnswer(message) ? message : noAnswer(id, 'the server gave no valid answer');
     }
-    if (id !== undefined) return this.#mayAsk() && this.#mayAnswer(id, method);
+    if (id !== undefined)
+      return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
     if (method === PROGRESS) this.#tell(params);
     if (method === LIST_CHANGED) this.#ports.onListChanged();
-    return HEARD.has(method) && this.#mayNote();
+    return HEARD.has(method) && this.#mayNote() ? message : undefined;
   }
 
   #mayAnswer(id: string | number, method: string): boolean {
@@ -145,11 +162,7 @@ export class TransportGate implements Transport {
   /** The stream on which the answer was to come is over. */
   #giveUp(id: string | number): void {
     if (!this.#waiting.delete(id)) return;
-    const error = {
-      code: NO_ANSWER,
-      message: 'the server ended its answer before it was complete',
-    };
-    this.onmessage?.({ jsonrpc: '2.0', id, error });
+    this.onmessage?.(noAnswer(id, 'the server ended its answer before it was complete'));
   }
 
   async close(): Promise<void> {

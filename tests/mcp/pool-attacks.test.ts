@@ -1,0 +1,355 @@
+// Servers that misbehave. After each attempt the pool must answer the next caller.
+import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { type Json, type JsonObject, type Outcome, systemClock } from '../../src/base/index.ts';
+import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/flow/index.ts';
+import type { McpPool, ServerAnswer, StdioEndpoint } from '../../src/mcp/client/pool.ts';
+import type { McpPoolPorts } from '../../src/mcp/client/ports.ts';
+import { callWith, makeProject, nodeServer, poolOf, type TestProject } from './support/pool.ts';
+
+let project: TestProject;
+const open: McpPool[] = [];
+
+beforeAll(() => {
+  project = makeProject({ 'data/a.txt': 'alpha' });
+  copyFileSync('tests/mcp/support/rogue-server.mjs', join(project.root, 'rogue.mjs'));
+});
+afterEach(async () => {
+  await Promise.all(open.splice(0).map((pool) => pool.close()));
+});
+afterAll(() => project.remove());
+
+function rogue(
+  kind = 'plain',
+  more: Partial<StdioEndpoint> = {},
+  ports: Partial<McpPoolPorts> = {},
+) {
+  const { pool, labels } = poolOf(project, ports);
+  open.push(pool);
+  const endpoint = nodeServer('rogue.mjs', [kind], more);
+  return {
+    pool,
+    labels,
+    endpoint,
+    list: (fresh = false) => pool.list(endpoint, { ...callWith(), fresh }),
+    call: (name: string, given: JsonObject = {}, more: Parameters<typeof callWith>[0] = {}) =>
+      pool.call(endpoint, { name, arguments: given }, callWith(more)),
+  };
+}
+
+const said = (answer: Outcome<ServerAnswer>): string => {
+  if (!answer.ok) return `${answer.error.code}: ${answer.error.detail.message}`;
+  const [first] = answer.output.result['content'] as { text: string }[];
+  return first?.text ?? '';
+};
+
+/** Processes anywhere on this system that were started with this argument. */
+function processesWith(argument: string): string[] {
+  return readdirSync('/proc').filter((pid) => {
+    if (!/^\d+$/.test(pid)) return false;
+    try {
+      const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+      return words[0]?.endsWith('sleep') === true && words.includes(argument);
+    } catch {
+      return false;
+    }
+  });
+}
+
+test('many who ask at once are answered by one process', async () => {
+  const { call } = rogue();
+  const answers = await Promise.all(Array.from({ length: 100 }, () => call('who')));
+  expect(new Set(answers.map(said)).size).toBe(1);
+  expect(said(answers[0] as Outcome<ServerAnswer>)).toMatch(/^[a-z0-9]+$/);
+});
+
+test('an answer that is too long fails its call alone', async () => {
+  const { call } = rogue();
+  const who = said(await call('who'));
+  const [big, slow] = await Promise.all([
+    call('big', { bytes: 5 * 1024 * 1024 }),
+    call('slow', { ms: 500 }),
+  ]);
+  expect(big).toMatchObject({ ok: false, error: { code: 'response_too_large' } });
+  expect(said(slow)).toBe('slow');
+  expect(said(await call('big', { bytes: 3 * 1024 * 1024 }))).toHaveLength(3 * 1024 * 1024);
+  expect(said(await call('who'))).toBe(who);
+});
+
+test('an answer without end is cut off, and the next caller gets another process', async () => {
+  const { call } = rogue('plain', {}, { limits: { maxBytes: 256 * 1024 } });
+  const endless = await call('endless');
+  expect(endless).toMatchObject({ ok: false, error: { code: 'mcp_connection_failed' } });
+  await expect.poll(async () => said(await call('echo', { value: 'on' }))).toBe('on');
+});
+
+test('a server that dies in the middle of a call is told of, with its last words and no secrets', async () => {
+  const { call } = rogue('plain', { env: { TOKEN: 'token-123456' } });
+  const died = await call('die', { words: 'out of token-123456' });
+  expect(died).toMatchObject({
+    ok: false,
+    error: {
+      code: 'mcp_connection_failed',
+      detail: { sent: true, retryable: false, endpoint: process.execPath },
+    },
+  });
+  expect(said(died)).toContain('exited with code 7');
+  expect(said(died)).toContain('out of ');
+  expect(JSON.stringify(died)).not.toContain('token-123456');
+  const next = await call('echo', { value: 'x' });
+  expect(next).toMatchObject({
+    ok: false,
+    error: { detail: { retryable: true, retry_after_ms: expect.any(Number) } },
+  });
+  await expect.poll(async () => said(await call('echo', { value: 'back' }))).toBe('back');
+});
+
+test('a server that fails again and again is tried later and later', async () => {
+  let now = 0;
+  const clock = { ...systemClock, monotonic: () => now };
+  const { call } = rogue('dies', {}, { clock });
+  const pauses: number[] = [];
+  for (let tries = 0; tries < 4; tries++) {
+    const failed = await call('echo');
+    expect(failed).toMatchObject({ ok: false, error: { code: 'mcp_connection_failed' } });
+    expect(said(failed)).toContain('cannot find my configuration');
+    const refused = await call('echo');
+    const pause = refused.ok ? 0 : Number(refused.error.detail['retry_after_ms']);
+    pauses.push(pause);
+    now += pause;
+  }
+  expect(pauses).toEqual([250, 500, 1000, 2000]);
+}, 30_000);
+
+test('what never answers is given up in time, told so, and replaced', async () => {
+  const { call } = rogue();
+  const who = said(await call('who'));
+  const stalled = await call('stall', {}, { timeoutMs: 300 });
+  expect(stalled).toMatchObject({ ok: false, error: { code: 'timeout', detail: { sent: true } } });
+  await expect.poll(async () => said(await call('who'))).not.toBe(who);
+  const hung = call('hang', {}, { timeoutMs: 300 });
+  expect(await hung).toMatchObject({ ok: false, error: { code: 'timeout' } });
+  expect(said(await call('echo', { value: 'again' }))).toBe('again');
+}, 20_000);
+
+test('a server that says nothing at all is no server', async () => {
+  const { call } = rogue('mute', {}, { limits: { connectMs: 600 } });
+  const answer = await call('echo');
+  expect(answer).toMatchObject({ ok: false, error: { code: 'mcp_connection_failed' } });
+  expect(said(answer)).toContain('no answer within');
+});
+
+test('who gives up while it starts does not take it away from the others', async () => {
+  const { call } = rogue();
+  const stop = new AbortController();
+  const first = call('who', {}, { signal: stop.signal });
+  const second = call('who');
+  stop.abort();
+  expect(await first).toMatchObject({
+    ok: false,
+    error: { code: 'cancelled', detail: { sent: false } },
+  });
+  expect((await second).ok).toBe(true);
+});
+
+test('a call that is cancelled is cancelled at the server too', async () => {
+  const { call } = rogue();
+  await call('who');
+  const stop = new AbortController();
+  const stalled = call('stall', {}, { signal: stop.signal });
+  await call('who');
+  stop.abort();
+  expect(await stalled).toMatchObject({ ok: false, error: { code: 'cancelled' } });
+  const seen = JSON.parse(said(await call('seen'))) as { cancelled: unknown[] };
+  expect(seen.cancelled).toHaveLength(1);
+});
+
+test('a flood of notifications neither blocks nor reaches anybody', async () => {
+  const { call } = rogue();
+  await call('who');
+  const told: Json[] = [];
+  const before = process.memoryUsage().heapUsed;
+  const flooded = await call(
+    'flood',
+    { count: 100_000 },
+    { onProgress: (progress) => told.push(progress) },
+  );
+  expect(said(flooded)).toBe('flooded');
+  expect(told.length).toBeLessThanOrEqual(20_000);
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(200 * 1024 * 1024);
+}, 30_000);
+
+test.each([
+  ['garbage', 'after garbage'],
+  ['wrong_id', 'right'],
+])('%s between the answers is passed over', async (name, answer) => {
+  const { call } = rogue();
+  expect(said(await call(name))).toBe(answer);
+  expect(said(await call('echo', { value: 'next' }))).toBe('next');
+});
+
+test('an answer nested too deeply fails at once', async () => {
+  const { call } = rogue();
+  expect(await call('deep')).toMatchObject({ ok: false, error: { code: 'tool_failed' } });
+  expect(said(await call('echo', { value: 'next' }))).toBe('next');
+});
+
+test('an answer that is not valid fails at once', async () => {
+  const { call } = rogue();
+  expect(said(await call('misspell'))).toContain('no valid answer');
+  expect(said(await call('echo', { value: 'next' }))).toBe('next');
+});
+
+test('a refusal of the server is an outcome, without secrets', async () => {
+  const { call } = rogue();
+  const refused = await call('refuse', {}, { secrets: ['token-123456'] });
+  expect(refused).toMatchObject({ ok: false, error: { code: 'tool_failed' } });
+  expect(said(refused)).toContain('refused on purpose');
+  expect(JSON.stringify(refused)).not.toContain('token-123456');
+});
+
+test('a server that asks us is told no, but for a ping', async () => {
+  const { call } = rogue();
+  const answers = JSON.parse(said(await call('ask'))) as JsonObject[];
+  expect(answers).toHaveLength(4);
+  for (const answer of answers) {
+    const isPing = answer['id'] === 'ask-ping';
+    expect(answer).toMatchObject(isPing ? { result: {} } : { error: { code: -32_601 } });
+  }
+});
+
+test.each(['pages', 'same-page', 'many', 'unnamed', 'twice'])(
+  'a list of tools that is %s is refused',
+  async (kind) => {
+    const { list } = rogue(kind);
+    expect(await list()).toMatchObject({
+      ok: false,
+      error: {
+        code: 'tool_failed',
+        detail: { message: expect.stringContaining('the list of tools') },
+      },
+    });
+  },
+);
+
+test('a list is read again when it has changed, once in a second at most, and when it is old', async () => {
+  let ahead = 0;
+  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + ahead };
+  const { list, call } = rogue('plain', {}, { clock });
+  const lists = async () => (JSON.parse(said(await call('seen'))) as { lists: number }).lists;
+  await list();
+  await list();
+  expect(await lists()).toBe(1);
+  await call('storm');
+  const begun = systemClock.monotonic();
+  for (let at = 0; at < 5; at++) {
+    await call('storm', { count: 10 });
+    await list();
+  }
+  const seconds = (systemClock.monotonic() - begun) / 1000;
+  expect(await lists()).toBeLessThanOrEqual(2 + Math.ceil(seconds));
+  expect(await lists()).toBeGreaterThan(1);
+  await list();
+  const before = await lists();
+  ahead += 61_000;
+  await list();
+  expect(await lists()).toBe(before + 1);
+  await list(true);
+  expect(await lists()).toBe(before + 2);
+}, 20_000);
+
+test('a server that ends when it is asked for the newer revision is greeted in the older one', async () => {
+  const { call } = rogue('dies-on-probe');
+  expect(said(await call('echo', { value: 'old' }))).toBe('old');
+});
+
+test('nothing is left of a server and what it started, however it clings', async () => {
+  const { pool, call } = rogue();
+  const seconds = 90_000 + Math.floor(Math.random() * 9999);
+  expect(said(await call('grandchild', { seconds }))).toBe('started');
+  expect(processesWith(String(seconds))).not.toEqual([]);
+  await pool.close();
+  expect(processesWith(String(seconds))).toEqual([]);
+}, 20_000);
+
+test('what is idle is closed, and opened again when it is needed', async () => {
+  const { call } = rogue('plain', {}, { limits: { idleMs: 100 } });
+  const who = said(await call('who'));
+  await expect
+    .poll(async () => said(await call('slow', { ms: 0 })), { interval: 300 })
+    .toBe('slow');
+  await expect
+    .poll(async () => said(await call('who')) !== who, { interval: 400, timeout: 8000 })
+    .toBe(true);
+}, 20_000);
+
+test('a process has of the environment what it was given, and of the project what was granted', async () => {
+  const { call } = rogue('plain', {
+    env: { OWN: 'mine' },
+    grants: { read: ['rogue.mjs'], write: [], network: false },
+  });
+  const env = JSON.parse(said(await call('env'))) as Record<string, string>;
+  expect(env).toMatchObject({ OWN: 'mine', USER: 'sandbox' });
+  expect(env['CANARY']).toBeUndefined();
+  expect(said(await call('read', { path: 'data/a.txt' }))).toContain('ENOENT');
+  expect(said(await call('write', { path: 'data/b.txt', value: 'x' }))).toMatch(
+    /ENOENT|EROFS|EACCES/,
+  );
+});
+
+test('what a server made that acts by its name is out of the project when it is closed', async () => {
+  const { pool, call } = rogue('plain', {
+    grants: { read: ['**'], write: ['out/**'], network: false },
+  });
+  expect(said(await call('trap'))).toBe('made');
+  await pool.close();
+  expect(existsSync(join(project.root, 'out/.git'))).toBe(false);
+  expect(existsSync(join(project.root, 'out/sub/.ai'))).toBe(false);
+});
+
+test('without a sandbox no server is started, unless a policy says so', async () => {
+  const { portsOf } = await import('../support/processes.ts');
+  const none = { kind: 'none', reason: 'there is none' } as const;
+  const closed = rogue(
+    'plain',
+    {},
+    {
+      process: async () => portsOf(project, none, { policySandbox: 'required' }),
+    },
+  );
+  expect(await closed.call('echo')).toMatchObject({
+    ok: false,
+    error: { code: 'sandbox_missing' },
+  });
+  const lax = rogue('plain', {}, { process: async () => portsOf(project, none) });
+  expect(said(await lax.call('echo', { value: 'free' }))).toBe('free');
+});
+
+test('what went in with one call comes out marked with every other, and so do files', async () => {
+  const { pool, labels, call, endpoint, list } = rogue('plain', {
+    grants: { read: ['**'], write: ['out/**'], network: false },
+  });
+  const marked = (answer: Outcome<ServerAnswer>) =>
+    (answer.ok ? answer.output.marks : descriptorOfFault(answer.error)).labels;
+  await list();
+  expect(marked(await call('echo', { value: 'plain' }))).not.toContain('secret');
+  const given = describeMarks({ labels: ['secret'] });
+  expect(marked(await call('echo', { value: 'hush' }, { given }))).toContain('secret');
+  const later = await pool.call(endpoint, { name: 'seen', arguments: {} }, callWith());
+  expect(marked(later)).toContain('secret');
+  expect(marked(await call('refuse'))).toContain('secret');
+  await call('write', { path: 'out/copy.txt' });
+  const file = join(project.root, 'out/copy.txt');
+  expect(labels.recall(file, 'any content')?.labels).toContain('secret');
+  await pool.close();
+  const { createHash } = await import('node:crypto');
+  const sha256 = createHash('sha256').update(readFileSync(file)).digest('hex');
+  expect(labels.recall(file, sha256)?.labels).toEqual(
+    expect.arrayContaining(['secret', 'untrusted']),
+  );
+  const untouched = join(project.root, 'out/other.txt');
+  expect(labels.recall(untouched, 'any content') ?? EMPTY).not.toMatchObject({
+    labels: ['secret'],
+  });
+}, 20_000);
