@@ -1,8 +1,16 @@
 // The official conformance suite against our server, as `npm run conformance` does it.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readExpected, regressions } from '../../scripts/conformance/expected.ts';
-import { type Subject, startSubject } from '../../scripts/conformance/subject.ts';
-import { REVISIONS, runServerScenarios } from '../../scripts/conformance/suite.ts';
+import { NEEDS_NO_FIXTURE, type Subject, startSubject } from '../../scripts/conformance/subject.ts';
+import { REVISIONS, requirementsOf, runServerScenarios } from '../../scripts/conformance/suite.ts';
+
+test.for(REVISIONS)('every scored scenario of %s is expected to pass', (revision) => {
+  const { native, plain } = readExpected();
+  const scored = requirementsOf(revision).server;
+  expect(Object.keys(native[revision]).toSorted()).toEqual(scored.toSorted());
+  const bare = scored.filter((name) => NEEDS_NO_FIXTURE.has(name));
+  expect(Object.keys(plain[revision]).toSorted()).toEqual(bare.toSorted());
+});
 
 // `native`: a project whose items are the fixtures; `plain`: the four tools.
 describe.each(['native', 'plain'] as const)('%s', (leg) => {
