@@ -193,13 +193,15 @@ function renamed(asker: Asker, id: string, events: readonly StoredEvent[]): Json
 export async function threadEvents(
   asker: Asker,
   name: string,
-  count: number,
+  { count, after }: { count: number; after: number | undefined },
   capability: 'thread.read' | 'registry.read',
 ): Promise<Outcome<Answer>> {
   const row = await reach(asker, name, capability);
   if (!row.ok) return row;
   const { id, status } = row.output;
-  const events = await asker.ports.store.read(id, { last: Math.max(1, Math.min(count, 1000)) });
+  const limit = Math.max(1, Math.min(count, 1000));
+  const range = after === undefined ? { last: limit } : { after, limit };
+  const events = await asker.ports.store.read(id, range);
   if (!events.ok) return events;
   const marks = await marksUpTo(asker, id);
   if (!marks.ok) return marks;

@@ -164,8 +164,14 @@ const waitAll: Act = async (asker, parameters) => {
 
 const events =
   (count: string, fallback: number, capability: 'thread.read' | 'registry.read'): Act =>
-  (asker, parameters) =>
-    threadEvents(asker, idOf(parameters), countIn(parameters, count, fallback), capability);
+  (asker, parameters) => {
+    const after = countIn(parameters, 'after', Number.NaN);
+    const range = {
+      count: countIn(parameters, count, fallback),
+      after: after >= 0 ? Math.floor(after) : undefined,
+    };
+    return threadEvents(asker, idOf(parameters), range, capability);
+  };
 
 const REGISTRY: Readonly<Record<string, Act>> = {
   get_status: (asker, parameters) => threadStatus(asker, idOf(parameters), 'registry.read'),

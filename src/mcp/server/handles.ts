@@ -39,12 +39,47 @@ export function handlesOf(
   };
 }
 
-/** The host, of which every call knows what its client was handed. */
-export const withHandles = (host: McpHost): McpHost => ({
+// What was handed out lately, so that a list can show it; whoever has a handle needs no list.
+
+const MAX_HANDED = 100;
+const MAX_CLIENTS = 200;
+const handed = new WeakMap<object, Map<string, Set<string>>>();
+
+function remember(host: object, client: string, id: string): void {
+  const clients = handed.get(host) ?? new Map<string, Set<string>>();
+  handed.set(host, clients);
+  const ids = clients.get(client) ?? new Set<string>();
+  // The newest of both stand last.
+  clients.delete(client);
+  clients.set(client, ids);
+  ids.delete(id);
+  ids.add(id);
+  for (const old of ids) if (ids.size > MAX_HANDED) ids.delete(old);
+  for (const old of clients.keys()) if (clients.size > MAX_CLIENTS) clients.delete(old);
+}
+
+/** Handles that this client was handed lately, the newest first. */
+export function handedTo(host: McpHost, client: Pick<McpClient, 'id'>): string[] {
+  const ids = [...(handed.get(host)?.get(client.id) ?? [])];
+  const { handleOf } = handlesOf(host, client);
+  return ids.toReversed().map(handleOf);
+}
+
+/** The host, of which every call knows what its client was handed. `onHanded`: a handle was said. */
+export const withHandles = (host: McpHost, onHanded = (): void => {}): McpHost => ({
   ...host,
   call(verb, request, call) {
-    const { onProgress } = call;
-    const handles = { ...handlesOf(host, call.client), ...(onProgress && { onProgress }) };
+    const { onProgress, client } = call;
+    const { handleOf, idOf } = handlesOf(host, client);
+    const handles = {
+      idOf,
+      handleOf(id: string): string {
+        remember(host, client.id, id);
+        onHanded();
+        return handleOf(id);
+      },
+      ...(onProgress && { onProgress }),
+    };
     return host.call(verb, request, { ...call, handles });
   },
 });

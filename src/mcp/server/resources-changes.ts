@@ -2,18 +2,38 @@
 // changed. Somebody is told that it happened, never what: they read it again, and are judged then.
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';
 import type { ItemKind } from '../../items/index.ts';
-import type { Changes, McpHost, ServerParts } from './host.ts';
+import { handedTo, handlesOf } from './handles.ts';
+import type { ChangeListener, Changes, McpClient, McpHost, ServerParts } from './host.ts';
 
 /** Of one listener. */
 const MAX_URIS = 200;
 const LOOK_MS = 1000;
 
+const THREAD = /^thread:\/\/([^/?#]{1,200})\/(?:status|transcript)(?:\?.*)?$/;
 const ITEM = /^(directive|knowledge):\/\/([^?#]{1,500})$/;
 
-/** What an address stands for; undefined for what is none. */
-function subjectOf(uri: string): { kind: ItemKind; id: string } | undefined {
+/** What an address stands for; undefined for what is none, or not this client's. */
+function subjectOf(host: McpHost, client: ChangeListener['client'], uri: string) {
+  const [, handle] = THREAD.exec(uri) ?? [];
+  const thread = handle === undefined ? undefined : handlesOf(host, client).idOf(handle);
+  if (thread !== undefined) return { thread };
   const [, kind, id] = ITEM.exec(uri) ?? [];
   return kind === undefined || id === undefined ? undefined : { kind: kind as ItemKind, id };
+}
+
+/** Until the signal: told for each address of a thread, whenever that moves. */
+async function followThreads(
+  host: McpHost,
+  uris: ReadonlyMap<string, readonly string[]>,
+  tell: (uri: string) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  const store = await host.store();
+  if (!store.ok) throw new Error(store.error.detail.message);
+  for await (const { thread } of store.output.changes({ threads: [...uris.keys()] }, signal)) {
+    if (signal.aborted) return;
+    for (const uri of uris.get(thread) ?? []) tell(uri);
+  }
 }
 
 /** An item never changes: a changed file is another one. */
@@ -43,14 +63,25 @@ function followItems(
 
 export function createChanges(host: McpHost): Changes {
   return {
-    follow({ uris, tell }) {
+    follow({ client, uris, tell }) {
       const over = new AbortController();
       const { signal } = over;
       const say = (uri: string): void => tell({ kind: 'resource_updated', uri });
-      const items = [...uris].slice(0, MAX_URIS).flatMap((uri) => {
-        const subject = subjectOf(uri);
-        return subject ? [{ uri, ...subject }] : [];
-      });
+      const threads = new Map<string, string[]>();
+      const items: { uri: string; kind: ItemKind; id: string }[] = [];
+      for (const uri of [...uris].slice(0, MAX_URIS)) {
+        const subject = subjectOf(host, client, uri);
+        if (!subject) continue;
+        if ('thread' in subject) {
+          threads.set(subject.thread, [...(threads.get(subject.thread) ?? []), uri]);
+        } else items.push({ uri, ...subject });
+      }
+      if (threads.size > 0) {
+        void followThreads(host, threads, say, signal).catch((error: unknown) => {
+          if (!signal.aborted)
+            host.onError(error instanceof Error ? error : new Error(String(error)));
+        });
+      }
       if (items.length > 0) followItems(host, items, say, signal);
       return () => over.abort();
     },
@@ -75,7 +106,7 @@ export function addSubscriptions(
   };
   server.server.setRequestHandler('resources/subscribe', ({ params: { uri } }) => {
     const who = client();
-    if (!subjectOf(uri) && !isOffered(uri)) throw new ResourceNotFoundError(uri);
+    if (!subjectOf(host, who, uri) && !isOffered(uri)) throw new ResourceNotFoundError(uri);
     if (followed.has(uri)) return {};
     if (followed.size >= MAX_URIS) throw new Error(`more than ${MAX_URIS} subscriptions`);
     const listener = { client: who, uris: new Set([uri]), tell: () => tell(uri) };
@@ -86,10 +117,51 @@ export function addSubscriptions(
     stop(uri);
     return {};
   });
-  const { onclose } = server.server;
+  whenClosed(server, () => {
+    for (const uri of followed.keys()) stop(uri);
+  });
+}
+
+function whenClosed({ server }: McpServer, done: () => void): void {
+  const { onclose } = server;
   const closed = (): void => {
     onclose?.();
-    for (const uri of followed.keys()) stop(uri);
+    done();
   };
-  Object.assign(server.server, { onclose: closed });
+  Object.assign(server, { onclose: closed });
+}
+
+/**
+ * The current revision over a connection that lasts: the SDK knows what the client listens to and drops
+ * the rest, so every thread that was handed to it is told of. Called when one was; begins with the first.
+ */
+export function threadFollower(
+  server: McpServer,
+  host: McpHost,
+  client: Pick<McpClient, 'id'>,
+): () => void {
+  const over = new AbortController();
+  const { signal } = over;
+  const { handleOf } = handlesOf(host, client);
+  whenClosed(server, () => over.abort());
+  const follow = async (): Promise<void> => {
+    const store = await host.store();
+    if (!store.ok) throw new Error(store.error.detail.message);
+    for await (const { thread } of store.output.changes({}, signal)) {
+      const handle = handleOf(thread);
+      if (!handedTo(host, client).includes(handle)) continue;
+      for (const part of ['status', 'transcript']) {
+        const uri = `thread://${handle}/${part}`;
+        await server.server.sendResourceUpdated({ uri }).catch(() => undefined);
+      }
+    }
+  };
+  let isFollowing = false;
+  return () => {
+    if (isFollowing || signal.aborted) return;
+    isFollowing = true;
+    void follow().catch((error: unknown) => {
+      if (!signal.aborted) host.onError(error instanceof Error ? error : new Error(String(error)));
+    });
+  };
 }

@@ -3,12 +3,13 @@
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { JsonObject } from '../../base/index.ts';
-import { withHandles } from './handles.ts';
+import { handedTo, withHandles } from './handles.ts';
 import type { McpClient, McpHost, ServerParts } from './host.ts';
 import { addNative } from './native.ts';
 import { addCompletion, addPrompts, noChoices } from './prompts.ts';
 import { createRequestStates } from './request-state.ts';
-import { addSubscriptions } from './resources-changes.ts';
+import { addResources } from './resources.ts';
+import { addSubscriptions, threadFollower } from './resources-changes.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
@@ -16,6 +17,8 @@ export interface ServerOptions {
   readonly instructions?: string;
   /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
   readonly native?: boolean;
+  /** Of the current revision over a connection that lasts: whoever listens is told of threads by this server. */
+  readonly follows?: boolean;
 }
 
 /** The bundle's words: what a project says of itself is found by searching, where it is labelled. */
@@ -28,7 +31,11 @@ function toldTo({ library }: McpHost): string {
 export function createMcpServer(
   host: McpHost,
   client: Omit<McpClient, 'name'>,
-  { native = false, instructions = native ? '' : toldTo(host) }: ServerOptions = {},
+  {
+    native = false,
+    follows = false,
+    instructions = native ? '' : toldTo(host),
+  }: ServerOptions = {},
 ): McpServer {
   // The validator interprets schemas; the SDK's default would compile them to code.
   const validator = new CfWorkerJsonSchemaValidator();
@@ -49,15 +56,17 @@ export function createMcpServer(
     },
   );
   const parts: ServerParts = {
-    host: withHandles(host),
+    host: withHandles(host, () => follower?.()),
     client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
     states,
   };
+  const follower = follows ? threadFollower(server, host, client) : undefined;
   const choices = noChoices();
   if (native) addNative(server, parts, choices);
   else addVerbs(server, parts);
   if (!native) addPrompts(server, parts, choices);
+  addResources(server, parts, { isNative: native, handed: () => handedTo(host, client) });
   addCompletion(server, choices);
   addSubscriptions(server, parts, (uri) => choices.resources.has(uri));
   return server;

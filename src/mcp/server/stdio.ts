@@ -20,9 +20,10 @@ export async function serveMcp(
   });
   // Whoever started this process is the person whose project it is.
   const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
-  const handle = serveStdio(() => createMcpServer(host, client, options), {
-    onerror: (error) => host.onError(error),
-  });
+  const handle = serveStdio(
+    ({ era }) => createMcpServer(host, client, { ...options, follows: era === 'modern' }),
+    { onerror: (error) => host.onError(error) },
+  );
   await ended;
   await handle.close();
   // Somebody may hold the other end open: nothing more is read from it.

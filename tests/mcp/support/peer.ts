@@ -23,7 +23,8 @@ export async function connectPeer(runtime: Runtime, options: PeerOptions = {}) {
   const host = createMcpHost(runtime, '0.0.0', onError ?? (() => {}));
   const [near, far] = InMemoryTransport.createLinkedPair();
   const who = { id: 'test', role: 'approve', ...caller } as const;
-  const serving = serveStdio(() => createMcpServer(host, who, { instructions: '', ...rest }), {
+  const more = { instructions: '', follows: era !== '2025-11-25', ...rest };
+  const serving = serveStdio(() => createMcpServer(host, who, more), {
     transport: far,
     onerror: (error) => onError?.(error),
   });
