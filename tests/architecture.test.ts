@@ -343,7 +343,6 @@ const FOR_PEOPLE = [
   'Directive.around',
   'DirectiveModel.context',
   // But `extends`, which is followed where directives are read.
-  'Tool.tool_type',
   'Tool.category',
 ];
 /** Where a thing stands in its file, or which file it is. */

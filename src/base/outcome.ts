@@ -39,6 +39,7 @@ type KnownCode =
   | 'thread_exists'
   | 'spawn_failed'
   | 'mcp_connection_failed'
+  | 'mcp_definition_changed'
   | 'hook_failed'
   | 'hook_unaffordable'
   | 'ended_by_hook'

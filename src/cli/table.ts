@@ -52,6 +52,10 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'web token add': async () => (await import('./commands/web.ts')).addToken,
   'web token ls': async () => (await import('./commands/web.ts')).listTokens,
   'web token remove': async () => (await import('./commands/web.ts')).removeToken,
+  'mcp add': async () => (await import('./commands/mcp/connectors.ts')).addServer,
+  'mcp sync': async () => (await import('./commands/mcp/connectors.ts')).syncServer,
+  'mcp ls': async () => (await import('./commands/mcp/connectors.ts')).listServers,
+  'mcp remove': async () => (await import('./commands/mcp/connectors.ts')).removeServer,
   doctor: async () => (await import('./commands/doctor.ts')).run,
   completion: async () => (await import('./commands/completion.ts')).run,
 };

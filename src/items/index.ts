@@ -26,11 +26,12 @@ export {
   INPUT_PARAMETERS,
 } from './library/exposed.ts';
 export { createLibrary, type Library } from './library/library.ts';
-export { examinePolicy, type SignedFile, signItem, verifyItem } from './library/sign.ts';
+export { examinePolicy, putSigned, type SignedFile, signItem, verifyItem } from './library/sign.ts';
 export {
   type Chain,
   type ConfigFault,
   mergedConfig,
+  requiredBy,
   writerOf,
 } from './library/tool-chain.ts';
 export { contentCategory } from './library/write.ts';

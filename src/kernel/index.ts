@@ -12,6 +12,7 @@ export {
   withProgramTools,
 } from './primitives/program-tools.ts';
 export {
+  lazyPrimitive,
   moduleSink,
   openFetch,
   probeSandboxNow,

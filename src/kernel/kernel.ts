@@ -233,10 +233,10 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
 
   return {
     search: (request, caller) =>
-      answer('search', plainText(request.query), caller, async ({ authority }) =>
+      answer('search', plainText(request.query), caller, async ({ authority }, uses) =>
         IN_CATALOGS.has(request.source ?? '')
           ? ok(catalogAnswer(ports.searchCatalog(request)))
-          : searchLibrary(library, request, authority),
+          : searchLibrary(library, request, authority, uses),
       ),
     async load(request, caller) {
       const odd = requestProblem(request);

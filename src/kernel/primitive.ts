@@ -142,4 +142,6 @@ export interface Primitive {
   loaded?(): Promise<Primitive>;
   /** Nothing is to be run any more: what is kept open between calls is closed. */
   close?(): void;
+  /** The same, for one that others have to be waited for: settles when nothing of it is left. */
+  ended?(): Promise<void>;
 }

@@ -29,7 +29,7 @@ async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
 }
 
 /** What was said to exactly this call, or is still asked. An answer of no holds as long as the question. */
-async function findAnswer(
+export async function findAnswer(
   store: Store,
   binding: JsonObject,
   now: number,
@@ -78,7 +78,7 @@ export async function askHere(
   return first;
 }
 
-async function putQuestion(
+export async function putQuestion(
   { clock, policies }: OpenProject,
   store: Store,
   binding: JsonObject,

@@ -25,6 +25,7 @@ import type { Store } from '../store/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
 import { createMcpHost } from './mcp-host.ts';
+import { createServersPrimitive } from './mcp-servers.ts';
 import { createProgram, type ProgramRuntime, type Verb } from './program.ts';
 import {
   BUNDLE,
@@ -176,6 +177,8 @@ async function wireRuntime(
   open.primitives.set(reached.primitive.name, reached.primitive);
   const scripts = createScriptPrimitive(() => rooms);
   open.primitives.set(scripts.name, scripts);
+  const servers = createServersPrimitive(() => rooms);
+  open.primitives.set(servers.name, servers);
   await library.refresh();
   const kernel = createVerbs(open, library, reached.kinds);
   const rooms: Rooms = { open, library, kernel };
@@ -223,7 +226,10 @@ async function wireRuntime(
         if (there.ok) await there.output.runtime.close();
       }
       await worlds.close();
-      for (const primitive of open.primitives.values()) primitive.close?.();
+      for (const primitive of open.primitives.values()) {
+        primitive.close?.();
+        await primitive.ended?.();
+      }
       open.audit.close?.();
     },
   };

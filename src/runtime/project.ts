@@ -99,7 +99,7 @@ function providerHosts(env: Env): ReadonlySet<string> {
 }
 
 /** With its port, also where the scheme says it: one service of a machine is not the machine. */
-function hostAndPort(text: string): string {
+export function hostAndPort(text: string): string {
   const url = new URL(text);
   const port = url.port || (url.protocol === 'https:' ? '443' : '80');
   return `${url.hostname.replace(/^\[|\]$/g, '')}:${port}`;

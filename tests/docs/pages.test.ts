@@ -59,6 +59,17 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
   test('scripts', () => follow('docs/scripts.md'));
   test('differences of the script language', () => follow('docs/script-differences.md'));
 
+  test('connectors', async () => {
+    const installs = join(ROOT, 'tests/support/install-package.ts');
+    const node = process.execPath;
+    await follow('docs/connectors.md', (page) =>
+      page
+        .replace('npm install', `node ${installs}`)
+        .replace('--command node ', `--command ${node} `)
+        .replace('\nnotes node ', `\nnotes ${node} `),
+    );
+  });
+
   test('streams and sinks', async () => {
     const port = String(await freePort());
     await follow('docs/streams-and-sinks.md', (page) => page.replaceAll('8787', port));

@@ -19,6 +19,7 @@ import {
   type Library,
   parseDirective,
   projectOf,
+  requiredBy,
   type ToolItem,
 } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
@@ -231,9 +232,9 @@ function unsignedTools({ library, policies }: Runtime, items: readonly Item[]): 
     if (item.kind !== 'tool' || item.signature.state !== 'unsigned') return [];
     const chain = library.chainOf(item);
     const links = chain.ok ? chain.output.links.flatMap(({ tool }) => tool ?? []) : [];
-    const beyond = links
-      .flatMap(({ requires }) => requires)
-      .filter((name) => catalog.get(normalizeCapability(name))?.tier !== 'read');
+    const beyond = requiredBy(links).filter(
+      (name) => catalog.get(normalizeCapability(name))?.tier !== 'read',
+    );
     const secrets = links.flatMap(({ env }) => env).map((name) => `variable ${name}`);
     const names = [...new Set([...beyond, ...secrets])].join(', ');
     const message = `tool \`${item.id}\` is not signed, so it may not use ${names}: its calls will be refused`;
@@ -262,7 +263,7 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
     const outside = tools.filter((tool) => {
       const chain = library.chainOf(tool);
       const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
-      const needs = links.flatMap(({ requires }) => requires).map(normalizeCapability);
+      const needs = requiredBy(links).map(normalizeCapability);
       const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
       return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
     });

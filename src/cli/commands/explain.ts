@@ -16,6 +16,7 @@ import {
   type Directive,
   type DirectiveItem,
   type Item,
+  requiredBy,
   type ToolItem,
 } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
@@ -186,7 +187,7 @@ async function explainTool(id: string, runtime: Runtime): Promise<Outcome<Json>>
   const chain = runtime.library.chain(item.id);
   if (!chain.ok) return chain;
   const { catalog } = runtime.library.capabilities();
-  const requires = [...new Set(chain.output.links.flatMap(({ tool }) => tool?.requires ?? []))];
+  const requires = requiredBy(chain.output.links.flatMap(({ tool }) => tool ?? []));
   const { effect = 'write', risk = [], labels = [], sandbox = 'workspace' } = item.tool ?? {};
   const { policy } = runtime.policies();
   const surfaces: JsonObject = {};

@@ -80,7 +80,8 @@ export function requiredFor(
   if (!chain?.ok) return VERBS.has(verb) ? [`kernel.${verb}`] : [];
   const [own, ...below] = chain.output.links.flatMap(({ tool: link }) => (link ? [link] : []));
   const chosen = own?.actions.find((one) => one.name === getOwn(parameters, 'action'));
-  const needs = [chosen?.requires ?? own?.requires ?? [], ...below.map((link) => link.requires)];
+  const needs = below.map((link) => link.handsOn ?? link.requires);
+  needs.unshift(chosen?.requires ?? own?.requires ?? []);
   const name = tool.slice(tool.lastIndexOf('/') + 1);
   return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }

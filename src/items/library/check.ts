@@ -40,6 +40,7 @@ import { allParameters, checkTool, looseTool, type ToolWorld } from './check-too
 import { groupExposed } from './exposed.ts';
 import type { FileRecord } from './record.ts';
 import { examinePolicy } from './sign.ts';
+import { requiredBy } from './tool-chain.ts';
 
 export interface CheckOptions {
   /** Only items and files of these; absent: of all. */
@@ -101,8 +102,7 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
       const chain = library.chainOf(found.output);
       const links = chain.ok ? chain.output.links : [found.output];
       const tools = links.flatMap(({ tool }) => tool ?? []);
-      const requires = [...new Set(tools.flatMap((tool) => tool.requires))];
-      return ok({ id: found.output.id, requires, ...endpointOf(tools) });
+      return ok({ id: found.output.id, requires: requiredBy(tools), ...endpointOf(tools) });
     },
     directiveNames: () => library.all('directive').map(({ id }) => lastSegment(id)),
     toolIds: () => library.all('tool').map(({ id }) => id),

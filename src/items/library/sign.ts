@@ -92,6 +92,42 @@ function open(file: string, roots: Roots): Outcome<{ place: FilePlace; text: str
     : fail('invalid_input', `\`${file}\`: ${read.problem.message}`);
 }
 
+function signedText(
+  place: FilePlace,
+  text: string,
+  path: string,
+  key: KeyPair,
+  { now }: Pick<Clock, 'now'>,
+): Outcome<{ statement: ItemStatement; text: string }> {
+  const subject = subjectOf(place, text, path);
+  if (!subject.ok) return subject;
+  const statement: ItemStatement = {
+    ...subject.output,
+    sha256: sha256Hex(stripSignatureLine(text)),
+    created: new Date(now()).toISOString(),
+    key: key.id,
+  };
+  const line = { statement, signature: signStatement(statement, key) };
+  const signed = writeSignatureLine(text, line, path);
+  return signed.ok ? ok({ statement, text: signed.output }) : signed;
+}
+
+/** Puts a text in its place with its signature, whole or not at all: it is never there without. */
+export function putSigned(
+  file: string,
+  text: string,
+  key: KeyPair,
+  clock: Pick<Clock, 'now'>,
+): Outcome<{ text: string }> {
+  const path = resolve(file);
+  const place = placeOfFile(path);
+  if (!place) return fail('invalid_input', `\`${file}\` lies in no folder for items`);
+  const signed = signedText(place, text, path, key, clock);
+  if (!signed.ok) return signed;
+  const put = putFile(path, signed.output.text, false);
+  return put.ok ? signed : put;
+}
+
 /** Puts a signature on a file, in place of one it had. The text below it stays byte for byte. */
 export function signItem(
   file: string,
@@ -103,24 +139,15 @@ export function signItem(
   const opened = open(path, roots);
   if (!opened.ok) return opened;
   const { place, text } = opened.output;
-  const subject = subjectOf(place, text, path);
-  if (!subject.ok) return subject;
-  const statement: ItemStatement = {
-    ...subject.output,
-    sha256: sha256Hex(stripSignatureLine(text)),
-    created: new Date(clock.now()).toISOString(),
-    key: key.id,
-  };
-  const line = { statement, signature: signStatement(statement, key) };
-  const signed = writeSignatureLine(text, line, path);
+  const signed = signedText(place, text, path, key, clock);
   if (!signed.ok) return signed;
   // What a person saw is what is signed: an edit in between must not be covered or lost.
   const again = readItemFile(path);
   if (!('text' in again) || again.text !== text) {
     return fail('invalid_input', `\`${file}\` was changed while it was being signed`);
   }
-  const put = putFile(path, signed.output, false);
-  return put.ok ? ok({ file: path, statement }) : put;
+  const put = putFile(path, signed.output.text, false);
+  return put.ok ? ok({ file: path, statement: signed.output.statement }) : put;
 }
 
 /** The state of a file's signature. Never throws. */

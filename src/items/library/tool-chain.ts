@@ -14,6 +14,7 @@ import {
   type ShapeProblem,
 } from '../../base/index.ts';
 import type { ToolItem } from '../item.ts';
+import type { Tool } from '../tool/tool.ts';
 
 /** Short names that always mean these tools, whatever else a project holds. */
 const ALIASES: Readonly<Record<string, string>> = {
@@ -95,6 +96,11 @@ function missing(
   const failed_at = { tool_id: link.id, config_path: 'executor_id' };
   return fail('config_invalid', message, { chain, failed_at, cause: found.error.code });
 }
+
+/** What a call of the first needs, by what every tool of its chain requires. */
+export const requiredBy = (tools: readonly Tool[]): string[] => [
+  ...new Set(tools.flatMap(({ requires, handsOn }, at) => (at > 0 && handsOn) || requires)),
+];
 
 // The configs of a chain are one config in the end, and each part of it was written by one link.
 

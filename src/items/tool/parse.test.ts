@@ -232,3 +232,34 @@ test.each([
 ])('`expose: %s` yields %j', (expose, expected) => {
   expect(codes(`${head}executor_id: node\nexpose: ${expose}\n`)).toEqual(expected);
 });
+
+test('the seeds’ connector runs on ours, with the variables it uses and a right of its own', () => {
+  const { tool, diagnostics } = parseTool(
+    `tool_id: supabase_connector
+tool_type: mcp_connector
+executor_id: python
+version: "1.0.0"
+description: Connects
+config:
+  mcp_url: "https://mcp.supabase.com/mcp"
+  auth: { type: bearer, token: "\${SUPABASE_SERVICE_KEY}" }
+  output_dir: ".ai/tools/mcp/"
+  tool_prefix: "supabase_"
+requires: [mcp.connect]
+retry: { max_attempts: 3, backoff_ms: [250, 1000, 3000] }
+`,
+    'supabase_connector.yaml',
+  );
+  expect(diagnostics).toEqual([]);
+  expect(tool).toMatchObject({
+    executor_id: 'mcp/connector',
+    env: ['SUPABASE_SERVICE_KEY'],
+    requires: ['mcp.connect'],
+    handsOn: [],
+  });
+  const own = parseTool(
+    'tool_id: x\ntool_type: mcp_connector\nexecutor_id: python\nconfig: { module: ./x.py }\n',
+    'x.yaml',
+  );
+  expect(own.tool).toMatchObject({ executor_id: 'python', requires: ['mcp.connect'] });
+});

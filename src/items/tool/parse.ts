@@ -39,7 +39,7 @@ const CODES: ReadonlySet<string> = new Set(
     'cancelled rate_limit network_error quota_exceeded model_unavailable provider_error ' +
     'stream_incomplete outcome_unknown loop_detected stuck tool_failed output_invalid ' +
     'tool_chain_failed config_invalid dependency_missing sandbox_missing thread_exists spawn_failed ' +
-    'mcp_connection_failed hook_failed expression_error http_error internal_error ' +
+    'mcp_connection_failed mcp_definition_changed hook_failed expression_error http_error internal_error ' +
     // Common names of other systems for what is `network_error` or `rate_limit` here.
     'connection_reset connection_refused connection_error network rate_limited'
   ).split(' '),
@@ -307,6 +307,27 @@ export function* texts(value: Json, place: RulePlace): Generator<[string, RulePl
   }
 }
 
+const CONNECT = 'mcp.connect';
+
+/**
+ * A connector of an MCP server. Its executor is ours where a file names Python and no module, the
+ * variables that its config uses are declared by that, and connecting is its own right alone: a tool
+ * that a person has approved needs the right to call it.
+ */
+function asConnector(tool: Tool): Tool {
+  if (tool.tool_type !== 'mcp_connector') return tool;
+  const { executor_id = 'python', config, requires, env } = tool;
+  const isOurs = /^(?:runtime\/)?python(?:_runtime)?$/.test(executor_id) && !config.module;
+  const used = [...JSON.stringify(config).matchAll(VARIABLE)].map(([, name = '']) => name);
+  return {
+    ...tool,
+    executor_id: isOurs ? 'mcp/connector' : executor_id,
+    env: [...new Set([...env, ...used])],
+    requires: [...new Set([...requires, CONNECT])],
+    handsOn: requires.filter((name) => name !== CONNECT),
+  };
+}
+
 /** Only declared variables are ever expanded, so an undeclared one can only be a mistake. */
 function checkVariables(config: Json, declared: readonly string[], place: RulePlace): void {
   for (const [content, at] of texts(config, place)) {
@@ -399,7 +420,7 @@ export function parseTool(content: string, file: string): ParsedTool {
   if (value === null && diagnostics.length > 0) return { diagnostics };
   const read = fields(value, place);
   if (read === undefined) return { diagnostics };
-  const tool = withDefaults(read);
+  const tool = asConnector(withDefaults(read));
   checkIdentity(value, tool, file, place);
   checkConfig(tool, place.child('config'));
   diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);

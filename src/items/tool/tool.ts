@@ -17,6 +17,8 @@ export interface Tool {
   input_schema?: JsonObject;
   output_schema?: JsonObject;
   requires: string[];
+  /** What of it holds for tools that run on this one; absent: all of it. */
+  handsOn?: string[];
   retry?: Retry;
   /** Seconds. */
   timeout?: number;

@@ -43,6 +43,9 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
   return fail('signature_invalid', `${kind} \`${id}\` ${what}; ${words[1]}`, { [kind]: id });
 }
 
+/** What a server says of its tool is its own word, also after a person has approved the tool. */
+const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
+
 /** Called with every item whose text goes into an answer. */
 export type UsesItem = (item: Item) => void;
 
@@ -63,7 +66,8 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
       const kept = isSigned(item.signature)
         ? undefined
         : labels.recall(item.file, sha256(item.body));
-      return mergeDescriptors(own, kept ?? EMPTY);
+      const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
+      return mergeDescriptors(mergeDescriptors(own, told), kept ?? EMPTY);
     },
     willWrite: (file, content, from) => labels.remember(file, sha256(content), from),
   };

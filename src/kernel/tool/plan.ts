@@ -155,8 +155,9 @@ export function toolKeys(id: string, action?: string): string[] {
 }
 
 /** The host that the config itself names, for whoever answers for the call. */
-function hostIn({ url }: JsonObject): { host?: string } {
-  const [, host] = /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(plainText(url ?? '')) ?? [];
+function hostIn({ url, mcp_url }: JsonObject): { host?: string } {
+  const [, host] =
+    /^\w+:\/\/(?:[^/@]*@)?([^/{}?#]+)(?:[/?#]|$)/.exec(plainText(url ?? mcp_url ?? '')) ?? [];
   return host === undefined ? {} : { host };
 }
 
@@ -201,7 +202,7 @@ function planOf(
     ...tools.map((link) => link.parameters),
   ]);
   const own = action?.requires ?? tool.requires;
-  const below = tools.slice(1).flatMap((link) => link.requires);
+  const below = tools.slice(1).flatMap((link) => link.handsOn ?? link.requires);
   const requires = [...new Set([...own, ...below].map(normalizeCapability))];
   const effect = action?.effect ?? tool.effect;
   const env = new Set(tools.flatMap((link) => link.env));
@@ -238,8 +239,9 @@ function planOf(
     requires,
     effect,
     env,
-    retries: links.flatMap((link) =>
-      link.tool?.retry ? [{ toolId: link.id, retry: link.tool.retry }] : [],
+    // How often a connection is tried says nothing about a call that may have had its effect.
+    retries: links.flatMap(({ id, tool: link }, at) =>
+      link?.retry && (at === 0 || !link.handsOn) ? [{ toolId: id, retry: link.retry }] : [],
     ),
     timeoutMs: timeout === undefined ? DEFAULT_TIMEOUT_MS : timeout * 1000,
     ...(action ? { action: action.name } : {}),

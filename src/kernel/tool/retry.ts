@@ -14,6 +14,7 @@ const CODE_ALIASES: Readonly<Record<string, string>> = {
   connection_refused: 'network_error',
   connection_error: 'network_error',
   network: 'network_error',
+  mcp_connection_failed: 'network_error',
   rate_limited: 'rate_limit',
 };
 const MAX_WAIT_MS = 60_000;
@@ -35,12 +36,14 @@ function matchesDeclared(failure: Failure, declared: readonly string[]): boolean
 function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered: number): boolean {
   const { code, detail } = failure.error;
   if (code === 'stream_incomplete' || code === 'cancelled') return false;
+  // Whoever failed knows that it would fail again.
+  if (detail.retryable === false) return false;
   if (delivered > 0 && effect === 'write') return false;
   if (matchesDeclared(failure, retry.retryable_errors)) return true;
   const status = typeof detail.status === 'number' ? detail.status : 0;
   // It says of itself that trying again may help.
   const isTransient =
-    ['network_error', 'rate_limit'].includes(code) || Math.floor(status / 100) === 5;
+    ['network_error', 'rate_limit'].includes(lower(code)) || Math.floor(status / 100) === 5;
   // Refused before it was sent, or turned away by the other side: it cannot have had an effect.
   const isHarmless = code === 'rate_limit' || detail.sent === false || status === 503;
   return isTransient && (effect !== 'write' || isHarmless);

@@ -65,7 +65,8 @@ function chosenByCaller(
       { config_path: `config.${field}` },
     );
   }
-  const url = getOwn(plan.config, 'url');
+  const at = plan.primitive === 'mcp' ? 'mcp_url' : 'url';
+  const url = getOwn(plan.config, at);
   if (filled.secrets.length === 0 || typeof url !== 'string') return undefined;
   const host = AUTHORITY.exec(url)?.[0] ?? '';
   const deciding = [...host.matchAll(PLACEHOLDER)].map(([, name = '']) => name);
@@ -74,7 +75,7 @@ function chosenByCaller(
   return fail(
     'config_invalid',
     `tool \`${id}\` would send a secret to a host that its parameter \`${name}\` chooses; end the host with \`/\`, or give the parameter an \`enum\` or \`role: destination\``,
-    { config_path: 'config.url' },
+    { config_path: `config.${at}` },
   );
 }
 

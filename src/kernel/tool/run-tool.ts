@@ -58,6 +58,7 @@ const DECIDING: Readonly<Record<string, readonly string[]>> = {
   http_client: ['url'],
   subprocess: ['command', 'script', 'module'],
   script: ['module', 'script'],
+  mcp: ['mcp_url', 'command'],
 };
 
 /** The link whose config or call failed, and the part of its config. */

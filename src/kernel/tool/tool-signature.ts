@@ -34,18 +34,41 @@ function withActions(tool: Tool, below: readonly Tool[]): JsonObject {
   return schemaOf(inheritParameters([[action], optional, ...common]));
 }
 
+const WORDS: ReadonlySet<string> = new Set(
+  'description title default examples $comment'.split(' '),
+);
+const MAX_CHOICE = 64;
+const isLong = (choice: Json): boolean => JSON.stringify(choice).length > MAX_CHOICE;
+
+/** A schema without what its author says in words: names and types are left. */
+function withoutWords(schema: Json, isTable = false): Json {
+  if (Array.isArray(schema)) return schema.map((one) => withoutWords(one));
+  if (!isObject(schema)) return schema;
+  const plain: JsonObject = {};
+  for (const [key, value] of Object.entries(schema)) {
+    const isWords = key === 'enum' && Array.isArray(value) && value.some(isLong);
+    if (!isTable && (WORDS.has(key) || isWords)) continue;
+    setOwn(plain, key, withoutWords(value, !isTable && /^(?:properties|\$defs)$/.test(key)));
+  }
+  return plain;
+}
+
+/** A model is told of it before anything is labelled: what its server says is read with `load`. */
+const TOLD = 'Tool of an MCP server; `load` shows what the server says of it';
+
 /** Undefined for a tool that cannot be used as it is. */
 export function signatureOf(library: Library, item: ToolItem): ToolSignature | undefined {
   const chain = library.chain(item.id);
   if (!chain.ok || library.configFaults(chain.output).length > 0) return undefined;
   const [tool, ...below] = chain.output.links.flatMap((link) => link.tool ?? []);
   if (!tool) return undefined;
-  const common = below.flatMap(({ requires }) => requires);
+  const common = below.flatMap(({ requires, handsOn }) => handsOn ?? requires);
   const own = tool.actions.map(({ requires }) => requires ?? tool.requires);
   return {
     id: item.id,
-    description: tool.description,
-    schema: tool.input_schema ?? withActions(tool, below),
+    ...(tool.tool_type === 'mcp_tool'
+      ? { description: TOLD, schema: withoutWords(tool.input_schema ?? {}) as JsonObject }
+      : { description: tool.description, schema: tool.input_schema ?? withActions(tool, below) }),
     requires: (own.length > 0 ? own : [tool.requires]).map((names) =>
       [...names, ...common].map(normalizeCapability),
     ),

@@ -2,6 +2,7 @@ import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../
 import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
 import type { Authority, SearchRequest } from '../call.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
+import type { UsesItem } from '../rights/item-marks.ts';
 import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
@@ -90,6 +91,7 @@ export function searchLibrary(
   library: Library,
   request: SearchRequest,
   authority: Authority,
+  uses: UsesItem,
 ): Outcome<Json> {
   const checked = checkSearch(request);
   if (!checked.ok) return checked;
@@ -104,6 +106,10 @@ export function searchLibrary(
     ...(category ? { category } : {}),
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
   });
+  for (const { item } of detail === 'name' ? [] : found.hits) {
+    // What a stranger says of a tool stands in the answer.
+    if (item.tags.includes('mcp_tool')) uses(item);
+  }
   return ok({
     items: found.hits.map(({ item, score }) => ({
       ...summarise(item, library, detail),

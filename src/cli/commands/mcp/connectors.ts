@@ -1,0 +1,331 @@
+// `mcp add|sync|ls|remove`: other servers as tools of this project. Running a connector is a call like any
+// other; what is added here is the person, who sees what there is and says yes or no.
+import { rmdirSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import {
+  fail,
+  formatYaml,
+  getOwn,
+  type Json,
+  type JsonObject,
+  listAt,
+  type Outcome,
+  ok,
+  plainText,
+  textAt,
+  textsAt,
+} from '../../../base/index.ts';
+import type { ToolItem } from '../../../items/index.ts';
+import { decideApproval, personRow, type Runtime } from '../../../runtime/index.ts';
+import type { Approval } from '../../../store/index.ts';
+import { asList, asText, type CommandCall, type Ending } from '../../command.ts';
+import { inProject, noted, signFiles, speaker } from '../../project.ts';
+import {
+  confirm,
+  interruptible,
+  personAt,
+  type Terminal,
+  visible,
+} from '../../terminal/terminal.ts';
+
+const room = () => import('../../../mcp/index.ts');
+
+interface KnownServer {
+  readonly name: string;
+  readonly item: ToolItem;
+  /** Written for it. */
+  readonly tools: readonly ToolItem[];
+}
+
+async function knownServers({ library }: Runtime): Promise<KnownServer[]> {
+  const { serverName, isGenerated } = await room();
+  const all = library.all('tool');
+  return all
+    .filter(({ tags, source }) => tags.includes('mcp_connector') && source !== 'bundle')
+    .map((item) => ({
+      name: serverName(item.tool?.config ?? {}, item.id),
+      item,
+      tools: all.filter((tool) => isGenerated(tool, item.id)),
+    }));
+}
+
+async function findServer(runtime: Runtime, name: string): Promise<Outcome<KnownServer>> {
+  const known = await knownServers(runtime);
+  const found =
+    known.find((one) => one.name === name) ?? known.find(({ item }) => item.id === name);
+  if (found) return ok(found);
+  const names = known.map((one) => one.name).join(', ');
+  return fail('not_found', `there is no connector \`${name}\``, {
+    hint: names === '' ? 'add one with `km mcp add`' : `there are: ${names}`,
+  });
+}
+
+// What a connector's file says.
+
+/** Words as a shell splits them, as far as quotes go. */
+const wordsIn = (text: string): string[] =>
+  [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(([, a, b, c]) => a ?? b ?? c ?? '');
+
+/** `NAME` stays a reference to the variable of that name; `NAME=value` is what it says. */
+function pairsIn(given: readonly string[]): Outcome<Record<string, string>> {
+  const pairs: Record<string, string> = {};
+  for (const one of given) {
+    const [, name = '', value] = /^([^:=\s]+)(?:\s*[:=]\s*([^]*))?$/.exec(one) ?? [];
+    if (name === '' || (value === undefined && !/^[A-Za-z_]\w*$/.test(name))) {
+      return fail('usage', `\`${one}\` is no pair of a name and a value`);
+    }
+    pairs[name] = value ?? `\${${name}}`;
+  }
+  return ok(pairs);
+}
+
+function authOf({ bearer, oauth }: CommandCall['options']): JsonObject {
+  if (oauth === true) return { auth: { type: 'oauth' } };
+  const variable = asText(bearer);
+  return variable === undefined ? {} : { auth: { type: 'bearer', token: `\${${variable}}` } };
+}
+
+function configOf({ options, args }: CommandCall): Outcome<JsonObject> {
+  const [url, command] = [asText(options.url), asText(options.command)];
+  if ((url === undefined) === (command === undefined)) {
+    return fail('usage', 'a server is named by `--command` or by `--url`');
+  }
+  const headers = pairsIn(asList(options.header));
+  const env = pairsIn(asList(options.env));
+  if (!headers.ok) return headers;
+  if (!env.ok) return env;
+  const prefix = asText(options.prefix);
+  const named = prefix === undefined ? {} : { tool_prefix: prefix };
+  if (url !== undefined) {
+    const sent = Object.keys(headers.output).length > 0 ? { headers: headers.output } : {};
+    return ok({ mcp_url: url, ...authOf(options), ...sent, ...named });
+  }
+  const [program = '', ...words] = wordsIn(command ?? '');
+  const grants = {
+    read: asList(options.read),
+    write: asList(options.write),
+    network: options.network === true,
+  };
+  return ok({
+    command: program,
+    args: [...words, ...asList(args[1])],
+    ...(Object.keys(env.output).length > 0 && { env: env.output }),
+    grants,
+    ...named,
+  });
+}
+
+const connectorText = (name: string, config: JsonObject): string =>
+  formatYaml({
+    tool_id: 'connector',
+    tool_type: 'mcp_connector',
+    version: '1.0.0',
+    category: 'mcp',
+    description: `Connects the MCP server ${name}: run it to list its tools`,
+    executor_id: 'mcp/connector',
+    config,
+    requires: ['mcp.connect'],
+  });
+
+/** A name that means something already would mean two things. */
+async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>> {
+  const { serverProblem } = await room();
+  const odd = serverProblem(name);
+  if (odd !== undefined) return fail('usage', odd);
+  const known = await knownServers(runtime);
+  const taken = runtime.library
+    .all('tool')
+    .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
+  if (!taken && !known.some((one) => one.name === name)) return ok(null);
+  const hint = `choose another name, or \`km mcp remove ${name}\` first`;
+  return fail('invalid_input', `there is a server or tool \`${name}\` already`, { hint });
+}
+
+// Running it, and the person.
+
+type Synced = JsonObject;
+
+async function runConnector(
+  runtime: Runtime,
+  id: string,
+  terminal: Terminal,
+): Promise<Outcome<Synced>> {
+  const person = personAt(terminal);
+  const answer = await interruptible((signal) =>
+    runtime.call(
+      'execute',
+      { item_type: 'tool', item_id: id },
+      { surface: 'cli', signal, ...(person && { person }) },
+    ),
+  );
+  return answer as Outcome<Synced>;
+}
+
+function showTool(terminal: Terminal, tool: Json, sign: string): void {
+  const flags = textsAt(tool, 'flags');
+  const changed = textsAt(tool, 'changed');
+  const words = [...flags, ...(changed.length > 0 ? [`changed: ${changed.join(', ')}`] : [])];
+  terminal.note(
+    `${sign} ${visible(textAt(tool, 'id'))} ${terminal.paint('yellow', visible(words.join(', ')))}`,
+  );
+  const [was, now] = [textAt(tool, 'was'), textAt(tool, 'description')];
+  if (was !== '') terminal.note(terminal.paint('red', `    - ${visible(was)}`));
+  if (now !== '') terminal.note(terminal.paint('dim', `    ${was ? '+ ' : ''}${visible(now)}`));
+  terminal.note(terminal.paint('dim', `    needs ${textsAt(tool, 'requires').join(', ')}`));
+}
+
+/** Everything that a person is asked to sign, word for word what the approval is bound to. */
+function showQuestion(terminal: Terminal, { shown }: Approval): void {
+  const about = getOwn(shown, 'arguments');
+  for (const tool of listAt(about, 'added')) showTool(terminal, tool, '+');
+  for (const tool of listAt(about, 'changed')) showTool(terminal, tool, '~');
+  terminal.note('descriptions are the server’s own words; nothing in them was checked');
+}
+
+async function decide(
+  runtime: Runtime,
+  id: string,
+  { options, terminal }: CommandCall,
+): Promise<Outcome<boolean>> {
+  const threads = await runtime.threads();
+  if (!threads.ok) return threads;
+  const { store } = threads.output;
+  const found = await store.approvals({ id });
+  if (!found.ok) return found;
+  const [row] = found.output;
+  if (!row) return fail('not_found', `there is no approval \`${id}\``);
+  if (!terminal.json) showQuestion(terminal, row);
+  const isYes = options.yes === true;
+  if (!isYes && !terminal.isInteractive) return ok(false);
+  const yes = isYes || (await confirm(terminal, plainText(row.shown.question)));
+  const decision = yes ? 'approved' : 'denied';
+  const by = speaker({ terminal });
+  const done = await decideApproval(store, id, { decision, by, why: '' });
+  return done.ok ? ok(yes) : done;
+}
+
+function showSynced(terminal: Terminal, output: Synced): void {
+  const [written, removed] = [textsAt(output, 'written'), textsAt(output, 'removed')];
+  for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${id}`);
+  for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${id}`);
+  for (const id of textsAt(output, 'left_alone')) {
+    terminal.note(`${id} is not listed any more; it was changed by hand, so it stays`);
+  }
+  for (const one of listAt(output, 'left_out')) {
+    terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
+  }
+  terminal.note(`${plainText(output.unchanged)} of ${plainText(output.tools)} tools were there`);
+}
+
+/** Runs a connector; what waits for a person is put to the one at hand, or left with how to answer. */
+async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<Ending> {
+  const { terminal } = call;
+  const first = await runConnector(runtime, id, terminal);
+  if (!first.ok) return first;
+  const approval = textAt(getOwn(first.output, 'pending'), 'approval');
+  if (first.output.status === 'synced') {
+    return terminal.finish(first, (output) => showSynced(terminal, output));
+  }
+  const said = await decide(runtime, approval, call);
+  if (!said.ok) return said;
+  if (!said.output) {
+    const waiting = `the tools of \`${plainText(first.output.server)}\` were not taken over`;
+    return fail('needs_input', `${waiting}: a person looks at them and says yes`, {
+      ...first.output,
+      approval,
+      hint: 'the same with `--yes`',
+    });
+  }
+  const second = await runConnector(runtime, id, terminal);
+  if (!second.ok) return second;
+  const removed = [first.output, second.output].flatMap((one) => textsAt(one, 'removed'));
+  return terminal.finish(ok({ ...second.output, removed }), (output) =>
+    showSynced(terminal, output),
+  );
+}
+
+export const addServer = inProject(async (runtime, call) => {
+  const name = asText(call.args[0]) ?? '';
+  const free = await refuseName(runtime, name);
+  if (!free.ok) return free;
+  const config = configOf(call);
+  if (!config.ok) return config;
+  const id = `mcp/${name}/connector`;
+  const by = speaker(call);
+  const written = noted(
+    runtime,
+    personRow(by, 'mcp:add', name),
+    runtime.library.write('tool', id, connectorText(name, config.output), 'create'),
+  );
+  if (!written.ok) return written;
+  const signed = signFiles(runtime, [written.output.file], by);
+  if (!signed.ok) return signed;
+  await runtime.library.refresh();
+  const ended = await sync(runtime, id, call);
+  // What could not be reached even once is not kept.
+  if (typeof ended !== 'number' && ended.error.code !== 'needs_input') {
+    runtime.library.remove('tool', id);
+    removeFolder(written.output.file);
+  }
+  return ended;
+});
+
+export const syncServer = inProject(async (runtime, call) => {
+  const found = await findServer(runtime, asText(call.args[0]) ?? '');
+  return found.ok ? await sync(runtime, found.output.item.id, call) : found;
+});
+
+const whereIs = ({ item }: KnownServer): string => {
+  const config = item.tool?.config ?? {};
+  return (
+    textAt(config, 'mcp_url') || [textAt(config, 'command'), ...textsAt(config, 'args')].join(' ')
+  );
+};
+
+export const listServers = inProject(async (runtime, { terminal }) => {
+  const known = await knownServers(runtime);
+  const rows = known.map((one) => ({
+    name: one.name,
+    connector: one.item.id,
+    server: whereIs(one),
+    signature: one.item.signature.state,
+    tools: one.tools.map(({ id, signature }) => ({ id, signature: signature.state })),
+  }));
+  return terminal.finish(ok({ servers: rows }), () => {
+    for (const { name, server, signature, tools } of rows) {
+      const state = `${tools.length} tools, ${signature}`;
+      terminal.out(`${name} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
+    }
+    if (rows.length === 0) terminal.note('there are no connectors; `km mcp add NAME --url …`');
+  });
+});
+
+/** A folder that nothing is left in. */
+function removeFolder(file: string): void {
+  try {
+    rmSync(join(dirname(file), 'mapping.yaml'), { force: true });
+    rmdirSync(dirname(file));
+  } catch {
+    // Something else is in it, which stays.
+  }
+}
+
+export const removeServer = inProject(async (runtime, call) => {
+  const { terminal } = call;
+  const found = await findServer(runtime, asText(call.args[0]) ?? '');
+  if (!found.ok) return found;
+  const { name, item, tools } = found.output;
+  if (item.source !== 'project') {
+    return fail('invalid_input', `the connector \`${item.id}\` is not one of this project`);
+  }
+  const ids = [...tools.map(({ id }) => id), item.id];
+  for (const id of ids) {
+    const row = personRow(speaker(call), 'mcp:remove', id);
+    const removed = noted(runtime, row, runtime.library.remove('tool', id));
+    if (!removed.ok) return removed;
+  }
+  removeFolder(item.file);
+  return terminal.finish(ok({ server: name, removed: ids }), () => {
+    for (const id of ids) terminal.out(`removed ${id}`);
+  });
+});

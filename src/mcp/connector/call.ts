@@ -1,0 +1,113 @@
+// A call of another server's tool: what it is now is compared with what a person approved, before anything
+// is sent and again when the answer is there.
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type JsonObject,
+  listAt,
+  type Outcome,
+  ok,
+  textAt,
+  withDetail,
+} from '../../base/index.ts';
+import { describe, EMPTY, markFailure, mergeDescriptors } from '../../flow/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import type { McpPool, PoolCall, ServerAnswer } from '../client/pool.ts';
+import { changedParts, definitionProblem, namesOf, pinOf } from './definition.ts';
+import type { ServerPlace } from './endpoint.ts';
+import { shownText } from './texts.ts';
+
+export const LABELS = ['src:mcp', 'untrusted'] as const;
+const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
+const MAX_MESSAGE = 4000;
+
+export function poolCall(call: PrimitiveCall): PoolCall {
+  const { signal, timeoutMs, given = EMPTY, secrets, onOutput } = call;
+  return {
+    signal,
+    timeoutMs,
+    given,
+    secrets,
+    ...(onOutput && {
+      onProgress: (progress: JsonObject) => onOutput(`${JSON.stringify(progress)}\n`),
+    }),
+  };
+}
+
+function changed(message: string, more: JsonObject): Failure {
+  return fail('mcp_definition_changed', message, {
+    ...more,
+    retryable: false,
+    remediation: 'a person looks at the difference and approves it: `km mcp sync`',
+  });
+}
+
+/** Is the tool what was approved? Nothing of what the server says now is repeated. */
+async function checkPin(
+  pool: McpPool,
+  { endpoint, identity }: ServerPlace,
+  { config, tool }: PrimitiveCall,
+  request: PoolCall,
+): Promise<Outcome<null>> {
+  const listed = await pool.list(endpoint, request);
+  if (!listed.ok) return withDetail(listed, { sent: false });
+  const { server } = listed.output;
+  const name = textAt(config, 'mcp_tool');
+  const { once, twice } = namesOf(listed.output);
+  if (twice.includes(name)) {
+    return changed(`the server lists the tool of \`${tool.id}\` more than once`, { sent: false });
+  }
+  const live = once.find((one) => one.name === name);
+  if (!live) {
+    const message = `the server does not list the tool of \`${tool.id}\` any more`;
+    return changed(message, { sent: false, changed: ['name'] });
+  }
+  const isOdd = definitionProblem(live) !== undefined;
+  const now = isOdd ? undefined : pinOf(identity, server, live);
+  if (now?.pin === textAt(config, 'pin')) return ok(null);
+  const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
+  const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
+  return changed(message, { sent: false, changed: parts });
+}
+
+/** What the server calls a failure is one, and its words are a stranger's. */
+function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
+  const texts = listAt(result, 'content').map((block) => textAt(block, 'text'));
+  const said = shownText(texts.filter((text) => text !== '').join('\n'), MAX_MESSAGE);
+  const failure = fail('tool_failed', said || `\`${id}\` failed and did not say why`, {
+    from: 'mcp server',
+    retryable: false,
+  });
+  return markFailure(failure, mergeDescriptors(marks, FOREIGN));
+}
+
+export async function callTool(
+  pool: McpPool,
+  connection: ServerPlace,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const { config, parameters, tool } = call;
+  const request = poolCall(call);
+  const isPinned = getOwn(config, 'pin') !== undefined;
+  const fit = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
+  if (!fit.ok) return fit;
+  const name = textAt(config, 'mcp_tool');
+  const asked = { name, arguments: parameters };
+  const answered = await pool.call(connection.endpoint, asked, request);
+  if (!answered.ok) return answered;
+  // What was announced while it was at work counts: an answer of another tool is none.
+  const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
+  if (!still.ok && still.error.code === 'mcp_definition_changed') {
+    const { message, ...detail } = still.error.detail;
+    return changed(`${message}; the call itself was made`, { ...detail, sent: true });
+  }
+  const { result, marks } = answered.output;
+  if (result.isError === true) return failedTool(answered.output, tool.id);
+  const { structuredContent: structured } = result;
+  const output = {
+    content: listAt(result, 'content'),
+    ...(structured === undefined ? {} : { structured }),
+  };
+  return ok({ output, labels: [...LABELS], marks });
+}

@@ -1,0 +1,71 @@
+// The primitive `mcp`: the end of the chains of connectors, of the tools they wrote, and of `mcp_stdio`
+// and `mcp_http`. Which of the three a call is stands in its config.
+import { fail, getOwn, isObject, type Outcome, ok, textAt, withDetail } from '../../base/index.ts';
+import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import type { Endpoint } from '../client/pool.ts';
+import { callTool, LABELS, poolCall } from './call.ts';
+import { readConnection, type ServerPlace, serverName } from './endpoint.ts';
+import { type SyncPorts, syncConnector } from './sync.ts';
+
+type Result = Promise<Outcome<PrimitiveResult>>;
+
+/** Whoever names the server himself starts a process or sends to a host of his own choice. */
+function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<null> {
+  const held = verify({ capability: 'mcp.connect' });
+  if (!held.ok || endpoint === undefined) return held;
+  if (endpoint.kind === 'stdio') return verify({ capability: 'process.spawn' });
+  const host = new URL(endpoint.url).hostname;
+  return verify({ capability: 'net.http', scope: { host, method: 'POST' } });
+}
+
+/** The right to call this server, in the form that the tool's file requires. */
+function mayCall({ tool, config, verify }: PrimitiveCall): Outcome<null> {
+  const server = serverName(config, tool.id);
+  const read = `mcp.${server}.read`;
+  return verify({ capability: tool.requires.includes(read) ? read : `mcp.${server}.call` });
+}
+
+async function request(ports: SyncPorts, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
+  const { config } = call;
+  const method = textAt(config, 'method') || textAt(config, 'rpc_method');
+  if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
+    return fail('invalid_input', `\`${method}\` is no method that could be asked for`);
+  }
+  const given = getOwn(config, 'params') ?? getOwn(config, 'rpc_params') ?? {};
+  const params = isObject(given) ? given : {};
+  const answered = await ports.pool.request(endpoint, { method, params }, poolCall(call));
+  if (!answered.ok) return answered;
+  const { result, marks } = answered.output;
+  return ok({ output: { result }, labels: [...LABELS], marks });
+}
+
+async function run(ports: SyncPorts, call: PrimitiveCall): Result {
+  const { config, tool, secrets } = call;
+  const isTool = getOwn(config, 'mcp_tool') !== undefined;
+  const isDirect = getOwn(config, 'direct') !== undefined;
+  const read = readConnection(config, serverName(config, tool.id), secrets);
+  if (!read.ok) return read;
+  const connection = read.output;
+  const isPinned = isTool && getOwn(config, 'pin') !== undefined;
+  const allowed = isPinned
+    ? mayCall(call)
+    : mayConnect(call, isTool || isDirect ? connection.endpoint : undefined);
+  if (!allowed.ok) return allowed;
+  if (isTool) return await callTool(ports.pool, connection, call);
+  if (isDirect) return await request(ports, connection, call);
+  const synced = await syncConnector(ports, connection, call);
+  // Listing what there is has no effect: it may be tried again.
+  return synced.ok ? synced : withDetail(synced, { sent: false });
+}
+
+export function createMcpPrimitive(ports: SyncPorts): Primitive {
+  return {
+    name: 'mcp',
+    run: (call) => run(ports, call),
+    plan({ config, tool }) {
+      const name = textAt(config, 'mcp_tool');
+      const server = textAt(config, 'mcp_url') || textAt(config, 'command');
+      return { mcp: name ? 'call' : 'sync', server, ...(name && { tool: name }), id: tool.id };
+    },
+  };
+}

@@ -1,0 +1,309 @@
+// What a connector does when it is run: the server's list becomes files. What is as a person approved it
+// stays; what is new or different waits for a person, whoever runs the connector; what the server does not
+// list any more goes.
+import { hash } from 'node:crypto';
+import {
+  asJson,
+  canonicalJson,
+  fail,
+  getOwn,
+  type Json,
+  type JsonObject,
+  lastSegment,
+  type Outcome,
+  ok,
+  plainText,
+  textAt,
+} from '../../base/index.ts';
+import type { Library, ToolItem } from '../../items/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
+import { LABELS, poolCall } from './call.ts';
+import {
+  changedParts,
+  definitionProblem,
+  flagsOf,
+  namesOf,
+  type Pin,
+  pinOf,
+  setPin,
+} from './definition.ts';
+import { type ServerPlace, serverName } from './endpoint.ts';
+import { requiresOf, toolText, withoutSetPin } from './generate.ts';
+import { type Mapping, readMapping } from './mapping.ts';
+import { fileNames, serverProblem } from './names.ts';
+import { shownText } from './texts.ts';
+
+export interface SyncPorts {
+  readonly pool: McpPool;
+  readonly library: Pick<Library, 'all' | 'find' | 'refresh' | 'remove' | 'write'>;
+  /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
+  put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
+  /** What a person has said to exactly this; asked for when nobody has said anything. */
+  approval(
+    about: { connector: string; digest: string },
+    shown: JsonObject,
+    surface: string,
+  ): Promise<
+    Outcome<{ answer: 'approved' | 'pending' | 'denied'; approval: string; who?: string }>
+  >;
+}
+
+const MAX_TOOLS = 1000;
+const MAX_SHOWN = 300;
+
+interface Wanted {
+  readonly id: string;
+  readonly tool: ServerTool;
+  readonly pin: Pin;
+  readonly text: string;
+  readonly requires: readonly string[];
+}
+
+interface LeftOut {
+  readonly name: string;
+  readonly why: string;
+}
+
+interface Place {
+  readonly connector: string;
+  readonly server: string;
+  /** Of the tools, from `.ai/tools`. */
+  readonly folder: string;
+  readonly prefix: string;
+}
+
+function placeOf({ config, tool }: PrimitiveCall): Outcome<Place> {
+  const server = serverName(config, tool.id);
+  const odd = serverProblem(server);
+  if (odd !== undefined) return fail('config_invalid', odd, { config_path: 'config.server' });
+  const dir = (textAt(config, 'output_dir') || `.ai/tools/mcp/${server}`).replace(/\/+$/, '');
+  const folder = /^(?:\.\/)?\.ai\/tools\/(mcp(?:\/[A-Za-z0-9_-]+)*)$/.exec(dir)?.[1];
+  if (folder === undefined) {
+    const message = `tools of MCP servers stand below \`.ai/tools/mcp/\`, not in \`${dir}\``;
+    return fail('config_invalid', message, { config_path: 'config.output_dir' });
+  }
+  return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
+}
+
+/** Was it written here, for this connector? */
+export const isGenerated = ({ source, tool }: ToolItem, connector: string): boolean =>
+  source === 'project' &&
+  tool?.tool_type === 'mcp_tool' &&
+  tool.executor_id === connector &&
+  getOwn(tool.config, 'pin') !== undefined;
+
+/** What every tool of the list would be as a file, and what cannot be one. */
+function plan(
+  listing: Listing,
+  identity: JsonObject,
+  place: Place,
+  mapping: Mapping,
+  library: SyncPorts['library'],
+): { wanted: Wanted[]; leftOut: LeftOut[]; set: string } {
+  const { once, twice } = namesOf(listing);
+  const leftOut: LeftOut[] = twice.map((name) => ({ name, why: 'the server lists it twice' }));
+  const fit = once.filter((tool) => {
+    const why = definitionProblem(tool);
+    if (why !== undefined) leftOut.push({ name: tool.name, why });
+    return why === undefined;
+  });
+  const pins = new Map(fit.map((tool) => [tool.name, pinOf(identity, listing.server, tool)]));
+  const set = setPin(pins);
+  const all = library.all('tool');
+  const builtIn = all.filter(({ source }) => source === 'bundle');
+  const files = fileNames(
+    fit.map(({ name }) => name),
+    (name) => mapping(name).rename ?? `${place.prefix}${name}`,
+    place.server,
+    new Set(builtIn.map(({ id }) => lastSegment(id).toLowerCase())),
+  );
+  const taken = new Set(
+    all.filter((item) => !isGenerated(item, place.connector)).map(({ id }) => id.toLowerCase()),
+  );
+  const wanted = fit.flatMap((tool): Wanted[] => {
+    const [file = '', pin, mapped] = [
+      files.get(tool.name),
+      pins.get(tool.name),
+      mapping(tool.name),
+    ];
+    const id = `${place.folder}/${file}`;
+    if (!pin || taken.has(id.toLowerCase())) {
+      leftOut.push({ name: tool.name, why: `there is another tool \`${id}\`` });
+      return [];
+    }
+    const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
+    const written = library.write('tool', id, text, 'replace', { dryRun: true });
+    if (!written.ok) {
+      leftOut.push({ name: tool.name, why: written.error.detail.message });
+      return [];
+    }
+    return [{ id, tool, pin, text, requires: requiresOf(place.server, mapped) }];
+  });
+  return { wanted, leftOut, set };
+}
+
+type Change = Wanted & { readonly before?: ToolItem };
+
+/** Against what is there: as approved, the same but for the set, new or different, gone. */
+function compare(wanted: readonly Wanted[], there: readonly ToolItem[]) {
+  const byId = new Map(there.map((item) => [item.id, item]));
+  const [same, moved, changes]: [Wanted[], Wanted[], Change[]] = [[], [], []];
+  for (const one of wanted) {
+    const before = byId.get(one.id);
+    const isSigned = before?.signature.state === 'signed';
+    if (isSigned && before.body === one.text) same.push(one);
+    else if (isSigned && withoutSetPin(before.body) === withoutSetPin(one.text)) moved.push(one);
+    else changes.push({ ...one, ...(before && { before }) });
+  }
+  const ids = new Set(wanted.map(({ id }) => id));
+  return { same, moved, changes, gone: there.filter(({ id }) => !ids.has(id)) };
+}
+
+/** For whoever runs the connector: nothing that the server says about itself. */
+const named = ({ id, tool, before, pin }: Change): JsonObject => ({
+  id,
+  name: shownText(tool.name, MAX_SHOWN),
+  flags: flagsOf(tool),
+  ...(before && {
+    changed: asJson(changedParts(getOwn(before.tool?.config, 'parts'), pin.parts)),
+  }),
+});
+
+/** For the person who decides: also what it says, before and now. */
+function shownChange(change: Change): JsonObject {
+  const { before, tool, requires } = change;
+  const { description } = tool.definition;
+  return {
+    ...named(change),
+    requires: [...requires],
+    description: shownText(plainText(description), MAX_SHOWN),
+    ...(before && { was: shownText(before.description, MAX_SHOWN) }),
+  };
+}
+
+function question(place: Place, changes: readonly Change[]): JsonObject {
+  const isNew = ({ before }: Change): boolean => before === undefined;
+  const changed = changes.filter((one) => !isNew(one));
+  return {
+    action: 'ask',
+    operation: `tool:${place.connector}`,
+    question: `take over ${changes.length} tools of MCP server ${place.server} and sign them`,
+    asked_by: ['mcp'],
+    arguments: {
+      server: place.server,
+      added: changes.filter(isNew).map(shownChange),
+      changed: changed.map(shownChange),
+    },
+  };
+}
+
+interface Synced {
+  readonly output: JsonObject;
+  readonly written: readonly { file: string; text: string }[];
+}
+
+/** What goes is only what was ours and was not touched since. */
+function prune(gone: readonly ToolItem[], library: SyncPorts['library']) {
+  const [removed, kept]: [string[], string[]] = [[], []];
+  for (const { id, signature } of gone) {
+    const isOurs = signature.state === 'signed';
+    const done = isOurs ? library.remove('tool', id) : undefined;
+    (done?.ok ? removed : kept).push(id);
+  }
+  return { removed, kept };
+}
+
+async function takeOver(
+  ports: SyncPorts,
+  place: Place,
+  surface: string,
+  changes: readonly Change[],
+): Promise<Outcome<{ status: string; approval?: string; who?: string }>> {
+  if (changes.length === 0) return ok({ status: 'synced' });
+  const texts = changes.map(({ id, text }) => [id, hash('sha256', text)]);
+  const digest = hash('sha256', canonicalJson([place.connector, texts] as Json));
+  const about = { connector: place.connector, digest };
+  const asked = await ports.approval(about, question(place, changes), surface);
+  if (!asked.ok) return asked;
+  const { answer, approval, who = '' } = asked.output;
+  if (answer === 'approved') return ok({ status: 'synced', who });
+  return ok({ status: `approval_${answer}`, approval });
+}
+
+async function apply(
+  ports: SyncPorts,
+  call: PrimitiveCall,
+  place: Place,
+  { wanted, leftOut, set }: ReturnType<typeof plan>,
+): Promise<Outcome<Synced>> {
+  const { library } = ports;
+  const there = library.all('tool').filter((item) => isGenerated(item, place.connector));
+  const { same, moved, changes, gone } = compare(wanted, there);
+  const asked = await takeOver(ports, place, call.from?.surface ?? '', changes);
+  if (!asked.ok) return asked;
+  const { status, approval, who = 'unchanged' } = asked.output;
+  const isTaken = status === 'synced';
+  // What only gets another name stays until the new one is there.
+  const isListed = ({ tool }: ToolItem): boolean =>
+    wanted.some((one) => one.tool.name === textAt(tool?.config, 'mcp_tool'));
+  const old = isTaken ? gone : gone.filter((item) => !isListed(item));
+  const written: { file: string; text: string }[] = [];
+  for (const { id, text } of isTaken ? [...changes, ...moved] : []) {
+    const put = ports.put(id, text, who);
+    if (!put.ok) return put;
+    written.push(put.output);
+  }
+  const { removed, kept } = prune(old, library);
+  await library.refresh();
+  const waiting = isTaken
+    ? {}
+    : { pending: { approval: approval ?? '', tools: changes.map(named) } };
+  const output: JsonObject = {
+    status,
+    server: place.server,
+    connector: place.connector,
+    tools: wanted.length,
+    unchanged: same.length + moved.length,
+    written: isTaken ? changes.map(({ id }) => id) : [],
+    removed,
+    ...(kept.length > 0 && { left_alone: kept }),
+    ...(leftOut.length > 0 && {
+      left_out: leftOut.map(({ name, why }) => ({ name: shownText(name, MAX_SHOWN), why })),
+    }),
+    ...waiting,
+    set_pin: set,
+  };
+  return ok({ output, written });
+}
+
+/** Runs a connector. What it answers says what a model may know of tools that nobody approved yet. */
+export async function syncConnector(
+  ports: SyncPorts,
+  { endpoint, identity }: ServerPlace,
+  call: PrimitiveCall,
+): Promise<Outcome<PrimitiveResult>> {
+  const place = placeOf(call);
+  if (!place.ok) return place;
+  const { folder } = place.output;
+  const shown = `.ai/tools/${folder}/mapping.yaml`;
+  const mapping = readMapping(`${call.projectRoot}/${shown}`, shown);
+  if (!mapping.ok) return mapping;
+  const listed = await ports.pool.list(endpoint, { ...poolCall(call), fresh: true });
+  if (!listed.ok) return listed;
+  if (listed.output.tools.length > MAX_TOOLS) {
+    return fail('quota_exceeded', `the server lists more than ${MAX_TOOLS} tools`);
+  }
+  await ports.library.refresh();
+  const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
+  const done = await apply(ports, call, place.output, made);
+  if (!done.ok) return done;
+  const { output, written } = done.output;
+  const files = written.map(({ file, text }) => ({
+    access: 'written' as const,
+    absolute: file,
+    relative: file.slice(call.projectRoot.length + 1),
+    sha256: hash('sha256', text),
+  }));
+  return ok({ output, labels: [...LABELS], files });
+}

@@ -1,0 +1,181 @@
+// The primitive `mcp`: other servers. Its code is loaded, and the pool made, when the first call needs one.
+import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  anything,
+  fillable,
+  fillableText,
+  flag,
+  isObject,
+  type JsonObject,
+  listOf,
+  mapping,
+  type Outcome,
+  ok,
+  oneOf,
+  packagePath,
+  type Rule,
+  record,
+  tableOf,
+  text,
+  textAt,
+  wrongType,
+} from '../base/index.ts';
+import { createLabelRecords } from '../flow/index.ts';
+import { type Library, putSigned } from '../items/index.ts';
+import {
+  createKeepOut,
+  lazyPrimitive,
+  type Primitive,
+  policyAuthority,
+  verifierOf,
+} from '../kernel/index.ts';
+import type { McpPool, SyncPorts } from '../mcp/index.ts';
+import { findAnswer, putQuestion } from './ask-outside.ts';
+import {
+  hostAndPort,
+  hostGate,
+  type OpenProject,
+  ownKey,
+  processPorts,
+  type Rooms,
+  recordsFolder,
+} from './project.ts';
+import { personRow } from './steering.ts';
+
+const AUTHS = ['bearer', 'api_key', 'basic', 'oauth', 'none'] as const;
+const auth: Rule<unknown> = (value, place) => {
+  if (!isObject(value)) return wrongType(place, 'a mapping', value);
+  return oneOf(AUTHS)(value.type ?? null, place.child('type'));
+};
+const words = fillableText(text);
+
+/** Of connectors, of the tools they wrote, and of the two tools that speak to any server. */
+const serverConfig: Rule<unknown> = record({
+  server: text,
+  mcp_url: words,
+  command: words,
+  args: fillable(listOf(words)),
+  env: fillable(tableOf(words)),
+  headers: fillable(tableOf(words)),
+  auth: fillable(auth),
+  grants: record({ read: listOf(text), write: listOf(text), network: flag }),
+  output_dir: text,
+  tool_prefix: text,
+  mcp_tool: text,
+  pin: text,
+  parts: mapping,
+  set_pin: text,
+  direct: oneOf(['stdio', 'http']),
+  method: words,
+  params: anything,
+  rpc_method: words,
+  rpc_params: anything,
+});
+
+/** Addresses of connectors that the user has signed: as much a grant as one in the policy. */
+function isConnected(library: Library, own: string | undefined, place: string): boolean {
+  return library.all('tool').some(({ tags, signature, tool }) => {
+    if (!tags.includes('mcp_connector') || signature.state !== 'signed') return false;
+    const url = textAt(tool?.config, 'mcp_url');
+    return signature.key === own && URL.canParse(url) && hostAndPort(url) === place;
+  });
+}
+
+const version = (): string =>
+  textAt(JSON.parse(readFileSync(packagePath('package.json'), 'utf8')), 'version');
+
+async function openPool({ open, library }: Rooms): Promise<McpPool> {
+  const { createMcpPool } = await import('../mcp/index.ts');
+  const { clock, project, home, policies } = open;
+  const keepOut = createKeepOut(open, clock);
+  const isGranted = hostGate(open, library);
+  return createMcpPool({
+    clock,
+    client: { name: 'kernmantle', version: version() },
+    projectRoot: project,
+    home,
+    labels: createLabelRecords(join(recordsFolder(project, home), 'labels.jsonl'), project),
+    process: () => processPorts(open),
+    verify() {
+      const { catalog } = library.capabilities();
+      return verifierOf(keepOut(policyAuthority(policies.current().policy, 'cli', catalog)));
+    },
+    isHostAllowed(host, address, port) {
+      if (isGranted(host, address, port)) return true;
+      const keys = open.keys.list();
+      const own = keys.ok ? keys.output.find(({ name }) => name === 'signing')?.id : undefined;
+      return own !== undefined && isConnected(library, own, `${host}:${port}`);
+    },
+    namedFolders: () => [...policies.current().policy.folders],
+  });
+}
+
+/** Signs what a person approved, and says so in the audit. */
+function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
+  return (id, text, who) => {
+    const place = library.write('tool', id, text, 'replace', { dryRun: true });
+    if (!place.ok) return place;
+    const key = ownKey(open);
+    if (!key.ok) return key;
+    const { file } = place.output;
+    const row = personRow({ who, channel: 'cli' }, 'sign', id);
+    const noted = open.audit.write({ ...row, decision: 'allowed' });
+    if (!noted.ok) return noted;
+    const put = putSigned(file, text, key.output, open.clock);
+    library.noteChange();
+    return put.ok ? ok({ file, text: put.output.text }) : put;
+  };
+}
+
+/** Bound to exactly these files of this connector, whoever runs it. */
+const approvalIn =
+  (open: OpenProject): SyncPorts['approval'] =>
+  async ({ connector, digest }, shown, surface) => {
+    const opened = await open.store?.();
+    if (!opened?.ok) return opened ?? ok({ answer: 'pending', approval: '' });
+    const store = opened.output;
+    const binding: JsonObject = {
+      operation: `tool:${connector}`,
+      arguments: hash('sha256', digest),
+      project: open.project,
+    };
+    const known = await findAnswer(store, binding, open.clock.now());
+    if (!known.ok) return known;
+    // A person at the command line may think again.
+    const isOver = known.output?.state === 'denied' && surface === 'cli';
+    const asked: Outcome<{ id: string; state: string }> =
+      known.output && !isOver ? ok(known.output) : await putQuestion(open, store, binding, shown);
+    if (!asked.ok) return asked;
+    const { id, state } = asked.output;
+    if (state !== 'approved') {
+      return ok({ answer: state === 'denied' ? 'denied' : 'pending', approval: id });
+    }
+    const used = await store.use(id, binding);
+    if (!used.ok) return used;
+    return ok({ answer: 'approved', approval: id, who: used.output.who ?? '' });
+  };
+
+export function createServersPrimitive(rooms: () => Rooms): Primitive {
+  let opening: Promise<McpPool> | undefined;
+  const lazy = lazyPrimitive('mcp', async () => {
+    const { createMcpPrimitive } = await import('../mcp/index.ts');
+    const { open, library } = rooms();
+    opening ??= openPool(rooms());
+    return createMcpPrimitive({
+      pool: await opening,
+      library,
+      put: putTool(open, library),
+      approval: approvalIn(open),
+    });
+  });
+  return {
+    ...lazy,
+    async ended() {
+      await (await opening)?.close();
+    },
+    config: serverConfig,
+    verbatim: ['server', 'mcp_tool', 'pin', 'parts', 'set_pin', 'output_dir', 'tool_prefix'],
+  };
+}

@@ -1,0 +1,242 @@
+// Connectors from the outside: the command line adds, syncs and removes servers, and their tools are tools
+// like any other. The servers are real, over pipes in the sandbox and over HTTP.
+import { existsSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { plainText } from '../../src/base/index.ts';
+import { installServer, startServer } from './support/changing-server.ts';
+import { type Connected, makeConnected, QUERY } from './support/connected.ts';
+
+const LIST = { ...QUERY, name: 'list_rows', annotations: { readOnlyHint: true } };
+
+let project: Connected;
+beforeEach(() => {
+  project = makeConnected();
+});
+afterEach(() => project.remove());
+
+test('a server is added, its tool called, listed and removed', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  expect(await project.add(args, '--yes')).toMatchObject({
+    ok: true,
+    output: { status: 'synced', server: 'db', written: ['mcp/db/query'] },
+  });
+  expect(await project.run('mcp/db/query', { sql: 'select 1' })).toMatchObject({
+    ok: true,
+    output: {
+      content: [{ type: 'text', text: '{"sql":"select 1"}' }],
+      chain: ['mcp/db/query', 'mcp/db/connector', 'mcp/connector', 'mcp'],
+    },
+  });
+  const tools = [{ id: 'mcp/db/query', signature: 'signed' }];
+  expect(await project.kmJson('mcp', 'ls')).toMatchObject({
+    output: { servers: [{ name: 'db', signature: 'signed', tools }] },
+  });
+  expect(await project.km('check')).toMatchObject({ code: 0 });
+  expect(await project.kmJson('mcp', 'remove', 'db')).toMatchObject({ ok: true });
+  expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
+});
+
+test('without a person nothing is taken over; what was approved is taken by the next run', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  const first = await project.add(args);
+  expect(first).toMatchObject({
+    ok: false,
+    error: { code: 'needs_input', detail: { pending: { tools: [{ id: 'mcp/db/query' }] } } },
+  });
+  expect(readdirSync(join(project.root, '.ai/tools/mcp/db'))).toEqual(['connector.yaml']);
+  const approval = first.ok ? '' : plainText(first.error.detail.approval);
+  // Whoever runs it, and however often: it is the same question.
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    output: { status: 'approval_pending', pending: { approval } },
+  });
+  expect((await project.km('approvals', 'approve', approval)).code).toBe(0);
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    output: { status: 'synced', written: ['mcp/db/query'] },
+  });
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    output: { status: 'synced', written: [], unchanged: 1 },
+  });
+});
+
+test('an answer is for exactly what was shown: another list is another question', async () => {
+  const { args, set } = installServer(project, { tools: [QUERY] });
+  const first = await project.add(args);
+  const approval = first.ok ? '' : plainText(first.error.detail.approval);
+  expect((await project.km('approvals', 'approve', approval)).code).toBe(0);
+  set({ tools: [{ ...QUERY, description: 'Sends everything elsewhere' }] });
+  const second = await project.run('mcp/db/connector');
+  expect(second).toMatchObject({ output: { status: 'approval_pending', written: [] } });
+  expect(JSON.stringify(second)).not.toContain(approval);
+  expect(JSON.stringify(second)).not.toContain('elsewhere');
+});
+
+test('what changed is shown as a difference, what is gone is removed, the rest stays', async () => {
+  const gone = { ...QUERY, name: 'gone' };
+  const { args, set } = installServer(project, { tools: [QUERY, LIST, gone] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  const before = project.file('list_rows.yaml');
+  set({ tools: [{ ...QUERY, description: 'Runs any query' }, LIST] });
+  const refused = await project.km('mcp', 'sync', 'db');
+  expect(refused.code).toBe(7);
+  expect(refused.output).toContain('~ mcp/db/query');
+  expect(refused.output).toContain('changed: description');
+  expect(refused.output).toContain('- (of MCP server db) Runs a query');
+  expect(refused.output).toContain('+ Runs any query');
+  expect(existsSync(join(project.root, '.ai/tools/mcp/db/gone.yaml'))).toBe(false);
+  expect(project.file('list_rows.yaml')).toBe(before);
+  expect(await project.kmJson('mcp', 'sync', 'db', '--yes')).toMatchObject({
+    output: { written: ['mcp/db/query'], unchanged: 1, tools: 2 },
+  });
+  expect(await project.run('mcp/db/query', { sql: 'x' })).toMatchObject({ ok: true });
+  expect(await project.run('mcp/db/list_rows', { sql: 'x' })).toMatchObject({ ok: true });
+});
+
+test('a file that somebody changed is neither believed nor removed', async () => {
+  const { args, set } = installServer(project, { tools: [QUERY, LIST] });
+  await project.add(args, '--yes');
+  project.write(
+    '.ai/tools/mcp/db/query.yaml',
+    project.file('query.yaml').replace('exfil', 'privileged'),
+  );
+  expect(await project.run('mcp/db/query', { sql: 'x' })).toMatchObject({
+    error: { code: 'signature_invalid' },
+  });
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    output: { status: 'approval_pending', pending: { tools: [{ id: 'mcp/db/query' }] } },
+  });
+  set({ tools: [LIST] });
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    output: { removed: [], left_alone: ['mcp/db/query'] },
+  });
+});
+
+test('a hint that it only reads gives nothing away; a person can say it in the mapping', async () => {
+  const { args } = installServer(project, { tools: [QUERY, LIST] });
+  await project.add(args, '--yes');
+  expect(project.file('list_rows.yaml')).toMatch(
+    /requires:\n {2}- mcp\.db\.call\neffect: write\nrisk:\n {2}- exfil\n {2}- destructive\n/,
+  );
+  project.write(
+    '.ai/tools/mcp/db/mapping.yaml',
+    `tools:
+  "list_*": { effect: read, risk: [exfil] }
+  "*": { requires: [db.query], labels: [rows] }
+  query: { rename: run_sql, roles: { sql: command } }
+`,
+  );
+  expect(await project.kmJson('mcp', 'sync', 'db', '--yes')).toMatchObject({
+    output: { written: ['mcp/db/run_sql', 'mcp/db/list_rows'], removed: ['mcp/db/query'] },
+  });
+  expect(project.file('list_rows.yaml')).toMatch(
+    /requires:\n {2}- mcp\.db\.read\n {2}- db\.query\neffect: read\nrisk:\n {2}- exfil\nlabels:\n {2}- rows\n/,
+  );
+  expect(project.file('run_sql.yaml')).toContain('name: sql\n    role: command');
+  expect(await project.run('mcp/db/run_sql', { sql: 'x' })).toMatchObject({ ok: true });
+  project.write('.ai/tools/mcp/db/mapping.yaml', 'tools: { query: { effects: read } }\n');
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    error: { code: 'config_invalid', detail: { message: expect.stringContaining('mapping.yaml') } },
+  });
+});
+
+test('over HTTP a secret stays a reference in the file and is sent with every request', async () => {
+  project.env.DB_TOKEN = 'sup3r-s3cret-value';
+  const server = await startServer(project, { tools: [QUERY] });
+  try {
+    const added = await project.kmJson(
+      'mcp',
+      'add',
+      'db',
+      '--url',
+      server.url,
+      '--bearer',
+      'DB_TOKEN',
+      '--header',
+      'X-Team: ${DB_TOKEN}',
+      '--prefix',
+      'db_',
+      '--yes',
+    );
+    expect(added).toMatchObject({ ok: true, output: { written: ['mcp/db/db_query'] } });
+    expect(project.file('connector.yaml')).toContain('${DB_TOKEN}');
+    expect(await project.run('mcp/db/db_query', { sql: 'x' })).toMatchObject({ ok: true });
+    expect(server.calls).toEqual([{ name: 'query', arguments: { sql: 'x' } }]);
+    for (const { authorization, 'x-team': team } of server.seen) {
+      expect([authorization, team]).toEqual(['Bearer sup3r-s3cret-value', 'sup3r-s3cret-value']);
+    }
+    for (const name of readdirSync(join(project.root, '.ai/tools/mcp/db'))) {
+      expect(project.file(name)).not.toContain('sup3r-s3cret-value');
+    }
+  } finally {
+    await server.stop();
+  }
+});
+
+test('names that mean something already are refused, and what cannot be reached is not kept', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  for (const name of ['connector', 'mcp_stdio', 'Db', 'a/b', 'connect']) {
+    expect(await project.kmJson('mcp', 'add', name, '--command', 'x')).toMatchObject({ ok: false });
+  }
+  await project.add(args, '--yes');
+  expect(await project.add(args, '--yes')).toMatchObject({ error: { code: 'invalid_input' } });
+  const gone = await project.kmJson(
+    'mcp',
+    'add',
+    'gone',
+    '--url',
+    'http://127.0.0.1:9/mcp',
+    '--yes',
+  );
+  expect(gone).toMatchObject({ error: { code: 'mcp_connection_failed' } });
+  expect(existsSync(join(project.root, '.ai/tools/mcp/gone'))).toBe(false);
+  expect(await project.kmJson('mcp', 'sync', 'gone')).toMatchObject({
+    error: { code: 'not_found' },
+  });
+});
+
+test('mcp_http and mcp_stdio ask any server, with every right it takes', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  const parameters = { command: process.execPath, args, method: 'tools/list' };
+  const server = await startServer(project, { tools: [QUERY] });
+  try {
+    const asked = { url: server.url, rpc_method: 'tools/list', rpc_params: {} };
+    expect(await project.run('mcp/mcp_http', asked)).toMatchObject({
+      error: { code: 'permission_denied' },
+    });
+    project.write(`${project.home}/policy.yaml`, 'hosts: ["127.0.0.1"]\n');
+    expect(await project.run('mcp/mcp_http', asked)).toMatchObject({
+      output: { result: { tools: [QUERY] } },
+    });
+    expect(await project.run('mcp/mcp_stdio', parameters)).toMatchObject({
+      error: { code: 'mcp_connection_failed' },
+    });
+    const deny = 'surfaces: { cli: { capabilities: { deny: [mcp.connect] } } }\n';
+    project.write(`${project.home}/policy.yaml`, deny);
+    expect(await project.run('mcp/mcp_stdio', parameters)).toMatchObject({
+      error: { code: 'permission_denied', detail: { missing: 'mcp.connect' } },
+    });
+    expect(await project.run('mcp/connector')).toMatchObject({ ok: false });
+  } finally {
+    await server.stop();
+  }
+});
+
+test('two syncs at once leave whole files', async () => {
+  const tools = Array.from({ length: 20 }, (_, at) => ({ ...QUERY, name: `query_${at}` }));
+  const { args, set } = installServer(project, { tools: [QUERY] });
+  await project.add(args, '--yes');
+  set({ tools });
+  const pending = await project.run('mcp/db/connector');
+  const { approval } = (pending as unknown as { output: { pending: { approval: string } } }).output
+    .pending;
+  await project.km('approvals', 'approve', approval);
+  const [one, two] = await Promise.all([
+    project.run('mcp/db/connector'),
+    project.run('mcp/db/connector'),
+  ]);
+  expect([one, two]).toContainEqual(
+    expect.objectContaining({ output: expect.objectContaining({ status: 'synced' }) }),
+  );
+  expect(await project.run('mcp/db/connector')).toMatchObject({ output: { unchanged: 20 } });
+  expect(readdirSync(join(project.root, '.ai/tools/mcp/db')).length).toBe(21);
+});
