@@ -49,6 +49,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'catalog ls': async () => (await import('./commands/catalog.ts')).listCatalogs,
   audit: async () => (await import('./commands/audit.ts')).run,
   'mcp serve': async () => (await import('./commands/mcp/serve.ts')).run,
+  'mcp install': async () => (await import('./commands/mcp/install.ts')).run,
   'web token add': async () => (await import('./commands/web.ts')).addToken,
   'web token ls': async () => (await import('./commands/web.ts')).listTokens,
   'web token remove': async () => (await import('./commands/web.ts')).removeToken,
