@@ -1,6 +1,6 @@
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
-export { auditCalls, type Live, watchThreads } from './observe/watch-threads.ts';
+export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export type { ReplayReport } from './replay/replay.ts';
 export { type ReplayOptions, replayThread } from './replay/replay.ts';

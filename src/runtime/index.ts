@@ -138,6 +138,7 @@ function createWorlds(rooms: () => Rooms, host?: HostProject) {
       const opened = await open();
       if (!opened.ok) return opened;
       plain ??= await openPorts(opened.output);
+      await opened.output.watch.ready();
       return ok(plain);
     },
     /** A host closes its own. */

@@ -27,6 +27,32 @@ function keyOf(keys: KeyFolder): Outcome<Uint8Array> {
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
+/** Where a registered SDK announces itself; nothing is loaded without one. */
+const SDK = Symbol.for('opentelemetry.js.api.1');
+
+/** The field that says what a request of this method is about. */
+const ABOUT: Readonly<Record<string, string>> = {
+  'tools/call': 'gen_ai.tool.name',
+  'prompts/get': 'gen_ai.prompt.name',
+  'resources/read': 'mcp.resource.uri',
+};
+
+const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
+  if (!Object.hasOwn(globalThis, SDK)) return await work();
+  const { method, target, client, traceparent, tracestate } = request;
+  const { inSpan } = await import('../harness/index.ts').then(({ telemetry }) => telemetry());
+  const about = ABOUT[method];
+  const attributes = {
+    'mcp.method.name': method,
+    'mcp.client.name': client,
+    ...(about === undefined ? {} : { [about]: target }),
+    ...(method === 'tools/call' ? { 'gen_ai.operation.name': 'execute_tool' } : {}),
+  };
+  const name = [method, target].filter((part) => part !== '').join(' ');
+  const parent = { traceparent, tracestate };
+  return await inSpan({ name, side: 'server', attributes, parent }, work, failed);
+};
+
 /** For the audit, and for approvals: an approval of one client's call is of no use to another. */
 const whoIs = ({ name, id }: McpClient): string =>
   [name, id].filter((part) => part !== '').join('@');
@@ -90,6 +116,7 @@ export function createMcpHost(
       );
     },
     key: () => keyOf(runtime.keys),
+    span: spanned,
     onError,
   };
 }

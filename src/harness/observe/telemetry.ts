@@ -5,8 +5,10 @@ import {
   type Attributes,
   type Context,
   context,
+  createTraceState,
   metrics,
   ProxyTracerProvider,
+  ROOT_CONTEXT,
   type Span,
   SpanKind,
   type SpanOptions,
@@ -27,7 +29,11 @@ import type {
 import type { ThreadFacts } from '../thread/ports.ts';
 
 /** Told of every event of every thread. */
-export type Telemetry = (thread: string, event: Noted) => void;
+export interface Telemetry {
+  (thread: string, event: Noted): void;
+  /** Its events are told where they are written: what it was started in is the place of its span. */
+  opened?(thread: string): void;
+}
 
 interface TelemetryPorts {
   /** Milliseconds since 1970. */
@@ -160,9 +166,12 @@ function endThread(own: Open, { status, code }: DataOf<'thread_end'>): void {
 }
 
 /** The spans of the threads that are at work here. */
-function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry {
+function createSpans({ now, thread: describe }: TelemetryPorts) {
   const open = new Map<string, Open>();
+  const startedIn = new Map<string, Context>();
   function begin(id: string): Open | undefined {
+    const around = startedIn.get(id) ?? context.active();
+    startedIn.delete(id);
     if (!isRecorded()) return undefined;
     const about = describe(id);
     const parent = about?.parent === undefined ? undefined : open.get(about.parent);
@@ -173,13 +182,14 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry {
       'gen_ai.conversation.id': id,
       'kernmantle.thread.kind': about?.kind ?? 'thread',
     };
-    const made = startChild(name, parent?.within ?? context.active(), { attributes });
-    const within = trace.setSpan(context.active(), made);
+    const made = startChild(name, parent?.within ?? around, { attributes });
+    const within = trace.setSpan(around, made);
     const own: Open = { thread: made, within, calls: new Map() };
     open.set(id, own);
     return own;
   }
-  return (id, event) => {
+  const opened = (id: string): void => void startedIn.set(id, context.active());
+  const tell = (id: string, event: Noted): void => {
     // Says again what other events say; the last one comes after the end.
     if (event.type === 'status') return;
     const own = open.get(id) ?? begin(id);
@@ -196,6 +206,7 @@ function createSpans({ now, thread: describe }: TelemetryPorts): Telemetry {
       open.delete(id);
     }
   };
+  return Object.assign(tell, { opened });
 }
 
 type Instruments = ReturnType<typeof instruments>;
@@ -227,8 +238,63 @@ function createMeasures(): (event: JournalEvent) => void {
 
 export function createTelemetry(ports: TelemetryPorts): Telemetry {
   const [span, measure] = [createSpans(ports), createMeasures()];
-  return (thread, event) => {
+  const tell = (thread: string, event: Noted): void => {
     span(thread, event);
     measure(event);
   };
+  return Object.assign(tell, { opened: span.opened });
+}
+
+// Requests from one program to another: a span on each side, and the trace that goes along.
+
+/** As it is written into a request. */
+interface WrittenTrace {
+  readonly traceparent?: string;
+  readonly tracestate?: string;
+}
+
+interface RequestSpan {
+  readonly name: string;
+  readonly side: 'server' | 'client';
+  readonly attributes: Attributes;
+  /** Of whoever asked; absent: where we are. */
+  readonly parent?: WrittenTrace;
+}
+
+const TRACEPARENT = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+
+function contextOf({ traceparent = '', tracestate = '' }: WrittenTrace): Context | undefined {
+  const [, traceId = '', spanId = '', flags = ''] = TRACEPARENT.exec(traceparent) ?? [];
+  if (/^0*$/.test(traceId) || /^0*$/.test(spanId)) return undefined;
+  const traceFlags = Number.parseInt(flags, 16);
+  const state = tracestate === '' ? {} : { traceState: createTraceState(tracestate) };
+  const remote = { traceId, spanId, traceFlags, isRemote: true, ...state };
+  return trace.setSpanContext(ROOT_CONTEXT, remote);
+}
+
+function writtenContext(span: Span): WrittenTrace {
+  const { traceId, spanId, traceFlags, traceState } = span.spanContext();
+  const flags = traceFlags.toString(16).padStart(2, '0');
+  const tracestate = traceState?.serialize() ?? '';
+  return { traceparent: `00-${traceId}-${spanId}-${flags}`, ...(tracestate && { tracestate }) };
+}
+
+/** `failed` names the code of an answer that is a failure. What is thrown is thrown on. */
+export async function inSpan<T>(
+  { name, side, attributes, parent = {} }: RequestSpan,
+  work: (own: WrittenTrace) => Promise<T>,
+  failed: (answer: T) => string | undefined,
+): Promise<T> {
+  const around = contextOf(parent) ?? context.active();
+  const kind = side === 'server' ? SpanKind.SERVER : SpanKind.CLIENT;
+  const span = startChild(name, around, { kind, attributes });
+  try {
+    const own = writtenContext(span);
+    const answer = await context.with(trace.setSpan(around, span), () => work(own));
+    endWith(span, failed(answer));
+    return answer;
+  } catch (error) {
+    endWith(span, 'exception');
+    throw error;
+  }
 }

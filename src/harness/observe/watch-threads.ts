@@ -81,6 +81,9 @@ interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
+/** Loaded by whoever has found one. */
+export const telemetry = () => import('./telemetry.ts');
+
 /** What a live view is told. */
 export type Live = Pick<WatchPort, 'onEvent' | 'onText'>;
 
@@ -131,10 +134,10 @@ export function watchThreads(ports: WatchPorts) {
   const transcripts = new Transcripts({ dir, clock, known, store, trouble, detail });
   const facts = new Map<string, ThreadFacts>();
   const thread = (id: string): ThreadFacts | undefined => facts.get(id);
-  let telemetry: Telemetry | undefined;
+  let spans: Telemetry | undefined;
   const tellTelemetry = harmless<Parameters<Telemetry>>(
     'telemetry',
-    (id, event) => telemetry?.(id, event),
+    (id, event) => spans?.(id, event),
     trouble,
   );
   const notifier = createNotifier({
@@ -159,6 +162,7 @@ export function watchThreads(ports: WatchPorts) {
       if (about) {
         const { directive, parent, kind } = about;
         facts.set(id, { directive, kind, ...(parent !== undefined && { parent }) });
+        spans?.opened?.(id);
       }
       const write = transcripts.open(id);
       return (events, firstSeq) => {
@@ -190,9 +194,9 @@ export function watchThreads(ports: WatchPorts) {
     done: (id: string): void => port.done?.(id),
     /** To be awaited before a run: an SDK may have come in the meantime. */
     async ready(): Promise<void> {
-      if (telemetry || !Object.hasOwn(globalThis, SDK)) return;
-      const { createTelemetry } = await import('./telemetry.ts');
-      telemetry ??= createTelemetry({ now, thread });
+      if (spans || !Object.hasOwn(globalThis, SDK)) return;
+      const { createTelemetry } = await telemetry();
+      spans ??= createTelemetry({ now, thread });
     },
     /** A journal with its secrets in place: for replay. */
     history: sealed.history,

@@ -32,6 +32,18 @@ export interface HostCall {
   readonly handles?: Handles;
 }
 
+/** A request as traces tell of it: names, nothing that was said. */
+export interface AnsweredRequest {
+  readonly method: string;
+  /** Name of a tool or prompt, kind of a resource; empty: the method says it all. */
+  readonly target: string;
+  /** As the client calls itself. */
+  readonly client: string;
+  /** Of the trace that the client is in, as it wrote them; empty: none. */
+  readonly traceparent: string;
+  readonly tracestate: string;
+}
+
 export interface McpHost {
   readonly version: string;
   /** Real path of the project. */
@@ -51,6 +63,12 @@ export interface McpHost {
   ): Promise<Outcome<Approval>>;
   /** 32 bytes that only this user has, for handles and signed state; the same after a restart. */
   key(): Outcome<Uint8Array>;
+  /** `work` inside a span of its own; `failed` names the code of an answer that is a refusal. */
+  span?<T>(
+    request: AnsweredRequest,
+    work: () => Promise<T>,
+    failed: (answer: T) => string | undefined,
+  ): Promise<T>;
   /** What goes wrong beside the calls. */
   onError(error: Error): void;
 }

@@ -10,6 +10,7 @@ import { addCompletion, addPrompts, noChoices } from './prompts.ts';
 import { createRequestStates } from './request-state.ts';
 import { addResources } from './resources.ts';
 import { addSubscriptions, threadFollower } from './resources-changes.ts';
+import { addSpans } from './server-spans.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
@@ -69,5 +70,6 @@ export function createMcpServer(
   addResources(server, parts, { isNative: native, handed: () => handedTo(host, client) });
   addCompletion(server, choices);
   addSubscriptions(server, parts, (uri) => choices.resources.has(uri));
+  addSpans(server, host, () => parts.client().name);
   return server;
 }
