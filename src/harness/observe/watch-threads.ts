@@ -81,6 +81,13 @@ interface WatchPorts {
 /** Where a registered SDK announces itself; the API package is not even loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
+/** Of a place these alone are kept. */
+const factsOf = ({ directive, parent, kind }: ThreadFacts): ThreadFacts => ({
+  directive,
+  kind,
+  ...(parent !== undefined && { parent }),
+});
+
 /** Loaded by whoever has found one. */
 export const telemetry = () => import('./telemetry.ts');
 
@@ -160,8 +167,7 @@ export function watchThreads(ports: WatchPorts) {
     },
     transcript(id, about) {
       if (about) {
-        const { directive, parent, kind } = about;
-        facts.set(id, { directive, kind, ...(parent !== undefined && { parent }) });
+        facts.set(id, factsOf(about));
         spans?.opened?.(id);
       }
       const write = transcripts.open(id);
