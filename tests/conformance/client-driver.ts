@@ -72,6 +72,17 @@ function callsOf(tools: readonly ServerTool[]): { name: string; arguments: JsonO
   return tools.map((tool) => ({ name: tool.name, arguments: sampleFor(tool, tools[0]) }));
 }
 
+/** What else it has, in the methods that `mcp_http` can name; a server without it says so. */
+async function readEverything(list: string, field: string, key: string, read: string) {
+  const found = await pool.request(endpoint, { method: list, params: {} }, call());
+  const entries = found.ok ? getOwn(found.output.result, field) : undefined;
+  for (const entry of Array.isArray(entries) ? entries : []) {
+    const params = { [key]: getOwn(entry, key) ?? null };
+    const answer = await pool.request(endpoint, { method: read, params }, call());
+    console.error(read, JSON.stringify(answer));
+  }
+}
+
 const listed = await pool.list(endpoint, call());
 console.error(scenario, JSON.stringify(listed));
 if (listed.ok) {
@@ -80,6 +91,8 @@ if (listed.ok) {
     console.error(one.name, JSON.stringify(answer));
   }
 }
+await readEverything('resources/list', 'resources', 'uri', 'resources/read');
+await readEverything('prompts/list', 'prompts', 'name', 'prompts/get');
 await pool.close();
 rmSync(folder, { recursive: true, force: true });
 process.exitCode = listed.ok ? 0 : 1;
