@@ -18,8 +18,8 @@ export interface CheckedFetchPorts extends AddressPorts {
   verify: Verifier;
   /** Of one answer, or of one event of a stream. */
   maxBytes: number;
-  /** Told how much came in, as it comes. */
-  onBytes?(count: number): void;
+  /** Told why a stream broke off: whoever reads it may keep that to himself. */
+  onBroken?(failure: Failure): void;
 }
 
 export interface CheckedFetch {
@@ -73,7 +73,7 @@ const quietTimer: Timer = (ms, callback) => {
 /** The body as a stream that asks for more only when what it has was taken. */
 function eventStream(
   body: Body,
-  { maxBytes, onBytes }: CheckedFetchPorts,
+  { maxBytes, onBroken }: CheckedFetchPorts,
   watch: TimeWatch,
 ): ReadableStream<Uint8Array> {
   let goOn: ((isWanted: boolean) => void) | undefined;
@@ -81,7 +81,6 @@ function eventStream(
   return new ReadableStream<Uint8Array>({
     async start(controller) {
       const read = body.read((bytes) => {
-        onBytes?.(bytes.length);
         if (!isShort(bytes)) throw new FetchFault(tooLarge(maxBytes));
         controller.enqueue(bytes);
         if ((controller.desiredSize ?? 0) > 0) return true;
@@ -92,8 +91,11 @@ function eventStream(
       const settle = (end: unknown): void => {
         watch.end();
         if (end === 'end' || end === 'stopped') controller.close();
-        else if (end instanceof FetchFault) controller.error(end);
-        else controller.error(new FetchFault(brokenOff(end as Error)));
+        else {
+          const fault = end instanceof FetchFault ? end : new FetchFault(brokenOff(end as Error));
+          onBroken?.(fault.failure);
+          controller.error(fault);
+        }
       };
       // Not waited for: a stream that starts is read.
       void read.then(settle, settle).catch(() => undefined);
@@ -110,14 +112,8 @@ function eventStream(
   });
 }
 
-async function wholeBody(
-  body: Body,
-  max: number,
-  isRefusal: boolean,
-  { onBytes }: CheckedFetchPorts,
-): Promise<Outcome<Buffer>> {
+async function wholeBody(body: Body, max: number, isRefusal: boolean): Promise<Outcome<Buffer>> {
   const { bytes, truncated, end } = await readBounded(body, max);
-  onBytes?.(bytes.length);
   if (truncated && !isRefusal) return tooLarge(max);
   return end instanceof Error ? brokenOff(end) : ok(bytes);
 }
@@ -146,7 +142,7 @@ async function responseOf(
     return ok(new Response(eventStream(body.output, ports, watch), head));
   }
   const max = isRefusal ? Math.min(MAX_REFUSAL, ports.maxBytes) : ports.maxBytes;
-  const bytes = await wholeBody(body.output, max, isRefusal, ports);
+  const bytes = await wholeBody(body.output, max, isRefusal);
   if (watch.failure) return watch.failure;
   watch.end();
   if (!bytes.ok) return bytes;

@@ -105,13 +105,16 @@ async function openHttp(
     return fail('config_invalid', 'the address of an MCP server must begin with http or https');
   }
   const { clock, isHostAllowed } = ports;
+  let fault: Failure | undefined;
   const opened = await openFetch({
     clock,
     isHostAllowed,
     verify: (need) => ports.verify()(need),
     maxBytes,
+    onBroken(failure) {
+      fault = failure;
+    },
   });
-  let fault: Failure | undefined;
   const own = Object.entries(endpoint.headers);
   const transport = new StreamableHTTPClientTransport(url, {
     async fetch(target, init = {}) {
