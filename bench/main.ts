@@ -19,6 +19,7 @@ const SUITES = [
   'harness-growth',
   'harness-concurrent',
   'script',
+  'mcp',
   'import',
   'cli',
 ];

@@ -21,8 +21,26 @@ const TEXT = 'the quick brown fox';
 
 type Line = 'http' | 'stdio';
 
+/** Over pipes it must lie in the project, for the sandbox, and so stands alone. */
+const PROGRAM = `
+import { createInterface } from 'node:readline';
+const tool = { name: 'echo', description: 'Says it again', inputSchema: { type: 'object', properties: { text: { type: 'string' } }, required: ['text'] } };
+const answers = {
+  initialize: () => ({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'bench', version: '1.0.0' } }),
+  'tools/list': () => ({ tools: [tool] }),
+  'tools/call': ({ arguments: { text } }) => ({ content: [{ type: 'text', text }] }),
+};
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined) continue;
+  const answer = answers[method];
+  const told = answer ? { result: answer(params) } : { error: { code: -32601, message: 'unknown' } };
+  process.stdout.write(JSON.stringify({ jsonrpc: '2.0', id, ...told }) + '\\n');
+}
+`;
+
 async function startServer(): Promise<{ url: string; stop(): Promise<void> }> {
-  const child = spawn(process.execPath, [SERVER, 'http'], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const child = spawn(process.execPath, [SERVER], { stdio: ['ignore', 'pipe', 'inherit'] });
   const [said] = (await once(child.stdout, 'data')) as [Buffer];
   return {
     url: said.toString().trim(),
@@ -39,19 +57,22 @@ const times = (work: () => Promise<unknown>) => async () => {
 
 async function bareClient(line: Line): Promise<Subject> {
   const server = line === 'http' ? await startServer() : undefined;
-  const client = new Client(
-    { name: 'bench', version: '1.0.0' },
-    { versionNegotiation: { mode: { pin: '2026-07-28' } } },
-  );
+  const fixture = makeFixture({ 'server.mjs': PROGRAM });
+  const mode = server ? { pin: '2026-07-28' } : 'legacy';
+  const client = new Client({ name: 'bench', version: '1.0.0' }, { versionNegotiation: { mode } });
   const transport = server
     ? new StreamableHTTPClientTransport(new URL(server.url))
-    : new StdioClientTransport({ command: process.execPath, args: [SERVER] });
+    : new StdioClientTransport({
+        command: process.execPath,
+        args: [join(fixture.root, 'server.mjs')],
+      });
   await client.connect(transport);
   await client.listTools();
   return {
     run: times(() => client.callTool({ name: 'echo', arguments: { text: TEXT } })),
     async close() {
       await client.close();
+      fixture.remove();
       await server?.stop();
     },
   };
@@ -59,11 +80,11 @@ async function bareClient(line: Line): Promise<Subject> {
 
 async function throughKernel(line: Line): Promise<Subject> {
   const server = line === 'http' ? await startServer() : undefined;
-  const fixture = makeFixture();
-  fixture.write(join(fixture.home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\nsandbox: none\n');
+  const fixture = makeFixture({ 'server.mjs': PROGRAM });
+  fixture.write(join(fixture.home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\n');
   const where = server
     ? ['--url', server.url]
-    : ['--command', process.execPath, '--', SERVER];
+    : ['--command', process.execPath, '--read', 'server.mjs', '--', 'server.mjs'];
   const words = ['mcp', 'add', 'bench', '--yes', ...where];
   const { code, output } = await runCommand(words, fixture.root, fixture.env);
   if (code !== 0) throw new Error(output);
