@@ -4,10 +4,14 @@ import { mkdtempSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  compact,
+  fail,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
+  type Outcome,
+  ok,
   parseJson,
   systemClock,
 } from '../../src/base/index.ts';
@@ -18,7 +22,29 @@ import type { HttpEndpoint, PoolCall, ServerTool } from '../../src/mcp/client/po
 const folder = realpathSync.native(mkdtempSync(join(tmpdir(), 'km-conformance-')));
 const scenario = process.env['MCP_CONFORMANCE_SCENARIO'] ?? '';
 const context = parseJson(process.env['MCP_CONFORMANCE_CONTEXT'] ?? '{}');
-const endpoint: HttpEndpoint = { kind: 'http', url: process.argv.at(-1) ?? '', headers: {} };
+const given = (name: string): string | undefined => {
+  const value = context.ok ? getOwn(context.output, name) : undefined;
+  return typeof value === 'string' ? value : undefined;
+};
+const client = compact({
+  client_id: given('client_id'),
+  client_secret: given('client_secret'),
+});
+const endpoint: HttpEndpoint = {
+  kind: 'http',
+  url: process.argv.at(-1) ?? '',
+  headers: {},
+  ...(scenario.startsWith('auth/') && {
+    oauth: { name: 'conformance', ...client },
+  }),
+};
+
+/** A person whose browser says yes to whatever it is shown. */
+async function saysYes(page: string): Promise<Outcome<string>> {
+  const answer = await fetch(page, { redirect: 'manual' });
+  const location = answer.headers.get('location');
+  return location === null ? fail('cancelled', 'the page led nowhere') : ok(location);
+}
 
 const pool = createMcpPool({
   clock: systemClock,
@@ -31,6 +57,7 @@ const pool = createMcpPool({
   isHostAllowed: () => true,
   labels: createLabelRecords(join(folder, 'labels.jsonl'), folder),
   namedFolders: () => [],
+  authorize: { redirectUrl: 'http://localhost:3000/callback', authorize: saysYes },
   // A person who takes what is offered: the defaults of the form.
   elicit: () => Promise.resolve({ action: 'accept', content: {} }),
 });

@@ -1,6 +1,11 @@
 // One server that can be asked. It knows its list, how much is under way, and whether it is still good;
 // when it is opened and closed is the pool's business.
-import { Client, type jsonSchemaValidator, ProtocolError } from '@modelcontextprotocol/client';
+import {
+  Client,
+  type jsonSchemaValidator,
+  ProtocolError,
+  UnauthorizedError,
+} from '@modelcontextprotocol/client';
 import {
   compact,
   createRedactor,
@@ -211,9 +216,16 @@ export class McpConnection {
     const { signal } = this.#ending;
     const { connectMs: timeoutMs, maxTools } = this.#limits;
     const read = await this.#around({ method: 'tools/list', params: {} }, async (context) => {
+      const meta = metaOf(context);
+      const walk = () => readTools(this.client, { signal, timeoutMs, maxTools, meta });
+      const walkAgain = async (error: unknown) => {
+        if (error instanceof UnauthorizedError && (await this.#isWorthAnother(error))) {
+          return await walk();
+        }
+        throw error;
+      };
       try {
-        const meta = metaOf(context);
-        return await readTools(this.client, { signal, timeoutMs, maxTools, meta });
+        return await walk().catch(walkAgain);
       } catch (error) {
         return await this.#failure(error, { signal, timeoutMs, secrets: [] }, true);
       }
@@ -290,14 +302,24 @@ export class McpConnection {
         : await this.client.request({ method, params }, AS_IT_IS, options);
       return resultOf(method, result as JsonObject);
     } catch (error) {
-      if (error instanceof ProtocolError && error.code === HEADER_MISMATCH && !isRetry) {
-        await this.list(true);
+      if (!isRetry && (await this.#isWorthAnother(error))) {
         return await this.#send(asked, call, true);
       }
       return await this.#failure(error, call, true);
     } finally {
       followed?.forget();
     }
+  }
+
+  /** It was turned away for a reason that is gone by now. */
+  async #isWorthAnother(error: unknown): Promise<boolean> {
+    if (error instanceof UnauthorizedError) {
+      const loggedIn = await this.line.loggedIn();
+      return loggedIn.ok && loggedIn.output;
+    }
+    if (!(error instanceof ProtocolError && error.code === HEADER_MISMATCH)) return false;
+    await this.list(true);
+    return true;
   }
 
   /** Only where the tool says which of its parameters are repeated as headers. */

@@ -48,6 +48,7 @@ function createOpener(
   async function attempt(
     place: Place,
     hasEnded: () => void = () => undefined,
+    isAgain = false,
   ): Promise<Outcome<McpConnection>> {
     const { endpoint } = place;
     const line = await openLine(endpoint, ports, limits.maxBytes);
@@ -65,6 +66,9 @@ function createOpener(
     if (line.output.ended() !== undefined) hasEnded();
     await connection.close();
     alive.delete(connection);
+    const loggedIn = isAgain ? ok(false) : await line.output.loggedIn();
+    if (!loggedIn.ok) return loggedIn;
+    if (loggedIn.output) return await attempt(place, hasEnded, true);
     return opened.ok
       ? connectionFailed(endpoint, {
           cause: 'it closed at once',

@@ -7,8 +7,13 @@ import { waitedFor } from './pace.ts';
 import type { Endpoint, McpPool, PoolCall, ServerAnswer } from './pool.ts';
 import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
 
+/** A person who logs in needs longer than a server that starts. */
+const LOGIN_MS = 600_000;
+
 export function createMcpPool(ports: McpPoolPorts): McpPool {
-  const connections = createConnections(ports, { ...POOL_LIMITS, ...ports.limits });
+  const limits = { ...POOL_LIMITS, ...ports.limits };
+  const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
+  const connections = createConnections(ports, { ...limits, connectMs });
 
   async function ask(
     endpoint: Endpoint,

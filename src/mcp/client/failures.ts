@@ -32,11 +32,14 @@ export function nameOf(endpoint: Endpoint): string {
   return url === null ? 'a URL that is none' : `${url.origin}${url.pathname}`;
 }
 
+const valuesOf = (endpoint: Endpoint): string[] =>
+  endpoint.kind === 'stdio'
+    ? Object.values(endpoint.env)
+    : [...Object.values(endpoint.headers), endpoint.oauth?.client_secret ?? ''];
+
 /** What is never shown: the values that the endpoint itself was given. */
 export const secretsOf = (endpoint: Endpoint): string[] =>
-  Object.values(endpoint.kind === 'stdio' ? endpoint.env : endpoint.headers).filter(
-    (value) => value.length >= MIN_SECRET,
-  );
+  valuesOf(endpoint).filter((value) => value.length >= MIN_SECRET);
 
 const shortened = (words: string): string => {
   const line = words

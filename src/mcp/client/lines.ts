@@ -6,6 +6,7 @@ import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/inde
 import { EMPTY } from '../../flow/index.ts';
 import { type KeptProcess, openFetch, startKept } from '../../kernel/index.ts';
 import { connectionFailed, nameOf } from './failures.ts';
+import { loginFor, refreshingOnce } from './oauth.ts';
 import type { Endpoint, HttpEndpoint, StdioEndpoint } from './pool.ts';
 import type { McpPoolPorts } from './ports.ts';
 import { createProcessBox, type ProcessBox } from './process-box.ts';
@@ -24,6 +25,8 @@ export interface McpLine {
   settled(): Promise<void>;
   /** Why the last request was not answered. */
   fault(): Failure | undefined;
+  /** Has a person just logged in, so that it is worth another try? */
+  loggedIn(): Promise<Outcome<boolean>>;
   /** Nothing of it is left when this is done. Never throws. */
   close(): Promise<Outcome<null>>;
 }
@@ -76,6 +79,7 @@ async function openProcess(
         await Promise.race([over, sleep(SETTLE_MS)]);
     },
     fault: () => undefined,
+    loggedIn: () => Promise.resolve(ok(false)),
     async close() {
       await process.close();
       return await over;
@@ -116,8 +120,11 @@ async function openHttp(
     },
   });
   const own = Object.entries(endpoint.headers);
+  const login = loginFor(endpoint, ports.home, ports.client.name, ports.authorize);
+  if (!login.ok) return login;
   const transport = new StreamableHTTPClientTransport(url, {
-    async fetch(target, init = {}) {
+    ...(login.output && { authProvider: login.output }),
+    fetch: refreshingOnce(async (target, init = {}) => {
       const headers = new Headers(init.headers);
       // To nobody else, however the server sends us around.
       if (new URL(target).origin === url.origin) {
@@ -131,7 +138,7 @@ async function openHttp(
         if (error instanceof Error && 'failure' in error) fault = error.failure as Failure;
         throw error;
       }
-    },
+    }),
   });
   const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
   return ok({
@@ -140,6 +147,18 @@ async function openHttp(
     ended: () => undefined,
     settled: () => Promise.resolve(),
     fault: () => fault,
+    async loggedIn() {
+      try {
+        const finish = login.output?.finish ?? (() => Promise.resolve(false));
+        return ok(await finish((query) => transport.finishAuth(query)));
+      } catch (error) {
+        return connectionFailed(endpoint, {
+          cause: `the login failed: ${messageOf(error)}`,
+          retryable: false,
+          remediation: 'log in again',
+        });
+      }
+    },
     async close() {
       opened.close();
       return ok(null);

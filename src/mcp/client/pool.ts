@@ -27,7 +27,13 @@ export interface HttpEndpoint {
   /** Besides those of the protocol. */
   readonly headers: Readonly<Record<string, string>>;
   /** Who logs in, when the server asks for it; its tokens are kept under this name in the user's folder. */
-  readonly oauth?: { readonly name: string; readonly scope?: string; readonly client_id?: string };
+  readonly oauth?: {
+    readonly name: string;
+    readonly scope?: string;
+    /** Of a client that was registered by hand. */
+    readonly client_id?: string;
+    readonly client_secret?: string;
+  };
 }
 
 /** A tool as its server lists it, every field of it. */

@@ -1,0 +1,60 @@
+// A person at this machine logs in with their browser: the page sends it back to a port that listens here
+// for as long as that takes.
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Authorizer } from './ports.ts';
+
+const PATH = '/callback';
+const PATIENCE_MS = 600_000;
+const PAGE =
+  '<!doctype html><meta charset="utf-8"><title>kernmantle</title><p>You may close this page.</p>';
+
+/** The first that comes back with an answer, right or wrong: who judges it knows what was asked. */
+function cameBack(server: Server, origin: string): Promise<string> {
+  return new Promise((resolve) => {
+    server.on('request', (request, response) => {
+      const url = URL.parse(request.url ?? '', origin);
+      const isAnswer = url?.pathname === PATH && /[?&](code|error)=/.test(url.search);
+      if (request.method !== 'GET' || !isAnswer) {
+        response.writeHead(404).end();
+        return;
+      }
+      const headers = {
+        'content-type': 'text/html',
+        'content-security-policy': "default-src 'none'",
+      };
+      response.writeHead(200, { ...headers, connection: 'close' }).end(PAGE);
+      resolve(url.href);
+    });
+  });
+}
+
+/** `show` is told which page to open. Nothing listens any more when it is closed. */
+export async function openLoopbackLogin(
+  show: (page: string) => void,
+): Promise<Authorizer & { close(): Promise<void> }> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const answered = cameBack(server, origin);
+  return {
+    redirectUrl: `${origin}${PATH}`,
+    async authorize(page): Promise<Outcome<string>> {
+      show(page);
+      let timer: NodeJS.Timeout | undefined;
+      const late = new Promise<undefined>((resolve) => {
+        timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+      });
+      const url = await Promise.race([answered, late]);
+      clearTimeout(timer);
+      return url === undefined ? fail('timeout', 'nobody came back from the page') : ok(url);
+    },
+    async close() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
