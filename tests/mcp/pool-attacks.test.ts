@@ -1,6 +1,8 @@
 // Servers that misbehave. After each attempt the pool must answer the next caller.
+import { execFile } from 'node:child_process';
 import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { type Json, type JsonObject, type Outcome, systemClock } from '../../src/base/index.ts';
 import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/flow/index.ts';
@@ -50,7 +52,7 @@ function processesWith(argument: string): string[] {
     if (!/^\d+$/.test(pid)) return false;
     try {
       const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
-      return words[0]?.endsWith('sleep') === true && words.includes(argument);
+      return words.includes(argument);
     } catch {
       return false;
     }
@@ -271,6 +273,18 @@ test('nothing is left of a server and what it started, however it clings', async
   expect(processesWith(String(seconds))).not.toEqual([]);
   await pool.close();
   expect(processesWith(String(seconds))).toEqual([]);
+}, 20_000);
+
+test('a program that forgets to close ends, and its servers with it', async () => {
+  const mark = `mark-${Math.random()}`;
+  const script = 'tests/mcp/support/forgetful.ts';
+  const { stdout } = await promisify(execFile)(
+    process.execPath,
+    ['--no-warnings', script, project.base, mark],
+    { timeout: 15_000 },
+  );
+  expect(stdout.trim()).toBe('asked');
+  await expect.poll(() => processesWith(mark)).toEqual([]);
 }, 20_000);
 
 test('what is idle is closed, and opened again when it is needed', async () => {

@@ -1,7 +1,7 @@
 // The pool against servers that others have written, over pipes and over HTTP.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
+import { copyFileSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -33,7 +33,8 @@ async function freePort(): Promise<number> {
 
 beforeAll(async () => {
   project = makeProject({ 'data/a.txt': 'alpha' });
-  install(project, EVERYTHING, FILESYSTEM);
+  install(project, EVERYTHING, FILESYSTEM, '@modelcontextprotocol/server');
+  copyFileSync('tests/mcp/support/modern-server.mjs', join(project.root, 'modern.mjs'));
   const port = await freePort();
   const script = resolve('node_modules', EVERYTHING, 'dist/index.js');
   web = spawn(process.execPath, [script, 'streamableHttp'], {
@@ -89,6 +90,31 @@ test.each([
   },
   60_000,
 );
+
+test('a server of the newer revision over pipes: its list is read again when it says so', async () => {
+  const versions = new Set<unknown>();
+  const { pool } = poolOf(project, {
+    span(_name, attributes, work) {
+      versions.add(attributes['mcp.protocol.version']);
+      return work({});
+    },
+  });
+  const endpoint = nodeServer('modern.mjs');
+  const call = (name: string) => pool.call(endpoint, { name, arguments: {} }, callWith());
+  const names = async () => {
+    const listed = await pool.list(endpoint, callWith());
+    return listed.ok ? listed.output.tools.map(({ name }) => name) : [listed.error.detail.message];
+  };
+  expect(await names()).toEqual(['echo', 'grow']);
+  expect(await call('echo')).toMatchObject({
+    ok: true,
+    output: { result: { content: [{ text: 'again' }] } },
+  });
+  expect(await call('grow')).toMatchObject({ ok: true });
+  await expect.poll(names, { timeout: 5000, interval: 200 }).toEqual(['echo', 'grow', 'new']);
+  expect([...versions]).toEqual(['2026-07-28']);
+  await pool.close();
+}, 30_000);
 
 test('server-filesystem reads and writes where its connector lets it, and nowhere else', async () => {
   const { pool } = poolOf(project);

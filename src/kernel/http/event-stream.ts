@@ -253,7 +253,10 @@ export function createEventGuard(maxBytes: number): (bytes: Uint8Array) => boole
       }
       // Both together are one end of a line, also when they come apart.
       if (byte === RETURN || !wasReturn) {
-        if (isLineEmpty) [size, from] = [0, at];
+        if (isLineEmpty) {
+          if (size + at - from > maxBytes) return false;
+          [size, from] = [0, at];
+        }
         isLineEmpty = true;
       }
       wasReturn = byte === RETURN;

@@ -241,17 +241,21 @@ export class McpConnection {
     return ok(this.#listed);
   }
 
+  /** To be noted before it goes in; the answer is of all that is in it by now. */
+  async give(given: Descriptor): Promise<Outcome<Descriptor>> {
+    return (await this.line.box?.give(given)) ?? ok(given);
+  }
+
   /** Asks, with all that is in it noted before anything is sent. */
   async ask(asked: ServerRequest, call: PoolCall): Promise<Outcome<ServerAnswer>> {
-    const { box } = this.line;
-    const given = box ? await box.give(call.given) : ok(call.given);
+    const given = await this.give(call.given);
     if (!given.ok) return given;
     const begun = this.#ports.clock.monotonic();
     const answered = await this.#around(asked, (context) =>
       this.#send({ ...asked, params: withMeta(asked.params, metaOf(context)) }, call),
     );
     // It may have looked at more meanwhile.
-    const seen = box ? await box.give(EMPTY) : given;
+    const seen = await this.give(EMPTY);
     if (!seen.ok) return seen;
     const marks = mergeDescriptors(given.output, seen.output);
     if (!answered.ok) {
@@ -288,7 +292,8 @@ export class McpConnection {
     const { signal, onProgress } = call;
     const timeout = Math.min(Math.max(1, call.timeoutMs), MAX_TIMER);
     const options = { signal, timeout, maxTotalTimeout: timeout };
-    const followed = onProgress && this.#gate.follow(onProgress);
+    const { json } = createRedactor(call.secrets);
+    const followed = onProgress && this.#gate.follow((progress) => onProgress(json(progress)));
     const meta = followed ? { progressToken: followed.token } : {};
     const { method } = asked;
     const params = withMeta(asked.params, meta);

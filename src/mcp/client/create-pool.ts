@@ -1,10 +1,11 @@
 // The pool itself: what may be asked of a server, over connections that come and go.
 import { asJson, createRedactor, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { EMPTY, markFailure, mergeDescriptors } from '../../flow/index.ts';
 import type { McpConnection, ServerRequest } from './connection.ts';
 import { createConnections } from './connections.ts';
 import { redacted } from './failures.ts';
 import { waitedFor } from './pace.ts';
-import type { Endpoint, McpPool, PoolCall, ServerAnswer } from './pool.ts';
+import type { Endpoint, Listing, McpPool, PoolCall, ServerAnswer } from './pool.ts';
 import { type McpPoolPorts, POOL_LIMITS } from './ports.ts';
 
 /** A person who logs in needs longer than a server that starts. */
@@ -34,11 +35,16 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   return {
     list: (endpoint, call) =>
       connections.use(endpoint, call, async (connection, timed) => {
+        const given = await connection.give(call.given);
+        if (!given.ok) return given;
         const listed = await waitedFor(connection.list(call.fresh ?? false), timed);
-        if (!listed.ok) return redacted(listed, call.secrets);
+        const seen = await connection.give(EMPTY);
+        if (!seen.ok) return seen;
+        const marks = mergeDescriptors(given.output, seen.output);
+        if (!listed.ok) return markFailure(redacted(listed, call.secrets), marks);
         const { server, tools } = listed.output;
-        const { isIdle, json } = createRedactor(call.secrets);
-        return ok(isIdle ? { server, tools } : (json(asJson({ server, tools })) as never));
+        const { json } = createRedactor(call.secrets);
+        return ok({ ...(json(asJson({ server, tools })) as unknown as Listing), marks });
       }),
     call(endpoint, { name, arguments: given }, call) {
       const params: JsonObject = { name, arguments: given };

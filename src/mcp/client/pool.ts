@@ -46,6 +46,8 @@ export interface Listing {
   /** What it says of itself: name, version, title. */
   readonly server: JsonObject;
   readonly tools: readonly ServerTool[];
+  /** Of a process: of all that ever went into it. Its list may tell of that too. */
+  readonly marks?: Descriptor;
 }
 
 export interface ServerAnswer {
