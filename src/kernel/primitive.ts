@@ -35,6 +35,8 @@ export interface Handles {
   /** Undefined for whatever was not handed to this caller. */
   idOf(handle: string): string | undefined;
   handleOf(id: string): string;
+  /** What a record says of a name: the id that it claims, good or not, without what makes it a handle. */
+  claimOf(name: string): string;
   /** Told how far something is that the caller waits for; must not throw. */
   onProgress?(state: JsonObject): void;
 }
@@ -94,6 +96,7 @@ export interface PrimitiveCall {
     surface: string;
     name?: string;
     isApproved?: boolean;
+    isViewer?: boolean;
     handles?: Handles;
   };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */

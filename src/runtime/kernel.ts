@@ -178,7 +178,8 @@ export function callerOf(
 ): Caller {
   const record = (entry: RecordEntry): void => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
-    const written = open.audit.write(row);
+    const target = handles?.claimOf(row.target) ?? row.target;
+    const written = open.audit.write({ ...row, target });
     // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
     if (!written.ok) throw new Error(written.error.detail.message);
   };

@@ -1,6 +1,6 @@
 // What a client may speak of: the threads it was handed, by their handles, and nothing else. Two clients,
 // a viewer, a person's thread, another project and a restart, all against the real runtime.
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { type JsonObject, type Outcome, plainText } from '../../src/base/index.ts';
 import { handlesOf, withHandles } from '../../src/mcp/server/handles.ts';
 import type { HostCall, McpClient, McpHost } from '../../src/mcp/server/host.ts';
@@ -132,6 +132,10 @@ test('a thread is for the client that was handed it; every other name is refused
     await asAnn(tool('threads/read_transcript', { thread_id: handle, last_n: 50 })),
   );
   expect(JSON.stringify(transcript).replaceAll(handle, '')).not.toContain(id);
+  // What is recorded of all this names threads, and holds nobody's handle.
+  const rows = await runtime.audit.read({ limit: 1000 });
+  expect(JSON.stringify(rows)).toContain(id);
+  expect(JSON.stringify(rows).includes(handle.split('.')[1] ?? '')).toBe(false);
   // The surface alone, without handles, can name nothing.
   const bare = await runtime.call('execute', onThread(id, 'status'), {
     surface: 'mcp',
@@ -277,5 +281,71 @@ test('another project is refused, at both places where one can be named', async 
     expect(await asAnn(request)).toMatchObject({
       error: { code: 'permission_denied', detail: { missing: 'project.use' } },
     });
+  }
+});
+
+test('a client waits 20 s if it says nothing and 45 s at most, whatever it says', async () => {
+  const { runtime } = await staged({ look: [async () => await new Promise<never>(() => {})] });
+  const asAnn = callAs(hostOf(runtime), ann);
+  const started = outputOf(await asAnn(startDirective('look', { wait_ms: 0 })));
+  expect(started).toMatchObject({ status: 'running', handle: started.thread_id });
+  const { handle = '' } = started;
+  const waits = async (request: JsonObject): Promise<number> => {
+    const timers = vi.spyOn(globalThis, 'setTimeout');
+    const giveUp = new AbortController();
+    const waiting = asAnn(request, { signal: giveUp.signal });
+    await vi.waitFor(() => {
+      expect(timers.mock.calls.some(([, ms = 0]) => ms >= 20_000 && ms <= 86_400_000)).toBe(true);
+    });
+    const found = timers.mock.calls.map(([, ms = 0]) => ms).filter((ms) => ms >= 20_000);
+    timers.mockRestore();
+    giveUp.abort();
+    await waiting;
+    return Math.min(...found);
+  };
+  expect(await waits(onThread(handle, 'wait'))).toBe(20_000);
+  expect(await waits(onThread(handle, 'wait', { wait_ms: 1e9 }))).toBe(45_000);
+  expect(await waits(tool('threads/wait_thread', { thread_id: handle }))).toBe(20_000);
+  expect(await waits(tool('threads/wait_all', { thread_ids: [handle], timeout_ms: 1e9 }))).toBe(
+    45_000,
+  );
+  expect(await asAnn(onThread(handle, 'cancel'))).toMatchObject({ ok: true });
+});
+
+test('a client chooses neither the loop nor the id of a thread', async () => {
+  const { runtime, threads } = await staged({ look: [{ text: 'done' }] });
+  const parameters = { directive_name: 'look', thread_id: 'mine', runner: 'plain' };
+  const refused = await callAs(hostOf(runtime), ann)(tool('threads/spawn_thread', parameters));
+  expect(refused).toMatchObject({ error: { code: 'permission_denied' } });
+  expect(await threads.store.thread('mine')).toMatchObject({ ok: false });
+});
+
+test('a script that a viewer calls is a viewer too', async () => {
+  const script = `tool_id: scribe
+version: "1.0.0"
+category: test
+description: Writes although it says that it reads
+executor_id: script
+config:
+  script: |
+    /var @done = @tool("fs/write_file", {path: "x.txt", content: "x"})
+    /show @done
+requires: [fs.write]
+effect: read
+`;
+  const made = await staged({}, { '.ai/tools/scribe.yaml': script });
+  signAsUser(made.fixture, '.ai/tools/scribe.yaml');
+  made.fixture.write(
+    `${made.fixture.home}/policy.yaml`,
+    'surfaces: { mcp: { effects: [read, idempotent, write], capabilities: { deny: [] } } }\n',
+  );
+  const runtime = await made.fixture.open();
+  try {
+    const asViewer = callAs(hostOf(runtime), client('token-ann', 'view'));
+    expect(await asViewer(tool('scribe', {}))).toMatchObject({
+      error: { code: 'permission_denied' },
+    });
+  } finally {
+    await runtime.close();
   }
 });

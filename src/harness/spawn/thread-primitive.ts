@@ -101,16 +101,24 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     // The layers above the base make the id themselves; a thread has named it before it called.
     ...(asker.intent?.child !== undefined
       ? { id: asker.intent.child, isUnfinished: asker.intent.isUnfinished }
-      : config.make_id === true || id === undefined || isClient(asker)
+      : config.make_id === true || id === undefined
         ? {}
         : { id }),
   };
 }
 
+/** Which loop runs a thread, and under what id, is said by whoever wrote a tool, not by a client. */
+const NO_CHOICE = fail(
+  'permission_denied',
+  'a client starts a directive with `threads/thread_directive`, which chooses id and runner',
+  { missing: 'runner' },
+);
+
 const spawn: Act = async (asker, parameters, config) => {
   const { thread, verify } = asker;
   const held = verify({ capability: 'spawn.thread' });
   if (!held.ok) return held;
+  if (isClient(asker) && config.make_id !== true) return NO_CHOICE;
   const there = await worldFor(asker, textIn(parameters, 'project_path'));
   if (!there.ok) return there;
   await there.output.library.refresh();

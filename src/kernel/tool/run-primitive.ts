@@ -189,10 +189,12 @@ export function primitiveCall(
 
 /** What a primitive is told about its caller: the same three fields, and where the call came in. */
 function originOf(caller: Caller): NonNullable<PrimitiveCall['from']> {
-  const { surface, name, isApproved, handles, __auth, __thread_id, __directive_id } = caller;
+  const { surface, name, isApproved, isViewer, handles, __auth, __thread_id, __directive_id } =
+    caller;
   return {
     surface,
     ...(isApproved && { isApproved }),
+    ...(isViewer && { isViewer }),
     ...(handles && { handles }),
     ...(name === undefined ? {} : { name }),
     ...(__auth === undefined ? {} : { __auth }),

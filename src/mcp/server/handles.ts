@@ -7,6 +7,9 @@ import type { Handles } from '../../kernel/index.ts';
 import type { McpClient, McpHost } from './host.ts';
 
 const BYTES = 24;
+const HANDLE = /^([A-Za-z0-9_-]{1,80})\.([A-Za-z0-9_-]{32})$/;
+/** Also what somebody has cut or changed: no name of a file ends like that. */
+const ALIKE = /^([A-Za-z0-9_-]{1,80})\.[A-Za-z0-9_-]{24,}$/;
 
 /** Told apart from everything else that is made with the same key. */
 const PURPOSE = 'kernmantle mcp handle 1';
@@ -27,10 +30,10 @@ export function handlesOf(
       const mark = markOf(id);
       return mark ? `${id}.${mark.toString('base64url')}` : '';
     },
+    claimOf: (name) => ALIKE.exec(name)?.[1] ?? name,
     idOf(handle) {
       // An id holds no dot. The text is compared as it is: one thread has one handle.
-      const [, id = '', given = ''] =
-        /^([A-Za-z0-9_-]{1,80})\.([A-Za-z0-9_-]{32})$/.exec(handle) ?? [];
+      const [, id = '', given = ''] = HANDLE.exec(handle) ?? [];
       const mark = id === '' ? undefined : markOf(id);
       if (!mark) return undefined;
       const wanted = Buffer.from(mark.toString('base64url'));
@@ -70,9 +73,9 @@ export const withHandles = (host: McpHost, onHanded = (): void => {}): McpHost =
   ...host,
   call(verb, request, call) {
     const { onProgress, client } = call;
-    const { handleOf, idOf } = handlesOf(host, client);
+    const { handleOf, ...others } = handlesOf(host, client);
     const handles = {
-      idOf,
+      ...others,
       handleOf(id: string): string {
         remember(host, client.id, id);
         onHanded();
