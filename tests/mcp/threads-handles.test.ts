@@ -141,6 +141,8 @@ test('a thread is for the client that was handed it; every other name is refused
     surface: 'mcp',
   });
   expect(bare).toMatchObject({ ok: false, error: { code: 'permission_denied' } });
+  const nameless = await runtime.call('execute', startDirective('look'), { surface: 'mcp' });
+  expect(nameless).toMatchObject({ ok: false, error: { detail: { missing: 'handle' } } });
 });
 
 test('what a transcript says of other threads makes no handle of them', async () => {

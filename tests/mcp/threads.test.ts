@@ -3,8 +3,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { expect, onTestFinished, test } from 'vitest';
+import { expect, onTestFinished, test, vi } from 'vitest';
 import { plainText } from '../../src/base/index.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { READ, read } from '../support/thread-project.ts';
 import {
   connect,
@@ -15,6 +16,9 @@ import {
   serve,
   startDirective,
 } from './support/threads.ts';
+
+// Several processes each, all of them real.
+vi.setConfig({ testTimeout: timeoutMs(90_000) });
 
 /** Opened by hand; open for good when the test is over. */
 function gate() {

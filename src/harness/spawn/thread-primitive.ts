@@ -114,11 +114,17 @@ const NO_CHOICE = fail(
   { missing: 'runner' },
 );
 
+const NO_HANDLES = fail('permission_denied', 'a client without handles can follow no thread', {
+  missing: 'handle',
+});
+
 const spawn: Act = async (asker, parameters, config) => {
   const { thread, verify } = asker;
   const held = verify({ capability: 'spawn.thread' });
   if (!held.ok) return held;
   if (isClient(asker) && config.make_id !== true) return NO_CHOICE;
+  // Nothing is begun that its client could never name again.
+  if (isClient(asker) && !asker.handles) return NO_HANDLES;
   const there = await worldFor(asker, textIn(parameters, 'project_path'));
   if (!there.ok) return there;
   await there.output.library.refresh();
