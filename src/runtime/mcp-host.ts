@@ -103,6 +103,10 @@ export function createMcpHost(
       if (client.role !== 'approve') {
         return fail('permission_denied', 'this client may not decide about approvals');
       }
+      if (!runtime.policies().policy.elicits('mcp')) {
+        const message = 'the policy says `surfaces.mcp.elicitation: false`: decide in a terminal';
+        return fail('permission_denied', message);
+      }
       const opened = await store();
       if (!opened.ok) return opened;
       const by = { who: whoIs(client), channel: 'mcp' } as const;

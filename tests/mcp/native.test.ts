@@ -281,6 +281,16 @@ describe.each(ERAS)('native mode in %s', (era) => {
     );
     expect(asked.isError).toBe(true);
     expect(texts(asked)[0]).toContain('input_responses');
+    const parameters = { input_responses: given, input_state: { greeting: 'Hi' } };
+    const plain = await withPeer(
+      (client) =>
+        client.callTool({
+          name: 'execute',
+          arguments: { item_type: 'tool', item_id: 'asks', parameters },
+        }),
+      { native: false },
+    );
+    expect(plain.structuredContent).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
   });
 
   test('what a process prints are log messages and progress', async () => {

@@ -41,6 +41,8 @@ export interface ComposedPolicy extends FramePolicy {
   ceilings(surface?: string): Ceiling[];
   effects(surface: string): readonly ToolEffect[];
   directives(surface: string): DirectiveAccess;
+  /** May approvals be decided in a dialog of a client there? */
+  elicits(surface: string): boolean;
   readonly limits: Readonly<Record<string, number | string>>;
   readonly allowsUnsigned: boolean;
   readonly install: 'allow' | 'ask' | 'deny';
@@ -105,7 +107,9 @@ const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
   );
 
 /** Nobody has said anything about a surface: a person may do all, a stranger's client may look. */
-const SURFACES: Readonly<Record<string, Required<Omit<SurfacePolicy, 'capabilities'>>>> = {
+const SURFACES: Readonly<
+  Record<string, Required<Omit<SurfacePolicy, 'capabilities' | 'elicitation'>>>
+> = {
   mcp: { effects: ['read'], directives: 'signed' },
   web: { effects: ['read'], directives: 'signed' },
 };
@@ -248,6 +252,8 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     ceilings: (surface) => ceilingsOn(levels, surface),
     effects: (surface) => effectsOn(levels, surface),
     directives: (surface) => directivesOn(levels, surface),
+    elicits: (surface) =>
+      levels.every((policy) => surfaceOf(policy, surface)?.elicitation !== false),
     limits: lowestLimits(levels.map(({ limits }) => limits ?? {})),
     allowsUnsigned:
       strictest(levels, ['restrict', 'allow'], 'restrict', ({ unsigned }) => unsigned) === 'allow',

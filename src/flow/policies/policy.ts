@@ -46,6 +46,8 @@ export interface SurfacePolicy {
   capabilities?: Ceiling;
   effects?: ToolEffect[];
   directives?: DirectiveAccess;
+  /** May a client's dialog with its person decide about approvals? */
+  elicitation?: boolean;
 }
 
 export interface Policy extends PolicyRules {

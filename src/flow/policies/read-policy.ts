@@ -114,6 +114,7 @@ const surface = record({
   capabilities: ceiling,
   effects: listOrOne(oneOf(TOOL_EFFECTS)),
   directives: oneOf(['none', 'signed', 'all']),
+  elicitation: flag,
 });
 
 const notifyFields = record({ webhook: anything, command: anything, on: anything });

@@ -2,8 +2,6 @@
 // goes on. It is called again with what was answered: `input_responses` by the names of the requests, and
 // its own `state` as `input_state`. Neither is ever taken from a client's arguments.
 import {
-  CLIENT_CAPABILITIES_META_KEY,
-  type ClientCapabilities,
   type InputRequest,
   type InputRequiredResult,
   inputRequired,
@@ -20,8 +18,8 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import { INPUT_PARAMETERS } from '../../items/index.ts';
-import type { RequestStates } from './request-state.ts';
+import { INPUT_PARAMETERS, type Library } from '../../items/index.ts';
+import { capabilitiesOf, type RequestStates } from './request-state.ts';
 
 const MAX_STATE = 65_536;
 const [RESPONSES = '', STATE = '', CAPABILITIES = ''] = INPUT_PARAMETERS;
@@ -50,12 +48,6 @@ const methodOf = (request: Json | undefined) => {
     ? METHODS[method as keyof typeof METHODS]
     : undefined;
 };
-
-/** What the client of this very request says it can do. */
-function capabilitiesOf(server: McpServer, { mcpReq }: ServerContext): ClientCapabilities {
-  const own = (mcpReq.envelope as JsonObject | undefined)?.[CLIENT_CAPABILITIES_META_KEY];
-  return (own ?? server.server.getClientCapabilities() ?? {}) as ClientCapabilities;
-}
 
 export interface InputPorts {
   readonly server: McpServer;
@@ -179,4 +171,14 @@ export function broughtAlong(
   const chosen = askable(ports, Object.entries(requests), context);
   const { responses, isComplete } = sortAnswers(ports, chosen, context);
   return isComplete ? { [RESPONSES]: responses } : undefined;
+}
+
+/** The same tool called with `execute`: what only the server sets is not the client's to set there either. */
+export function refuseSmuggled(library: Library, request: JsonObject): Outcome<null> {
+  const { item_type, item_id, parameters } = request;
+  const set = INPUT_PARAMETERS.find((name) => getOwn(parameters, name) !== undefined);
+  if (item_type !== 'tool' || typeof item_id !== 'string' || set === undefined) return ok(null);
+  const found = library.find('tool', item_id);
+  const isExposed = found.ok && found.output.tool?.expose !== undefined;
+  return isExposed ? fail('invalid_input', `\`${set}\` is not for clients to set`) : ok(null);
 }

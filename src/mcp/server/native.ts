@@ -31,6 +31,7 @@ import {
   type ToolItem,
 } from '../../items/index.ts';
 import { signatureOf, validate } from '../../kernel/index.ts';
+import { withApprovals } from './approvals.ts';
 import type { ServerParts } from './host.ts';
 import { askClient, broughtAlong, type InputPorts, readInputs } from './native-inputs.ts';
 import { createOutputLines } from './native-output.ts';
@@ -112,35 +113,45 @@ async function run(
   const call = { tool: item.id, arguments: given };
   const inputs = await readInputs(ports, call, context);
   if (isInputRequiredResult(inputs)) return ok(inputs);
-  const first = await execute(ports, offer, { ...given, ...inputs }, context);
-  const asked = first.ok ? getOwn(first.output, 'input_required') : undefined;
-  if (!first.ok || asked === undefined) return first;
+  const first = await execute(ports, offer, call, { ...given, ...inputs }, context);
+  const asked = questionIn(first);
+  if (asked === undefined) return first;
   if (!asks.includes('input_responses')) {
     const message = `\`${name}\` wants to ask the client, and declares no \`input_responses\``;
     return fail('tool_failed', message);
   }
   const brought = broughtAlong(ports, asked, context);
   if (!brought) return await askClient(ports, call, asked, context);
-  const second = await execute(ports, offer, { ...given, ...inputs, ...brought }, context);
-  const more = second.ok ? getOwn(second.output, 'input_required') : undefined;
+  const second = await execute(ports, offer, call, { ...given, ...inputs, ...brought }, context);
+  const more = questionIn(second);
   return more === undefined ? second : await askClient(ports, call, more, context);
 }
 
-/** What the tool itself answers. */
+/** What a tool wants to know of the client, if it does. */
+const questionIn = (done: Outcome<JsonObject | InputRequiredResult>): Json | undefined =>
+  done.ok && !isInputRequiredResult(done.output)
+    ? getOwn(done.output, 'input_required')
+    : undefined;
+
+/** What the tool itself answers; or the question of whoever has to approve. */
 async function execute(
-  { host, client }: Ports,
+  ports: Ports,
   { item, name, asks }: Offer,
+  call: Json,
   given: JsonObject,
   context: ServerContext,
-): Promise<Outcome<JsonObject>> {
+): Promise<Outcome<JsonObject | InputRequiredResult>> {
   const isTaken = ([one]: [string, Json]): boolean =>
     asks.includes(one) || !INPUT_PARAMETERS.includes(one);
   const parameters = Object.fromEntries(Object.entries(given).filter(isTaken));
   const { signal } = context.mcpReq;
   const { onOutput, end } = createOutputLines(context, name);
   const request = { item_type: 'tool', item_id: item.id, parameters };
-  const done = await host.call('execute', request, { client: client(), signal, onOutput });
+  const by = { client: ports.client(), signal, onOutput };
+  const make = (made: JsonObject) => ports.host.call('execute', made, by);
+  const done = await withApprovals(ports, { call, request }, context, make);
   await end();
+  if (isInputRequiredResult(done)) return ok(done);
   return done.ok ? ok(ownOutput(done.output)) : done;
 }
 
@@ -262,10 +273,13 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
       inputSchema: shown(ports, schema),
       annotations: { readOnlyHint: false, destructiveHint: true, openWorldHint: true },
     },
-    async (inputs, { mcpReq: { signal } }) => {
+    async (inputs, context) => {
       const parameters = { directive_name: id, inputs };
       const request = { item_type: 'tool', item_id: 'threads/thread_directive', parameters };
-      const done = await host.call('execute', request, { client: client(), signal });
+      const by = { client: client(), signal: context.mcpReq.signal };
+      const make = (made: JsonObject) => host.call('execute', made, by);
+      const done = await withApprovals(ports, { call: request, request }, context, make);
+      if (isInputRequiredResult(done)) return done;
       return done.ok ? toolResult(ownOutput(done.output), undefined) : failedResult(done);
     },
   );
@@ -295,20 +309,22 @@ function addItem(ports: Ports, item: Item, exposed: Exposed, choices: Choices): 
   addResourceTool(ports, offer);
 }
 
-/** Items of one name are an error of the project: none of them is served. */
-export function addNative(server: McpServer, parts: ServerParts, choices: Choices): void {
+/** Items of one name are an error of the project: none of them is served. Says whether threads can be started. */
+export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
   const misfits = (value: Json, schema: JsonObject): boolean => validate(value, schema).length > 0;
   const ports: Ports = { ...parts, server, misfits };
+  let startsThreads = false;
   for (const [key, items] of groupExposed(parts.host.library.all())) {
     const [item] = items;
     const exposed = item && exposedOf(item);
     if (!item || !exposed) continue;
-    if (items.length === 1) addItem(ports, item, exposed, choices);
-    else
-      parts.host.onError(
-        new Error(
-          `the MCP ${key} is ${items.map(({ id }) => `\`${id}\``).join(' and ')}: none is served`,
-        ),
-      );
+    if (items.length > 1) {
+      const names = items.map(({ id }) => `\`${id}\``).join(' and ');
+      parts.host.onError(new Error(`the MCP ${key} is ${names}: none is served`));
+      continue;
+    }
+    addItem(ports, item, exposed, choices);
+    startsThreads ||= item.kind === 'directive' && exposed.mcp === 'tool';
   }
+  return startsThreads;
 }

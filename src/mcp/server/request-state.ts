@@ -2,7 +2,10 @@
 // client it was given to, for the call it was given for: whoever changes a part of it is refused.
 import { createHash, createHmac } from 'node:crypto';
 import {
+  CLIENT_CAPABILITIES_META_KEY,
+  type ClientCapabilities,
   createRequestStateCodec,
+  type McpServer,
   ProtocolError,
   ProtocolErrorCode,
   type RequestStateCodec,
@@ -26,7 +29,7 @@ export interface RequestStates {
   /** For the SDK: throws at what is not ours or not this client's. */
   verify(state: string, context: ServerContext): Promise<Json>;
   mint(purpose: Purpose, call: Json, payload: JsonObject, context: ServerContext): Promise<string>;
-  /** What was minted for this very call; undefined when the client brings nothing. Throws otherwise. */
+  /** What was minted for this very call; undefined when the client brings nothing of the kind. Throws otherwise. */
   read(purpose: Purpose, call: Json, context: ServerContext): JsonObject | undefined;
 }
 
@@ -59,8 +62,8 @@ export function createRequestStates(
       const state = context.mcpReq.requestState<Json>();
       if (state === undefined) return undefined;
       const payload = getOwn(state, 'payload');
-      const isOurs =
-        getOwn(state, 'purpose') === purpose && getOwn(state, 'call') === digestOf(call);
+      if (getOwn(state, 'purpose') !== purpose) return undefined;
+      const isOurs = getOwn(state, 'call') === digestOf(call);
       if (isOurs && isObject(payload)) return payload;
       const reason = { reason: 'invalid_request_state' };
       throw new ProtocolError(
@@ -70,4 +73,10 @@ export function createRequestStates(
       );
     },
   };
+}
+
+/** What the client of this very request says it can do. */
+export function capabilitiesOf(server: McpServer, { mcpReq }: ServerContext): ClientCapabilities {
+  const own = (mcpReq.envelope as JsonObject | undefined)?.[CLIENT_CAPABILITIES_META_KEY];
+  return (own ?? server.server.getClientCapabilities() ?? {}) as ClientCapabilities;
 }

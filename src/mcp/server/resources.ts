@@ -56,7 +56,8 @@ function addItems(server: McpServer, { host, client }: ServerParts): void {
 const wholeIn = (text: unknown, fallback: number, max: number): number =>
   typeof text === 'string' && /^\d{1,15}$/.test(text) ? Math.min(Number(text), max) : fallback;
 
-function addThreads(server: McpServer, { host, client }: ServerParts): void {
+/** For whoever can start threads. */
+export function addThreads(server: McpServer, { host, client }: ServerParts): void {
   const call = async (request: JsonObject, { mcpReq: { signal } }: ServerContext) =>
     await host.call('execute', request, { client: client(), signal });
 
@@ -184,14 +185,9 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   });
 }
 
-/** `isNative`: items are what their `expose` says, and only threads are here. */
-export function addResources(
-  server: McpServer,
-  parts: ServerParts,
-  { isNative, handed }: { readonly isNative: boolean; readonly handed: Handed },
-): void {
+/** Of the plain server. */
+export function addResources(server: McpServer, parts: ServerParts, handed: Handed): void {
   addThreads(server, parts);
-  if (isNative) return;
   addItems(server, parts);
   addList(server, parts, handed);
 }

@@ -8,7 +8,7 @@ import type { McpClient, McpHost, ServerParts } from './host.ts';
 import { addNative } from './native.ts';
 import { addCompletion, addPrompts, noChoices } from './prompts.ts';
 import { createRequestStates } from './request-state.ts';
-import { addResources } from './resources.ts';
+import { addResources, addThreads } from './resources.ts';
 import { addSubscriptions, threadFollower } from './resources-changes.ts';
 import { addSpans } from './server-spans.ts';
 import { addVerbs } from './verbs.ts';
@@ -64,10 +64,11 @@ export function createMcpServer(
   };
   const follower = follows ? threadFollower(server, host, client) : undefined;
   const choices = noChoices();
-  if (native) addNative(server, parts, choices);
-  else addVerbs(server, parts);
-  if (!native) addPrompts(server, parts, choices);
-  addResources(server, parts, { isNative: native, handed: () => handedTo(host, client) });
+  if (!native) {
+    addVerbs(server, parts);
+    addPrompts(server, parts, choices);
+    addResources(server, parts, () => handedTo(host, client));
+  } else if (addNative(server, parts, choices)) addThreads(server, parts);
   addCompletion(server, choices);
   addSubscriptions(server, parts, (uri) => choices.resources.has(uri));
   addSpans(server, host, () => parts.client().name);

@@ -1,8 +1,14 @@
 // The four verbs as tools of the SDK's server.
-import type { CallToolResult, McpServer } from '@modelcontextprotocol/server';
+import {
+  type CallToolResult,
+  isInputRequiredResult,
+  type McpServer,
+} from '@modelcontextprotocol/server';
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import { answerOf, checkParameters, FOUR_TOOLS } from '../../kernel/index.ts';
+import { withApprovals } from './approvals.ts';
 import type { ServerParts } from './host.ts';
+import { refuseSmuggled } from './native-inputs.ts';
 import { progressFor } from './progress.ts';
 
 /** Structured content plus its complete text twin, for clients that read only text. */
@@ -21,7 +27,8 @@ function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typ
   return { '~standard': { ...standard, validate } };
 }
 
-export function addVerbs(server: McpServer, { host, client, schema }: ServerParts): void {
+export function addVerbs(server: McpServer, parts: ServerParts): void {
+  const { host, client, schema } = parts;
   for (const tool of FOUR_TOOLS) {
     const { name, title, description, hints, input } = tool;
     server.registerTool(
@@ -36,12 +43,19 @@ export function addVerbs(server: McpServer, { host, client, schema }: ServerPart
       async (request, context) => {
         const fits = checkParameters(name, request, [], input);
         if (!fits.ok) return answer(fits);
+        const own = refuseSmuggled(host.library, fits.output);
+        if (!own.ok) return answer(own);
         const { signal } = context.mcpReq;
         const progress = progressFor(context);
         const call = { client: client(), signal, ...progress?.port };
-        const outcome = await host.call(name, fits.output, call);
+        const make = (made: JsonObject) => host.call(name, made, call);
+        const asked = { call: fits.output, request: fits.output };
+        const outcome =
+          name === 'execute'
+            ? await withApprovals({ ...parts, server }, asked, context, make)
+            : await make(fits.output);
         await progress?.end();
-        return answer(outcome);
+        return isInputRequiredResult(outcome) ? outcome : answer(outcome);
       },
     );
   }

@@ -1,0 +1,220 @@
+// A call that waits for a person, and a client that can ask one: the question is put to whoever sits there,
+// with exactly the call that waits. The row in the registry is there first, bound to that call; an answer
+// is worth something only together with the state that was made for this question, once.
+import { randomUUID } from 'node:crypto';
+import {
+  type InputRequiredResult,
+  inputRequired,
+  inputResponse,
+  type McpServer,
+  ProtocolError,
+  ProtocolErrorCode,
+  type ServerContext,
+} from '@modelcontextprotocol/server';
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  plainText,
+  textAt,
+} from '../../base/index.ts';
+import type { Approval } from '../../store/index.ts';
+import { handlesOf } from './handles.ts';
+import type { ServerParts } from './host.ts';
+import { capabilitiesOf } from './request-state.ts';
+
+/** What does not fit in a dialog is decided where all of it can be read. */
+const MAX_SHOWN = 8000;
+/** Longer texts are cut in what is kept to be shown. */
+const MAX_TEXT = 2000;
+const MAX_STATE = 32_768;
+const MAX_ANSWERED = 10_000;
+const KEY = 'approval';
+
+/** Of one project in this process. States of another are over: which of them were answered is not known. */
+interface Questions {
+  readonly process: string;
+  readonly answered: Set<string>;
+}
+const asked = new WeakMap<object, Questions>();
+
+function questionsOf({ host: { library } }: ServerParts): Questions {
+  const known = asked.get(library) ?? { process: randomUUID(), answered: new Set<string>() };
+  asked.set(library, known);
+  return known;
+}
+
+/** Takes a state, once. */
+function takeOnce({ answered }: Questions, nonce: string): boolean {
+  if (answered.has(nonce)) return false;
+  answered.add(nonce);
+  for (const old of answered) if (answered.size > MAX_ANSWERED) answered.delete(old);
+  return true;
+}
+
+interface ApprovalPorts extends ServerParts {
+  readonly server: McpServer;
+}
+
+/** Makes a call that was judged before; what it answers is what the client gets. */
+type MakeCall = (request: JsonObject) => Promise<Outcome<Json>>;
+
+const refused = (why: string): ProtocolError =>
+  new ProtocolError(ProtocolErrorCode.InvalidParams, why, { reason: 'invalid_request_state' });
+
+function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext): boolean {
+  const { elicitation } = capabilitiesOf(server, context);
+  const hasForms = elicitation !== undefined && (elicitation.form ?? !elicitation.url);
+  return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
+}
+
+/** Of a call that waits, or of a thread that does; undefined when nobody is waited for. */
+async function openApproval(
+  { host, client }: ApprovalPorts,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+): Promise<{ row: Approval; again: JsonObject } | undefined> {
+  const store = await host.store();
+  if (!store.ok) return undefined;
+  if (!outcome.ok) {
+    const { answer, approval } = outcome.error.detail;
+    if (answer !== 'pending' || typeof approval !== 'string') return undefined;
+    const rows = await store.output.approvals({ id: approval });
+    const row = rows.ok ? rows.output[0] : undefined;
+    return row?.state === 'pending' ? { row, again: request } : undefined;
+  }
+  const status = getOwn(outcome.output, 'status');
+  if (status !== 'waiting' && status !== 'needs_input') return undefined;
+  const handle = textAt(outcome.output, 'thread_id');
+  const thread = handlesOf(host, client()).idOf(handle);
+  if (thread === undefined) return undefined;
+  const rows = await store.output.approvals({ thread, state: 'pending' });
+  const row = rows.ok ? rows.output[0] : undefined;
+  // The same call again might start another thread: it is this one that goes on.
+  return row && { row, again: { item_type: 'thread', item_id: handle, action: 'wait' } };
+}
+
+/** Nothing in it can look like a line of ours, or turn the letters around. */
+const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim();
+
+/** Exactly what waits; undefined when it is too long to be read here. */
+function questionOf({ id, kind, shown }: Approval): string | undefined {
+  const line = (label: string, value: Json | undefined): string[] =>
+    value === undefined || value === '' ? [] : [oneLine(`${label}: ${plainText(value)}`)];
+  const given = isObject(shown.arguments) ? shown.arguments : {};
+  const isCut = Object.values(given).some(
+    (one) => typeof one === 'string' && one.length > MAX_TEXT,
+  );
+  const text = [
+    kind === 'question' ? 'A thread asks' : 'This needs your approval',
+    ...line('What', shown.operation ?? shown.action),
+    ...line('Why', shown.question),
+    ...line('Asked by', shown.asked_by),
+    ...line('Target', shown.target),
+    ...line('Directive', shown.directive),
+    oneLine(`Arguments: ${JSON.stringify(given)}`),
+    ...line('It comes from', shown.sources),
+    ...line('To change', shown.limits),
+    ...line('Line', shown.line),
+    `Approval: ${id}`,
+  ].join('\n');
+  return isCut || text.length > MAX_SHOWN ? undefined : text;
+}
+
+const formOf = ({ kind }: Approval) => ({
+  type: 'object' as const,
+  properties: {
+    decision: {
+      type: 'string' as const,
+      title: 'Decision',
+      enum: ['approve', 'deny'],
+    },
+    ...(kind === 'question' && {
+      words: { type: 'string' as const, title: 'Your answer', maxLength: 4000 },
+    }),
+  },
+  required: ['decision'],
+});
+
+/** What the client is asked; undefined when this is not the place for it. */
+async function offer(
+  ports: ApprovalPorts,
+  call: Json,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+  context: ServerContext,
+): Promise<InputRequiredResult | undefined> {
+  if (!canAsk(ports, context)) return undefined;
+  const open = await openApproval(ports, request, outcome);
+  const message = open && questionOf(open.row);
+  if (!open || message === undefined) return undefined;
+  const payload = {
+    approval: open.row.id,
+    nonce: randomUUID(),
+    process: questionsOf(ports).process,
+    again: open.again,
+  };
+  if (JSON.stringify(payload).length > MAX_STATE) return undefined;
+  const form = inputRequired.elicit({ message, requestedSchema: formOf(open.row) });
+  return inputRequired({
+    inputRequests: { [KEY]: form },
+    requestState: await ports.states.mint('approval', call, payload, context),
+  });
+}
+
+/** What the person said: a decision, or nothing that would be one. */
+function decisionIn({ mcpReq }: ServerContext): { approve: boolean; words?: string } | undefined {
+  const said = inputResponse(mcpReq.inputResponses, KEY);
+  if (said.kind !== 'elicit' || said.action !== 'accept') return undefined;
+  const { decision, words } = said.content ?? {};
+  if (decision === 'deny') return { approve: false };
+  if (decision !== 'approve') return undefined;
+  const hasWords = typeof words === 'string' && words.trim() !== '';
+  return { approve: true, ...(hasWords && { words: words.slice(0, 4000) }) };
+}
+
+/**
+ * Makes a call. When it waits for a person and this client can ask one, it is asked, and comes back here
+ * with the answer; otherwise the answer names the approval, for whoever decides elsewhere. `call` is what
+ * the client sent, `request` what is made of it.
+ */
+export async function withApprovals(
+  ports: ApprovalPorts,
+  { call, request }: { readonly call: Json; readonly request: JsonObject },
+  context: ServerContext,
+  make: MakeCall,
+): Promise<Outcome<Json> | InputRequiredResult> {
+  const state = ports.states.read('approval', call, context);
+  if (!state) {
+    const outcome = await make(request);
+    return (await offer(ports, call, request, outcome, context)) ?? outcome;
+  }
+  const { approval, nonce, again } = state;
+  const questions = questionsOf(ports);
+  if (
+    state.process !== questions.process ||
+    typeof nonce !== 'string' ||
+    typeof approval !== 'string'
+  ) {
+    throw refused('Invalid or expired requestState');
+  }
+  if (!isObject(again) || !takeOnce(questions, nonce))
+    throw refused('this question was answered before');
+  if (!canAsk(ports, context)) throw refused('this client may not decide');
+  const decision = decisionIn(context);
+  // Nobody decided: it goes on waiting, and is not asked for again.
+  if (!decision) return await make(again);
+  const decided = await ports.host.decide(approval, decision, ports.client());
+  if (!decided.ok) return decided;
+  const outcome = await goOn(again, make);
+  return (await offer(ports, call, again, outcome, context)) ?? outcome;
+}
+
+/** The call itself; or the thread that waited, which is told to go on. */
+async function goOn(again: JsonObject, make: MakeCall): Promise<Outcome<Json>> {
+  if (again.item_type !== 'thread') return await make(again);
+  const resumed = await make({ ...again, action: 'resume' });
+  return resumed.ok ? await make(again) : resumed;
+}

@@ -1,0 +1,210 @@
+// A call that waits for a person, and a client that can ask one. Real clients of both revisions, a real
+// registry, a scripted model.
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Client } from '@modelcontextprotocol/client';
+import { expect, onTestFinished, test } from 'vitest';
+import type { McpHost } from '../../src/mcp/index.ts';
+import type { Runtime } from '../../src/runtime/index.ts';
+import { makeFixture } from '../support/project.ts';
+import { directiveText, execute, stage } from '../support/thread-project.ts';
+import { connectPeer, ERAS, type PeerOptions } from './support/peer.ts';
+
+const policy = (more = '') => `unsigned: allow
+approve: [write]
+surfaces: { mcp: { effects: [read, idempotent, write], directives: all, capabilities: { deny: [] }${more} } }
+`;
+
+const write = (content = 'x', path = 'out.txt') => ({
+  item_type: 'tool',
+  item_id: 'fs/write_file',
+  parameters: { path, content },
+});
+
+interface Envelope {
+  ok: boolean;
+  output?: Record<string, unknown>;
+  error?: { code: string; detail: Record<string, unknown> };
+}
+
+async function project(more = '') {
+  const fixture = makeFixture();
+  fixture.write(`${fixture.home}/policy.yaml`, policy(more));
+  const runtime = await fixture.open();
+  onTestFinished(async () => {
+    await runtime.close();
+    fixture.remove();
+  });
+  return { fixture, runtime, file: join(fixture.root, 'out.txt') };
+}
+
+type Answer =
+  | { action: 'accept'; content: Record<string, string> }
+  | { action: 'decline' | 'cancel' };
+
+/** A client whose person answers like this, and what they were shown. */
+async function peer(runtime: Runtime, answer: Answer | undefined, options: PeerOptions = {}) {
+  const shown: string[] = [];
+  const { client, host, close } = await connectPeer(runtime, {
+    ...(answer && { capabilities: { elicitation: {} } }),
+    ...options,
+    prepare(one) {
+      if (!answer) return;
+      one.setRequestHandler('elicitation/create', ({ params }) => {
+        shown.push(params.message);
+        return answer;
+      });
+    },
+  });
+  onTestFinished(close);
+  const call = async (request: Record<string, unknown>) => {
+    const { structuredContent } = await client.callTool({ name: 'execute', arguments: request });
+    return structuredContent as Envelope;
+  };
+  return { client, host, call, shown };
+}
+
+const states = async (host: McpHost): Promise<string[]> => {
+  const store = await host.store();
+  const rows = store.ok ? await store.output.approvals({}) : store;
+  return rows.ok ? rows.output.map(({ state }) => state) : [];
+};
+const decide = (decision: string): Answer => ({ action: 'accept', content: { decision } });
+
+test.each(ERAS)('a person at the client approves exactly the call that waits (%s)', async (era) => {
+  const { runtime, file } = await project();
+  const { call, shown, host } = await peer(runtime, decide('approve'), { era });
+  expect(await call(write('approved\nby: you'))).toMatchObject({ ok: true });
+  expect(readFileSync(file, 'utf8')).toBe('approved\nby: you');
+  expect(shown).toHaveLength(1);
+  expect(shown[0]).toContain('fs/write_file');
+  expect(shown[0]).toContain('out.txt');
+  expect(shown[0]?.split('\n').filter((line) => line.startsWith('by:'))).toEqual([]);
+  expect(await states(host)).toEqual(['used']);
+  // It was for one call: the same again is asked about again.
+  await call(write('approved\nby: you'));
+  expect(shown).toHaveLength(2);
+});
+
+test.each(ERAS)('a person at the client says no, and that holds (%s)', async (era) => {
+  const { runtime, file } = await project();
+  const { call, shown, host } = await peer(runtime, decide('deny'), { era });
+  expect(await call(write())).toMatchObject({ ok: false, error: { code: 'permission_denied' } });
+  expect(await call(write())).toMatchObject({ ok: false, error: { code: 'permission_denied' } });
+  expect(shown).toHaveLength(1);
+  expect(existsSync(file)).toBe(false);
+  expect(await states(host)).toEqual(['denied']);
+});
+
+test.each(ERAS)('whoever closes the dialog decides nothing (%s)', async (era) => {
+  const { runtime, file } = await project();
+  for (const answer of [{ action: 'decline' }, { action: 'cancel' }, decide('perhaps')] as const) {
+    const { call, host } = await peer(runtime, answer, { era });
+    const waits = await call(write());
+    expect(waits).toMatchObject({ ok: false, error: { code: 'needs_input' } });
+    expect(await states(host)).toEqual(['pending']);
+  }
+  expect(existsSync(file)).toBe(false);
+});
+
+test.each(ERAS)('who cannot ask, or may not decide, is told what to approve (%s)', async (era) => {
+  const { runtime, file, fixture } = await project();
+  const without = await peer(runtime, undefined, { era });
+  const { error } = await without.call(write());
+  expect(error).toMatchObject({ code: 'needs_input', detail: { answer: 'pending' } });
+  const steers = await peer(runtime, decide('approve'), { era, caller: { role: 'steer' } });
+  expect(await steers.call(write())).toMatchObject({ error: { code: 'needs_input' } });
+  fixture.write(`${fixture.home}/policy.yaml`, policy(', elicitation: false'));
+  await expect.poll(() => runtime.policies().policy.elicits('mcp')).toBe(false);
+  const off = await peer(runtime, decide('approve'), { era });
+  expect(await off.call(write())).toMatchObject({ error: { code: 'needs_input' } });
+  expect([...steers.shown, ...off.shown]).toEqual([]);
+  expect(existsSync(file)).toBe(false);
+  const id = String(error?.detail.approval);
+  const by = { id: 'test', name: 'test', role: 'approve' } as const;
+  expect(await off.host.decide(id, { approve: true }, by)).toMatchObject({ ok: false });
+});
+
+test('an answer counts once, for its client, its call and its question', async () => {
+  const { runtime, file } = await project();
+  const can = { era: '2026-07-28', capabilities: { elicitation: {} } } as const;
+  const one = await connectPeer(runtime, can);
+  const other = await connectPeer(runtime, { ...can, caller: { id: 'other' } });
+  onTestFinished(async () => {
+    await one.close();
+    await other.close();
+  });
+  const raw = async ({ client }: { client: Client }, request: object, more: object = {}) =>
+    (await client
+      .request(
+        { method: 'tools/call', params: { name: 'execute', arguments: request, ...more } },
+        { allowInputRequired: true },
+      )
+      .catch((error: unknown) => ({ error }))) as Record<string, unknown>;
+  const yes = { inputResponses: { approval: decide('approve') } };
+  const no = { inputResponses: { approval: { action: 'decline' } } };
+  const isRefused = (answer: Record<string, unknown>) =>
+    expect(answer).toSatisfy(() => answer.isError === true || answer.error !== undefined);
+
+  // Answers out of the blue decide nothing.
+  const first = await raw(one, write(), yes);
+  expect(first).toMatchObject({ resultType: 'input_required' });
+  const { requestState } = first;
+  isRefused(await raw(other, write(), { ...yes, requestState }));
+  isRefused(await raw(one, write('other'), { ...yes, requestState }));
+  isRefused(await raw(one, write(), { ...yes, requestState: `${String(requestState)}x` }));
+  expect(existsSync(file)).toBe(false);
+  expect(await states(one.host)).toEqual(['pending']);
+
+  // Closed once is closed: what was declined cannot be accepted later.
+  expect(await raw(one, write(), { ...no, requestState })).toMatchObject({ isError: true });
+  isRefused(await raw(one, write(), { ...yes, requestState }));
+  expect(await states(one.host)).toEqual(['pending']);
+  expect(existsSync(file)).toBe(false);
+
+  const again = await raw(one, write());
+  const answer = { ...yes, requestState: again.requestState };
+  expect(await raw(one, write(), answer)).toMatchObject({ structuredContent: { ok: true } });
+  expect(readFileSync(file, 'utf8')).toBe('x');
+  isRefused(await raw(one, write(), answer));
+  expect(await states(one.host)).toEqual(['used']);
+});
+
+test('what does not fit in a dialog is decided where it can be read', async () => {
+  const { runtime } = await project();
+  const { call, shown } = await peer(runtime, decide('approve'));
+  const waits = await call(write('x'.repeat(3000)));
+  expect(waits).toMatchObject({ ok: false, error: { code: 'needs_input' } });
+  expect(shown).toEqual([]);
+});
+
+test.each(ERAS)(
+  'a thread that waits goes on when the person at the client says so (%s)',
+  async (era) => {
+    const permissions =
+      '<write resource="filesystem" path="**"/><execute resource="tool" id="fs/write_file"/>';
+    const files = {
+      '../home/policy.yaml': policy(),
+      '.ai/directives/put.md': directiveText('put', { permissions, limits: '<turns>9</turns>' }),
+    };
+    const { fixture, runtime } = await stage(files, ({ assistant_messages }) =>
+      assistant_messages <= 1
+        ? { tool_calls: [execute('fs/write_file', { path: 'out.txt', content: 'by a thread' })] }
+        : { text: 'written' },
+    );
+    const { call, shown } = await peer(runtime, decide('approve'), { era });
+    const started = await call({
+      item_type: 'tool',
+      item_id: 'threads/thread_directive',
+      parameters: { directive_name: 'put', wait_ms: 10_000 },
+    });
+    const handle = String(started.output?.thread_id);
+    const ended = await call({ item_type: 'thread', item_id: handle, action: 'wait' });
+    expect(ended).toMatchObject({ ok: true, output: { status: 'completed' } });
+    expect(shown.length).toBeGreaterThan(1);
+    expect(shown[0]).toContain('threads/thread_directive');
+    expect(shown[1]).toContain('fs/write_file');
+    expect(shown[1]).toContain('by a thread');
+    expect(readFileSync(join(fixture.root, 'out.txt'), 'utf8')).toBe('by a thread');
+  },
+);
