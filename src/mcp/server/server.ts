@@ -11,6 +11,7 @@ import { createRequestStates } from './request-state.ts';
 import { addResources, addThreads } from './resources.ts';
 import { addSubscriptions, threadFollower } from './resources-changes.ts';
 import { addSpans } from './server-spans.ts';
+import { addSkills } from './skills.ts';
 import { addVerbs } from './verbs.ts';
 
 export interface ServerOptions {
@@ -67,6 +68,7 @@ export function createMcpServer(
   if (!native) {
     addVerbs(server, parts);
     addPrompts(server, parts, choices);
+    addSkills(server, parts);
     addResources(server, parts, () => handedTo(host, client));
   } else if (addNative(server, parts, choices)) addThreads(server, parts);
   addCompletion(server, choices);
