@@ -114,6 +114,9 @@ export async function listen(host: McpHost, options: ListenOptions): Promise<Out
     if ('client' in verdict) {
       context.set('client', verdict.client);
       await next();
+    } else if (verdict.status === 401 && context.req.path.startsWith('/.well-known/')) {
+      // Whoever looks for another way to log in is told that there is none.
+      context.res = refuse({ status: 404, message: 'there is nothing here' });
     } else context.res = refuse(verdict);
     for (const [name, value] of Object.entries(HEADERS)) {
       if (!context.res.headers.has(name)) context.res.headers.set(name, value);

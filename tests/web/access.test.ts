@@ -137,6 +137,8 @@ test('where others can reach it, there is no server without a token', async () =
     fetch(url, { method: 'POST', headers: { ...ACCEPT, ...headers }, body: JSON.stringify(HELLO) });
   expect((await ask({})).status).toBe(401);
   expect((await ask(bearer(made))).status).toBe(200);
+  const login = await fetch(url.replace('/mcp', '/.well-known/oauth-protected-resource'));
+  expect(login.status).toBe(404);
   expect(open.said()).toContain('TLS');
   expect(await open.stop()).toBe(0);
 });

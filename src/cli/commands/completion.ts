@@ -12,6 +12,9 @@ const WORDS: Readonly<Record<string, readonly string[]>> = {
   kind: KINDS,
   decision: ['allowed', 'denied', 'failed'],
   surface: ['cli', 'library', 'mcp', 'script', 'thread', 'harness'],
+  client: ['claude-code', 'claude-desktop', 'cursor', 'vscode'],
+  scope: ['project', 'user'],
+  role: ['view', 'steer', 'approve'],
 };
 const MAX_THREADS = 50;
 /** Shells expand what they are offered, and ids may be a stranger's. */

@@ -84,7 +84,7 @@ export function entryOf(project: string, env: Env, extra: JsonObject = {}): Json
     : { ...extra, command: process.execPath, args: [packagePath('bin/km.js'), ...args] };
 }
 
-export interface Target {
+export interface SettingsFile {
   readonly client: string;
   readonly file: string;
   /** The folder that the file must lie in, links followed. */
@@ -95,7 +95,7 @@ export interface Target {
 export function targetOf(
   project: string,
   { options, terminal: { env } }: CommandCall,
-): Outcome<Target> {
+): Outcome<SettingsFile> {
   const client = asText(options.client) ?? '';
   const found = Object.hasOwn(CLIENTS, client) ? CLIENTS[client] : undefined;
   if (!found) {

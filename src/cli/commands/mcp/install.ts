@@ -26,7 +26,7 @@ import { personRow } from '../../../runtime/index.ts';
 import { asText } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
 import { confirm, type Terminal, visible } from '../../terminal/terminal.ts';
-import { entryOf, type Target, targetOf } from './client-settings.ts';
+import { entryOf, type SettingsFile, targetOf } from './client-settings.ts';
 import { withMember } from './json-member.ts';
 
 const MAX_BYTES = 16 * 1024 * 1024;
@@ -40,7 +40,7 @@ function realPlace(file: string): string | undefined {
 }
 
 /** Where it really lies, and what it holds. A link out of the folder it belongs to is not followed. */
-function readTarget({ file, within }: Target): Outcome<{ place: string; text: string }> {
+function readTarget({ file, within }: SettingsFile): Outcome<{ place: string; text: string }> {
   let place: string | undefined;
   try {
     place = realPlace(file);
