@@ -155,6 +155,41 @@ test('who begins a request and says no more is not waited for', async () => {
   await client.close();
 }, 30_000);
 
+test('clients that go away at any moment leave no session behind that is at work', async () => {
+  const { hostname, port, host } = new URL(served.url);
+  const body = JSON.stringify(HELLO);
+  const lines = [
+    'POST /mcp HTTP/1.1',
+    `Host: ${host}`,
+    ...Object.entries(ACCEPT).map(([name, value]) => `${name}: ${value}`),
+    `Content-Length: ${body.length}`,
+  ];
+  const text = `${lines.join('\r\n')}\r\n\r\n${body}`;
+  const leave = async (after: number): Promise<void> => {
+    const socket = connectTcp(Number(port), hostname);
+    socket.on('error', () => {});
+    await once(socket, 'connect');
+    socket.write(text.slice(0, after));
+    // Some before they were heard, some while they are answered, some with the answer on its way.
+    if (after % 3 === 0) await new Promise(setImmediate);
+    if (after % 3 === 1) await Promise.race([once(socket, 'data'), once(socket, 'close')]);
+    socket.destroy();
+  };
+  for (let round = 0; round < 6; round += 1) {
+    const lengths = Array.from({ length: 40 }, (_, n) => (n < 5 ? n * 60 + 2 : text.length));
+    await Promise.all(lengths.map(leave));
+  }
+  const sessions = await Promise.all(Array.from({ length: 30 }, () => post(HELLO)));
+  expect(sessions.map(({ status }) => status)).toEqual(Array.from({ length: 30 }, () => 200));
+});
+
+test('what clients do wrong does not fill the log', async () => {
+  for (let n = 0; n < 100; n += 1) await post({ jsonrpc: '2.0', id: n, method: `\u001b[2J${n}` });
+  const lines = served.said().split('\n');
+  expect(lines.filter((line) => line.startsWith('mcp:')).length).toBeLessThan(30);
+  expect(served.said()).not.toContain('\u001b[2J');
+});
+
 test.each(['SIGTERM', 'SIGINT'] as const)('%s ends it, open streams and all', async (signal) => {
   const own = await serve(fixture);
   const client = await connect(own.url, 'legacy');

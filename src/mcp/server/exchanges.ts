@@ -38,6 +38,7 @@ function passOn(body: ReadableStream<Uint8Array>, stop: AbortSignal, onEnd: () =
     {
       start(out) {
         stop.addEventListener('abort', letGo, { once: true });
+        if (stop.aborted) letGo();
         void copy(out).catch((error: unknown) => {
           letGo();
           // It may be closed by now: then nobody is there to be told.
@@ -66,7 +67,8 @@ export function createExchanges() {
         answer(response) {
           if (response.body && isStream(response)) {
             const { status, headers } = response;
-            const body = passOn(response.body, stop.signal, exchange.end);
+            // Also when the other side is gone: whoever writes to it may not have begun to read here.
+            const body = passOn(response.body, exchange.signal, exchange.end);
             return new Response(body, { status, headers });
           }
           exchange.end();

@@ -4,11 +4,25 @@ import type { Runtime } from '../../../runtime/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
-import { interruptible } from '../../terminal/terminal.ts';
+import { interruptible, visible } from '../../terminal/terminal.ts';
 
 /** What does not end by itself then is ended: a timer of somebody else does not keep a server alive. */
 const LAST_MS = 5000;
 const PARENT_MS = 1000;
+
+const NOTES = 20;
+const NOTES_MS = 60_000;
+
+/** What clients do wrong is said, in a few words and so often: whoever sends nonsense fills no log. */
+function quietly(note: (line: string) => void): (error: Error) => void {
+  let [since, count] = [0, 0];
+  return ({ message }) => {
+    if (performance.now() - since > NOTES_MS) [since, count] = [performance.now(), 0];
+    count += 1;
+    if (count <= NOTES) note(`mcp: ${visible(message.slice(0, 300))}`);
+    if (count === NOTES) note('mcp: more of this is not said for a minute');
+  };
+}
 
 /** Aborts with the signal, and when whoever started this process is gone. */
 function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
@@ -86,7 +100,7 @@ async function serveStdio(
 export const run = inProject(async (runtime, call) => {
   const { createMcpHost } = await import('../../../runtime/index.ts');
   const { terminal, options } = call;
-  const host = createMcpHost(runtime, version(), ({ message }) => terminal.note(`mcp: ${message}`));
+  const host = createMcpHost(runtime, version(), quietly(terminal.note));
   return await interruptible(async (interrupted) => {
     const { signal, stop } = untilAlone(interrupted);
     try {
