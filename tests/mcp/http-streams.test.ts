@@ -130,6 +130,27 @@ test('a client that does not read what it asked for is cut off', async () => {
   socket.destroy();
 });
 
+test('one client does not hold all streams there are', async () => {
+  const url = await start();
+  const params = { notifications: { resourceSubscriptions: [URI] } };
+  const sockets = Array.from({ length: 300 }, () => send(url, 'subscriptions/listen', params));
+  const firsts = await Promise.all(
+    sockets.map(async (socket) => String((await once(socket, 'data'))[0])),
+  );
+  const statuses = firsts.map((first) => /^HTTP\/1.1 (\d+)/.exec(first)?.[1]);
+  expect(Object.groupBy(statuses, (status) => status ?? '')).toMatchObject({
+    200: { length: 256 },
+    503: { length: 44 },
+  });
+  const made = openTokens(runtime).add({ name: '', role: 'view', days: 1 });
+  const token = made.ok ? made.output.token : '';
+  const other = await connect(url, 'modern', { authorization: `Bearer ${token}` });
+  expect((await other.listTools()).tools).toHaveLength(4);
+  await other.close();
+  for (const socket of sockets) socket.destroy();
+  await expect.poll(() => listeners.size).toBe(0);
+});
+
 test('a call whose client is gone is told so', async () => {
   const started = Promise.withResolvers<AbortSignal>();
   const url = await start({

@@ -84,6 +84,8 @@ export function createExchanges() {
       stops.set(exchange, stop);
       return exchange;
     },
+    countOf: (client: string): number =>
+      [...open.values()].filter((owner) => owner === client).length,
     clients: (): ReadonlySet<string> => new Set(open.values()),
     /** Cuts off what a client has open; without a name, what anybody has. */
     cut(client?: string): void {

@@ -24,7 +24,8 @@ import { createMcpServer, type ServerOptions } from './server.ts';
 import { createSessions, refusal } from './sessions.ts';
 
 const MAX_BODY = 4 * 1024 * 1024;
-const MAX_LISTENERS = 256;
+/** Requests and streams of one client that are open at once: nobody takes the place of all others. */
+const MAX_OPEN = 256;
 
 type Caller = Omit<McpClient, 'name'>;
 
@@ -90,7 +91,7 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
       if (!listener) throw new Error('a request without a client');
       return create(listener.client);
     },
-    { legacy: 'reject', onerror: onError, bus, maxSubscriptions: MAX_LISTENERS },
+    { legacy: 'reject', onerror: onError, bus },
   );
   let isClosed = false;
 
@@ -99,6 +100,9 @@ export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {
       const read = await readBody(incoming);
       if (read instanceof Response) return read;
       if (isClosed) return refusal(503, 'the server is closing');
+      if (exchanges.countOf(client.id) >= MAX_OPEN) {
+        return refusal(503, 'too many requests and streams are open', { 'retry-after': '10' });
+      }
       const exchange = exchanges.open(client.id, incoming.signal);
       try {
         const { body } = read;
