@@ -20,6 +20,9 @@ import {
   serveHttp,
   type Workplace,
 } from '../../scripts/conformance/subject.ts';
+import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+
+const sandbox = await probeSandbox();
 
 let place: Workplace;
 let served: Subject;
@@ -84,7 +87,7 @@ const PEERS: Readonly<Record<string, () => Promise<Peer>>> = {
     current('auto', new StreamableHTTPClientTransport(new URL(served.url))),
 };
 
-test.for(Object.entries(PEERS))('%s', async ([, connect]) => {
+test.skipIf(sandbox.kind === 'none').for(Object.entries(PEERS))('%s', async ([, connect]) => {
   const peer = await connect();
   try {
     const { tools } = await peer.listTools();
