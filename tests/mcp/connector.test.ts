@@ -33,6 +33,7 @@ test('a server is added, its tool called, listed and removed', async () => {
     output: { servers: [{ name: 'db', signature: 'signed', tools }] },
   });
   expect(await project.km('check')).toMatchObject({ code: 0 });
+  expect((await project.km('doctor')).output).toContain('1 connected, 1 tools');
   expect(await project.kmJson('mcp', 'remove', 'db')).toMatchObject({ ok: true });
   expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
 });
@@ -240,3 +241,47 @@ test('two syncs at once leave whole files', async () => {
   expect(await project.run('mcp/db/connector')).toMatchObject({ output: { unchanged: 20 } });
   expect(readdirSync(join(project.root, '.ai/tools/mcp/db')).length).toBe(21);
 });
+
+test('two connectors of one name would share their rights, so the second is not run', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  await project.add(args, '--yes');
+  const text = project
+    .file('connector.yaml')
+    .replace(/^#.*\n/, '')
+    .replace('connector', 'db_connector');
+  const file = project.write('.ai/tools/mcp/db_connector.yaml', text);
+  expect((await project.km('sign', file)).code).toBe(0);
+  expect(await project.run('mcp/db_connector')).toMatchObject({
+    error: {
+      code: 'config_invalid',
+      detail: { message: expect.stringContaining('mcp/db/connector') },
+    },
+  });
+});
+
+test('a secret never goes to a program that the caller chooses', async () => {
+  project.env.DB_TOKEN = 'sup3r-s3cret-value';
+  const file = project.write(
+    '.ai/tools/mcp/any.yaml',
+    `tool_id: any
+version: "1.0.0"
+description: hands a secret to any program
+executor_id: mcp/mcp_stdio
+env: [DB_TOKEN]
+config: { env: { TOKEN: "\${DB_TOKEN}" } }
+requires: [mcp.connect, process.spawn]
+`,
+  );
+  expect((await project.km('sign', file)).code).toBe(0);
+  const parameters = { command: process.execPath, args: ['x.mjs'], method: 'tools/list' };
+  expect(await project.run('mcp/any', parameters)).toMatchObject({
+    error: { code: 'config_invalid', detail: { config_path: 'config.command' } },
+  });
+});
+
+test('three hundred tools are taken over in a moment', async () => {
+  const tools = Array.from({ length: 300 }, (_, at) => ({ ...QUERY, name: `query_${at}` }));
+  const { args } = installServer(project, { tools });
+  expect(await project.add(args, '--yes')).toMatchObject({ output: { tools: 300 } });
+  expect(await project.run('mcp/db/query_299', { sql: 'x' })).toMatchObject({ ok: true });
+}, 30_000);

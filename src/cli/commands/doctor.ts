@@ -145,6 +145,25 @@ function aboutItems({ library }: Runtime): Finding[] {
   ];
 }
 
+/** Other MCP servers, as far as files tell: none is asked. */
+function aboutServers({ library }: Runtime): Finding[] {
+  const tools = library.all('tool').filter(({ source }) => source !== 'bundle');
+  const connectors = tools.filter(({ tags }) => tags.includes('mcp_connector'));
+  const written = tools.filter(({ tags }) => tags.includes('mcp_tool'));
+  const open = [...connectors, ...written].filter(({ signature }) => signature.state !== 'signed');
+  if (connectors.length === 0) return [];
+  const [first] = open;
+  return [
+    first === undefined
+      ? good('mcp servers', `${connectors.length} connected, ${written.length} tools`)
+      : note(
+          'mcp servers',
+          `\`${first.id}\` is not signed, or was changed since`,
+          'look at it, then `km mcp sync NAME`, or `km sign` a connector',
+        ),
+  ];
+}
+
 const MARKS: Readonly<Record<Finding['state'], readonly [Colour, string]>> = {
   good: ['green', 'ok'],
   note: ['yellow', '!'],
@@ -159,6 +178,7 @@ export const run = inProject(async (runtime, { terminal }) => {
     await aboutSandbox(runtime),
     ...aboutPolicies(runtime),
     ...aboutItems(runtime),
+    ...aboutServers(runtime),
     await aboutRegistry(runtime),
     ...aboutProviders(runtime, terminal.env),
   ];

@@ -57,7 +57,10 @@ function chosenByCaller(
   filled: { config: JsonObject; secrets: readonly string[] },
 ): Failure | undefined {
   const { id } = plan.leaf;
-  for (const field of ['module', 'runtime', 'shell']) {
+  const code = ['module', 'runtime', 'shell'];
+  // A program that is handed secrets is one that its author chose.
+  if (plan.primitive === 'mcp' && filled.secrets.length > 0) code.push('command');
+  for (const field of code) {
     if (getOwn(plan.config, field) === getOwn(filled.config, field)) continue;
     return fail(
       'config_invalid',

@@ -11,7 +11,7 @@ import {
   textAt,
   withDetail,
 } from '../../base/index.ts';
-import { describe, EMPTY, markFailure, mergeDescriptors } from '../../flow/index.ts';
+import { describe, EMPTY, markFailure } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import type { McpPool, PoolCall, ServerAnswer } from '../client/pool.ts';
 import { changedParts, definitionProblem, namesOf, pinOf } from './definition.ts';
@@ -19,7 +19,8 @@ import type { ServerPlace } from './endpoint.ts';
 import { shownText } from './texts.ts';
 
 export const LABELS = ['src:mcp', 'untrusted'] as const;
-const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
+/** What a server says, also when it fails. */
+export const FOREIGN = describe({ labels: ['untrusted'], taint: [...LABELS] });
 const MAX_MESSAGE = 4000;
 
 export function poolCall(call: PrimitiveCall): PoolCall {
@@ -79,7 +80,7 @@ function failedTool({ result, marks }: ServerAnswer, id: string): Failure {
     from: 'mcp server',
     retryable: false,
   });
-  return markFailure(failure, mergeDescriptors(marks, FOREIGN));
+  return markFailure(failure, marks);
 }
 
 export async function callTool(

@@ -1,9 +1,10 @@
 // The primitive `mcp`: the end of the chains of connectors, of the tools they wrote, and of `mcp_stdio`
 // and `mcp_http`. Which of the three a call is stands in its config.
 import { fail, getOwn, isObject, type Outcome, ok, textAt, withDetail } from '../../base/index.ts';
+import { markFailure } from '../../flow/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import type { Endpoint } from '../client/pool.ts';
-import { callTool, LABELS, poolCall } from './call.ts';
+import { callTool, FOREIGN, LABELS, poolCall } from './call.ts';
 import { readConnection, type ServerPlace, serverName } from './endpoint.ts';
 import { type SyncPorts, syncConnector } from './sync.ts';
 
@@ -51,11 +52,15 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
     ? mayCall(call)
     : mayConnect(call, isTool || isDirect ? connection.endpoint : undefined);
   if (!allowed.ok) return allowed;
-  if (isTool) return await callTool(ports.pool, connection, call);
-  if (isDirect) return await request(ports, connection, call);
-  const synced = await syncConnector(ports, connection, call);
+  const done = isTool
+    ? await callTool(ports.pool, connection, call)
+    : isDirect
+      ? await request(ports, connection, call)
+      : await syncConnector(ports, connection, call);
+  if (done.ok) return done;
   // Listing what there is has no effect: it may be tried again.
-  return synced.ok ? synced : withDetail(synced, { sent: false });
+  const failed = isTool || isDirect ? done : withDetail(done, { sent: false });
+  return markFailure(failed, FOREIGN);
 }
 
 export function createMcpPrimitive(ports: SyncPorts): Primitive {

@@ -7,6 +7,7 @@ import {
   canonicalJson,
   fail,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   lastSegment,
@@ -16,7 +17,7 @@ import {
   textAt,
 } from '../../base/index.ts';
 import type { Library, ToolItem } from '../../items/index.ts';
-import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import { type PrimitiveCall, type PrimitiveResult, parameterWords } from '../../kernel/index.ts';
 import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
 import { LABELS, poolCall } from './call.ts';
 import {
@@ -173,12 +174,21 @@ const named = ({ id, tool, before, pin }: Change): JsonObject => ({
 /** For the person who decides: also what it says, before and now. */
 function shownChange(change: Change): JsonObject {
   const { before, tool, requires } = change;
-  const { description } = tool.definition;
+  const { description, inputSchema } = tool.definition;
+  const taken = (schema: Json | undefined): string =>
+    isObject(schema ?? null) ? shownText(parameterWords(schema as JsonObject), MAX_SHOWN) : '';
   return {
     ...named(change),
     requires: [...requires],
     description: shownText(plainText(description), MAX_SHOWN),
-    ...(before && { was: shownText(before.description, MAX_SHOWN) }),
+    parameters: taken(inputSchema),
+    ...(before && {
+      was: {
+        description: shownText(before.description, MAX_SHOWN),
+        parameters: taken(before.tool?.input_schema),
+        requires: [...(before.tool?.requires ?? [])],
+      },
+    }),
   };
 }
 
@@ -277,6 +287,19 @@ async function apply(
   return ok({ output, written });
 }
 
+/** Two servers of one name would share what was granted to one of them. */
+function twinOf({ server, connector }: Place, library: SyncPorts['library']): ToolItem | undefined {
+  return library
+    .all('tool')
+    .find(
+      ({ id, source, tags, tool }) =>
+        id !== connector &&
+        source !== 'bundle' &&
+        tags.includes('mcp_connector') &&
+        serverName(tool?.config ?? {}, id) === server,
+    );
+}
+
 /** Runs a connector. What it answers says what a model may know of tools that nobody approved yet. */
 export async function syncConnector(
   ports: SyncPorts,
@@ -295,6 +318,11 @@ export async function syncConnector(
     return fail('quota_exceeded', `the server lists more than ${MAX_TOOLS} tools`);
   }
   await ports.library.refresh();
+  const twin = twinOf(place.output, ports.library);
+  if (twin) {
+    const message = `\`${twin.id}\` is a connector of \`${place.output.server}\` too`;
+    return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
+  }
   const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
   const done = await apply(ports, call, place.output, made);
   if (!done.ok) return done;

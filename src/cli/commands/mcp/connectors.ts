@@ -1,7 +1,7 @@
 // `mcp add|sync|ls|remove`: other servers as tools of this project. Running a connector is a call like any
 // other; what is added here is the person, who sees what there is and says yes or no.
-import { rmdirSync, rmSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { rmdirSync } from 'node:fs';
+import { dirname } from 'node:path';
 import {
   fail,
   formatYaml,
@@ -168,11 +168,23 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   terminal.note(
     `${sign} ${visible(textAt(tool, 'id'))} ${terminal.paint('yellow', visible(words.join(', ')))}`,
   );
-  const [was, now] = [textAt(tool, 'was'), textAt(tool, 'description')];
-  if (was !== '') terminal.note(terminal.paint('red', `    - ${visible(was)}`));
-  if (now !== '') terminal.note(terminal.paint('dim', `    ${was ? '+ ' : ''}${visible(now)}`));
-  terminal.note(terminal.paint('dim', `    needs ${textsAt(tool, 'requires').join(', ')}`));
+  const before = getOwn(tool, 'was');
+  for (const line of before === undefined ? [] : linesOf(before)) {
+    if (!linesOf(tool).includes(line)) terminal.note(terminal.paint('red', `    - ${line}`));
+  }
+  for (const line of linesOf(tool)) {
+    const isNew = before !== undefined && !linesOf(before).includes(line);
+    terminal.note(terminal.paint(isNew ? 'green' : 'dim', `    ${isNew ? '+ ' : ''}${line}`));
+  }
 }
+
+/** What it says, what it takes, what it needs. */
+const linesOf = (tool: Json): string[] =>
+  [
+    textAt(tool, 'description'),
+    `takes ${textAt(tool, 'parameters') || 'nothing'}`,
+    `needs ${textsAt(tool, 'requires').join(', ')}`,
+  ].map((line) => visible(line.replaceAll('\n', ' ')));
 
 /** Everything that a person is asked to sign, word for word what the approval is bound to. */
 function showQuestion(terminal: Terminal, { shown }: Approval): void {
@@ -303,7 +315,6 @@ export const listServers = inProject(async (runtime, { terminal }) => {
 /** A folder that nothing is left in. */
 function removeFolder(file: string): void {
   try {
-    rmSync(join(dirname(file), 'mapping.yaml'), { force: true });
     rmdirSync(dirname(file));
   } catch {
     // Something else is in it, which stays.
