@@ -134,6 +134,11 @@ test('a hint that it only reads gives nothing away; a person can say it in the m
   );
   expect(project.file('run_sql.yaml')).toContain('name: sql\n    role: command');
   expect(await project.run('mcp/db/run_sql', { sql: 'x' })).toMatchObject({ ok: true });
+  // Another program's model may read here, and sends nothing on to other servers.
+  const listed = { item_type: 'tool', item_id: 'mcp/db/list_rows', parameters: { sql: 'x' } };
+  expect(await project.call('execute', listed, 'mcp')).toMatchObject({
+    error: { code: 'permission_denied', detail: { missing: 'mcp.db.read' } },
+  });
   project.write('.ai/tools/mcp/db/mapping.yaml', 'tools: { query: { effects: read } }\n');
   expect(await project.run('mcp/db/connector')).toMatchObject({
     error: { code: 'config_invalid', detail: { message: expect.stringContaining('mapping.yaml') } },
@@ -279,7 +284,7 @@ requires: [mcp.connect, process.spawn]
   });
 });
 
-test('three hundred tools are taken over in a moment', async () => {
+test('three hundred tools are taken over', async () => {
   const tools = Array.from({ length: 300 }, (_, at) => ({ ...QUERY, name: `query_${at}` }));
   const { args } = installServer(project, { tools });
   expect(await project.add(args, '--yes')).toMatchObject({ output: { tools: 300 } });

@@ -16,7 +16,7 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
-import type { Library, ToolItem } from '../../items/index.ts';
+import { type Library, parseTool, type ToolItem } from '../../items/index.ts';
 import { type PrimitiveCall, type PrimitiveResult, parameterWords } from '../../kernel/index.ts';
 import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
 import { LABELS, poolCall } from './call.ts';
@@ -37,7 +37,7 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
-  readonly library: Pick<Library, 'all' | 'find' | 'refresh' | 'remove' | 'write'>;
+  readonly library: Pick<Library, 'all' | 'refresh' | 'remove'>;
   /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
   /** What a person has said to exactly this; asked for when nobody has said anything. */
@@ -134,9 +134,10 @@ function plan(
       return [];
     }
     const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
-    const written = library.write('tool', id, text, 'replace', { dryRun: true });
-    if (!written.ok) {
-      leftOut.push({ name: tool.name, why: written.error.detail.message });
+    const { diagnostics } = parseTool(text, `${file}.yaml`);
+    const odd = diagnostics.find(({ severity }) => severity === 'error');
+    if (odd) {
+      leftOut.push({ name: tool.name, why: odd.message });
       return [];
     }
     return [{ id, tool, pin, text, requires: requiresOf(place.server, mapped) }];
