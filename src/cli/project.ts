@@ -7,6 +7,7 @@ import {
   personIn,
   personRow,
   type Runtime,
+  type RuntimeOptions,
   type Speaker,
 } from '../runtime/index.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from './command.ts';
@@ -53,9 +54,10 @@ export function signFiles(
 export async function withRuntime(
   { options, terminal: { cwd, env } }: CommandCall,
   work: (runtime: Runtime) => Promise<Ending>,
+  more: Pick<RuntimeOptions, 'login'> = {},
 ): Promise<Ending> {
   const project = asText(options.project);
-  const opened = await createRuntime({ cwd, env, ...compact({ project }) });
+  const opened = await createRuntime({ cwd, env, ...compact({ project }), ...more });
   if (!opened.ok) return opened;
   try {
     return await work(opened.output);

@@ -1,5 +1,7 @@
 export { createMcpPool } from './client/create-pool.ts';
+export { openLoopbackLogin } from './client/loopback.ts';
 export type { McpPool } from './client/pool.ts';
+export type { Authorizer, SpanAround } from './client/ports.ts';
 export { serverName } from './connector/endpoint.ts';
 export { serverProblem } from './connector/names.ts';
 export { createMcpPrimitive } from './connector/primitive.ts';

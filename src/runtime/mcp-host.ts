@@ -29,6 +29,7 @@ function keyOf(keys: KeyFolder): Outcome<Uint8Array> {
 
 /** Where a registered SDK announces itself; nothing is loaded without one. */
 const SDK = Symbol.for('opentelemetry.js.api.1');
+export const isTraced = (): boolean => Object.hasOwn(globalThis, SDK);
 
 /** The field that says what a request of this method is about. */
 const ABOUT: Readonly<Record<string, string>> = {
@@ -38,7 +39,7 @@ const ABOUT: Readonly<Record<string, string>> = {
 };
 
 const spanned: NonNullable<McpHost['span']> = async (request, work, failed) => {
-  if (!Object.hasOwn(globalThis, SDK)) return await work();
+  if (!isTraced()) return await work();
   const { method, target, client, traceparent, tracestate } = request;
   const { inSpan } = await import('../harness/index.ts').then(({ telemetry }) => telemetry());
   const about = ABOUT[method];

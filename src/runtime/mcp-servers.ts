@@ -31,8 +31,9 @@ import {
   policyAuthority,
   verifierOf,
 } from '../kernel/index.ts';
-import type { McpPool, SyncPorts } from '../mcp/index.ts';
+import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
 import { findAnswer, putQuestion } from './ask-outside.ts';
+import { isTraced } from './mcp-host.ts';
 import {
   hostAndPort,
   hostGate,
@@ -86,6 +87,14 @@ function isConnected(library: Library, own: string | undefined, place: string): 
 const version = (): string =>
   textAt(JSON.parse(readFileSync(packagePath('package.json'), 'utf8')), 'version');
 
+const spanned: SpanAround = async (name, attributes, work) => {
+  if (!isTraced()) return await work({});
+  const { inSpan } = await import('../harness/index.ts').then(({ telemetry }) => telemetry());
+  return await inSpan({ name, side: 'client', attributes }, work, (answer) =>
+    answer.ok ? undefined : answer.error.code,
+  );
+};
+
 async function openPool({ open, library }: Rooms): Promise<McpPool> {
   const { createMcpPool } = await import('../mcp/index.ts');
   const { clock, project, home, policies } = open;
@@ -109,6 +118,8 @@ async function openPool({ open, library }: Rooms): Promise<McpPool> {
       return own !== undefined && isConnected(library, own, `${host}:${port}`);
     },
     namedFolders: () => [...policies.current().policy.folders],
+    authorize: open.own.login,
+    span: spanned,
   });
 }
 

@@ -29,6 +29,7 @@ import {
   probeSandboxNow,
   type SandboxReport,
 } from '../kernel/index.ts';
+import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
   createKeyFolder,
@@ -50,6 +51,8 @@ export interface RuntimeOptions {
   tools?: readonly ProgramTool[];
   /** Loops of the embedding program, by the name that `spawn_thread` is given as `runner`. */
   runners?: Readonly<Record<string, Runner>>;
+  /** A person who is there to log in to MCP servers. */
+  login?: Authorizer;
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
@@ -131,7 +134,7 @@ export interface OpenProject {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   /** What the program put in the place of ours. */
-  own: Pick<RuntimeOptions, 'runners' | 'openStore'>;
+  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login'>;
   host?: HostProject;
   /** Other projects that threads were started in, opened over this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };

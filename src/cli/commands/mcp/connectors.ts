@@ -18,8 +18,8 @@ import {
 import type { ToolItem } from '../../../items/index.ts';
 import { decideApproval, personRow, type Runtime } from '../../../runtime/index.ts';
 import type { Approval } from '../../../store/index.ts';
-import { asList, asText, type CommandCall, type Ending } from '../../command.ts';
-import { inProject, noted, signFiles, speaker } from '../../project.ts';
+import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
+import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
 import {
   confirm,
   interruptible,
@@ -256,7 +256,24 @@ async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<En
   );
 }
 
-export const addServer = inProject(async (runtime, call) => {
+/** Somebody may have to log in: the page that the server wants them to see is shown here. */
+const withLogin =
+  (work: (runtime: Runtime, call: CommandCall) => Promise<Ending>): CommandRun =>
+  async (call) => {
+    const { terminal, options } = call;
+    if (!terminal.isInteractive && options.oauth !== true) return await inProject(work)(call);
+    const { openLoopbackLogin } = await room();
+    const login = await openLoopbackLogin((page) =>
+      terminal.note(`log in with your browser: ${visible(page)}`),
+    );
+    try {
+      return await withRuntime(call, (runtime) => work(runtime, call), { login });
+    } finally {
+      await login.close();
+    }
+  };
+
+export const addServer = withLogin(async (runtime, call) => {
   const name = asText(call.args[0]) ?? '';
   const free = await refuseName(runtime, name);
   if (!free.ok) return free;
@@ -282,7 +299,7 @@ export const addServer = inProject(async (runtime, call) => {
   return ended;
 });
 
-export const syncServer = inProject(async (runtime, call) => {
+export const syncServer = withLogin(async (runtime, call) => {
   const found = await findServer(runtime, asText(call.args[0]) ?? '');
   return found.ok ? await sync(runtime, found.output.item.id, call) : found;
 });
