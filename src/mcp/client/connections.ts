@@ -27,8 +27,16 @@ interface Use {
   idle?: NodeJS.Timeout | undefined;
 }
 
-const keyOf = (endpoint: Endpoint): string =>
-  hash('sha256', canonicalJson(JSON.parse(JSON.stringify(endpoint))));
+const keys = new WeakMap<Endpoint, string>();
+
+/** One call asks several times, with one endpoint. */
+function keyOf(endpoint: Endpoint): string {
+  const known = keys.get(endpoint);
+  if (known !== undefined) return known;
+  const key = hash('sha256', canonicalJson(JSON.parse(JSON.stringify(endpoint))));
+  keys.set(endpoint, key);
+  return key;
+}
 
 /** Opens, notices when it breaks, and waits longer after each failure. */
 function createOpener(

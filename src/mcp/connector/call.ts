@@ -13,8 +13,8 @@ import {
 } from '../../base/index.ts';
 import { describe, EMPTY, markFailure } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
-import type { McpPool, PoolCall, ServerAnswer } from '../client/pool.ts';
-import { changedParts, definitionProblem, namesOf, pinOf } from './definition.ts';
+import type { Listing, McpPool, PoolCall, ServerAnswer, ServerTool } from '../client/pool.ts';
+import { changedParts, definitionProblem, namesOf, type Pin, pinOf } from './definition.ts';
 import type { ServerPlace } from './endpoint.ts';
 import { shownText } from './texts.ts';
 
@@ -44,6 +44,38 @@ function changed(message: string, more: JsonObject): Failure {
   });
 }
 
+interface LiveTools {
+  readonly byName: ReadonlyMap<string, ServerTool>;
+  readonly twice: ReadonlySet<string>;
+  /** By tool, for one server. */
+  readonly pins: Map<string, Pin>;
+  readonly of: string;
+}
+
+/** What is worked out about a list, as long as somebody has it. */
+const worked = new WeakMap<Listing['tools'], LiveTools>();
+
+function liveTools(listing: Listing, identity: JsonObject): LiveTools {
+  const { tools, server } = listing;
+  const of = JSON.stringify([identity, server]);
+  const known = worked.get(tools);
+  if (known?.of === of) return known;
+  const { once, twice } = namesOf(listing);
+  const byName = new Map(once.map((tool) => [tool.name, tool]));
+  const made = { byName, twice: new Set(twice), pins: new Map<string, Pin>(), of };
+  worked.set(tools, made);
+  return made;
+}
+
+function livePin({ pins }: LiveTools, identity: JsonObject, server: JsonObject, tool: ServerTool) {
+  const known = pins.get(tool.name);
+  if (known) return known;
+  if (definitionProblem(tool) !== undefined) return undefined;
+  const pin = pinOf(identity, server, tool);
+  pins.set(tool.name, pin);
+  return pin;
+}
+
 /** Is the tool what was approved? Nothing of what the server says now is repeated. */
 async function checkPin(
   pool: McpPool,
@@ -55,17 +87,16 @@ async function checkPin(
   if (!listed.ok) return withDetail(listed, { sent: false });
   const { server } = listed.output;
   const name = textAt(config, 'mcp_tool');
-  const { once, twice } = namesOf(listed.output);
-  if (twice.includes(name)) {
+  const listing = liveTools(listed.output, identity);
+  if (listing.twice.has(name)) {
     return changed(`the server lists the tool of \`${tool.id}\` more than once`, { sent: false });
   }
-  const live = once.find((one) => one.name === name);
+  const live = listing.byName.get(name);
   if (!live) {
     const message = `the server does not list the tool of \`${tool.id}\` any more`;
     return changed(message, { sent: false, changed: ['name'] });
   }
-  const isOdd = definitionProblem(live) !== undefined;
-  const now = isOdd ? undefined : pinOf(identity, server, live);
+  const now = livePin(listing, identity, server, live);
   if (now?.pin === textAt(config, 'pin')) return ok(null);
   const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
   const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
