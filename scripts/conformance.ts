@@ -58,6 +58,7 @@ const { values } = parseArgs({
   },
 });
 const legs = LEGS.filter((leg) => values.leg?.includes(leg) ?? true);
+if (legs.length === 0) throw new Error(`there are the legs ${LEGS.join(', ')}`);
 const results: Result[] = [];
 for (const leg of legs) {
   results.push(...(await runLeg(leg)).map((scenario) => ({ ...scenario, leg })));
@@ -69,4 +70,4 @@ process.stdout.write(
     ? `${JSON.stringify({ suite: suiteVersion(), results, regressions: worse }, null, 2)}\n`
     : `${[table(results), ...worse.map((line) => `should pass: ${line}`)].join('\n')}\n`,
 );
-process.exitCode = worse.length > 0 || legs.length === 0 ? 1 : 0;
+process.exitCode = worse.length > 0 ? 1 : 0;

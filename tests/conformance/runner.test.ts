@@ -1,7 +1,12 @@
 // What the conformance runner believes: nothing that did not really run.
 import { expect, test } from 'vitest';
 import { readExpected, readPage, regressions, render } from '../../scripts/conformance/expected.ts';
-import { judge, REVISIONS, runServerScenarios } from '../../scripts/conformance/suite.ts';
+import {
+  judge,
+  REVISIONS,
+  runServerScenarios,
+  suiteVersion,
+} from '../../scripts/conformance/suite.ts';
 
 const check = (id: string, status: 'SUCCESS' | 'FAILURE' | 'WARNING' | 'SKIPPED' | 'INFO') => ({
   id,
@@ -44,6 +49,7 @@ test.for(REVISIONS)('where nothing listens, no scenario of %s passes', async (re
   expect(results.filter(({ problems }) => problems.length === 0)).toEqual([]);
 });
 
-test('the page lists what is expected to pass', () => {
+test('the page lists what is expected to pass, and with which suite', () => {
   expect(readPage()).toContain(render(readExpected()));
+  expect(readPage()).toContain(`conformance\` ${suiteVersion()})`);
 });
