@@ -11,23 +11,23 @@ const PATIENCE_MS = 600_000;
 const PAGE =
   '<!doctype html><meta charset="utf-8"><title>kernmantle</title><p>You may close this page.</p>';
 
-/** The first that comes back with an answer, right or wrong: who judges it knows what was asked. */
-function cameBack(server: Server, origin: string): Promise<string> {
-  return new Promise((resolve) => {
-    server.on('request', (request, response) => {
-      const url = URL.parse(request.url ?? '', origin);
-      const isAnswer = url?.pathname === PATH && /[?&](code|error)=/.test(url.search);
-      if (request.method !== 'GET' || !isAnswer) {
-        response.writeHead(404).end();
-        return;
-      }
-      const headers = {
-        'content-type': 'text/html',
-        'content-security-policy': "default-src 'none'",
-      };
-      response.writeHead(200, { ...headers, connection: 'close' }).end(PAGE);
-      resolve(url.href);
-    });
+type Waiter = (url: string) => void;
+
+/** Whoever comes back with an answer, right or wrong: who judges it knows what was asked. */
+function listen(server: Server, origin: string, waiters: Set<Waiter>): void {
+  server.on('request', (request, response) => {
+    const url = URL.parse(request.url ?? '', origin);
+    const isAnswer = url?.pathname === PATH && /[?&](code|error)=/.test(url.search);
+    if (request.method !== 'GET' || !isAnswer) {
+      response.writeHead(404).end();
+      return;
+    }
+    const headers = {
+      'content-type': 'text/html',
+      'content-security-policy': "default-src 'none'",
+    };
+    response.writeHead(200, { ...headers, connection: 'close' }).end(PAGE);
+    for (const waiter of waiters) waiter(url.href);
   });
 }
 
@@ -38,17 +38,18 @@ export async function openLoopbackLogin(
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const answered = cameBack(server, origin);
+  const waiters = new Set<Waiter>();
+  listen(server, origin, waiters);
   return {
     redirectUrl: `${origin}${PATH}`,
     async authorize(page): Promise<Outcome<string>> {
+      const { promise, resolve } = Promise.withResolvers<string | undefined>();
+      const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+      waiters.add(resolve);
       show(page);
-      let timer: NodeJS.Timeout | undefined;
-      const late = new Promise<undefined>((resolve) => {
-        timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
-      });
-      const url = await Promise.race([answered, late]);
+      const url = await promise;
       clearTimeout(timer);
+      waiters.delete(resolve);
       return url === undefined ? fail('timeout', 'nobody came back from the page') : ok(url);
     },
     async close() {

@@ -82,7 +82,7 @@ function createKeeper(file: string, folder: string, server: string) {
 const isSame = (a: string, b: string): boolean =>
   a.length === b.length && timingSafeEqual(Buffer.from(a), Buffer.from(b));
 
-export interface LoginProvider extends OAuthClientProvider {
+interface LoginProvider extends OAuthClientProvider {
   /**
    * When a person has been to the page and back: `exchange` makes tokens of what they brought. False when
    * nobody has; otherwise a connection is to be tried again.
