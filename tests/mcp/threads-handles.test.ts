@@ -8,6 +8,7 @@ import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
 import { signAsUser } from '../support/attacks.ts';
 import {
   directive,
+  directiveText,
   openStage,
   type Play,
   READ,
@@ -68,6 +69,9 @@ function outputOf(outcome: Outcome<JsonObject>): JsonObject {
   if (!outcome.ok) throw new Error(`${outcome.error.code}: ${outcome.error.detail.message}`);
   return outcome.output;
 }
+
+/** Files are looked at every 20 ms. */
+const seenAnew = () => new Promise((resolve) => setTimeout(resolve, 40));
 
 /** Every way to speak of a thread. */
 const ways = (name: string): JsonObject[] => [
@@ -213,9 +217,22 @@ test('`directives` decides about starting and steering, `effects` about everythi
     error: { code: 'permission_denied' },
   });
   expect(await asAnn(write)).toMatchObject({ error: { code: 'permission_denied' } });
+  // A signed one that lies on an unsigned one has what that one grants: nobody has signed the whole.
+  const file = '.ai/directives/lying.md';
+  const extending = '<relationships><extends>unsigned_look</extends></relationships>';
+  const lying = directiveText('lying', { permissions: READ }).replace(
+    '<metadata>',
+    `<metadata>${extending}`,
+  );
+  made.fixture.write(file, lying);
+  signAsUser(made.fixture, file);
+  await seenAnew();
+  expect(await asAnn(startDirective('lying'))).toMatchObject({
+    error: { code: 'permission_denied', detail: { missing: 'spawn.thread' } },
+  });
   const policy = (text: string) => {
     made.fixture.write(`${made.fixture.home}/policy.yaml`, text);
-    return new Promise((resolve) => setTimeout(resolve, 40));
+    return seenAnew();
   };
   await policy('surfaces: { mcp: { directives: none, effects: [read, idempotent, write] } }\n');
   expect(await asAnn(startDirective('look'))).toMatchObject({
