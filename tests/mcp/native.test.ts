@@ -132,6 +132,11 @@ output_schema: { type: object, properties: { sum: { type: number } }, required: 
         "return { messages: [{ role: 'user', content: { type: 'text', text: name } }] };",
       ),
     ),
+    ...tool(
+      'long',
+      'effect: read\nexpose: { mcp: tool }\n',
+      'export const run = () => ({ text: "y".repeat(150000) });\n',
+    ),
     ...tool('a/twice', 'expose: { mcp: tool }\n', returns({})),
     ...tool('b/twice', 'expose: { mcp: tool }\n', returns({})),
     ...tool('hidden', '', returns({})),
@@ -176,7 +181,7 @@ describe.each(ERAS)('native mode in %s', (era) => {
       onError: ({ message }) => told.push(message),
     });
     expect(tools.map(({ name }) => name).sort()).toEqual(
-      ['asks', 'fails', 'mixed-content', 'plain', 'prints', 'says_error', 'sum'].sort(),
+      ['asks', 'fails', 'long', 'mixed-content', 'plain', 'prints', 'says_error', 'sum'].sort(),
     );
     const sum = tools.find(({ name }) => name === 'sum');
     expect(sum).toMatchObject({
@@ -219,6 +224,23 @@ describe.each(ERAS)('native mode in %s', (era) => {
       expect(wrong.isError).toBe(true);
       expect(texts(wrong)[0]).toContain('`a`');
       expect(await call('hidden').catch((error) => error)).toMatchObject({ code: -32602 });
+    });
+  });
+
+  test('a result that is too long is read from a link', async () => {
+    await withPeer(async (client) => {
+      const long = await client.callTool({ name: 'long', arguments: {} });
+      expect(long.structuredContent).toBeUndefined();
+      expect(JSON.stringify(long).length).toBeLessThan(10_000);
+      const [, link] = long.content as { type: string; uri: string }[];
+      expect(link).toMatchObject({ type: 'resource_link', mimeType: 'application/json' });
+      let [text, uri] = ['', link?.uri];
+      while (uri !== undefined) {
+        const [page] = (await client.readResource({ uri })).contents;
+        text += page && 'text' in page ? page.text : '';
+        uri = page?._meta?.['kernmantle/next'] as string | undefined;
+      }
+      expect(JSON.parse(text)).toEqual({ text: 'y'.repeat(150_000) });
     });
   });
 
@@ -332,7 +354,9 @@ describe.each(ERAS)('native mode in %s', (era) => {
         },
       ]);
       const { resourceTemplates } = await client.listResourceTemplates();
-      expect(resourceTemplates).toMatchObject([{ name: 'note', uriTemplate: 'notes://{id}/text' }]);
+      expect(resourceTemplates).toContainEqual(
+        expect.objectContaining({ name: 'note', uriTemplate: 'notes://{id}/text' }),
+      );
       const read = async (uri: string) => (await client.readResource({ uri })).contents;
       expect(await read('knowledge://style')).toMatchObject([{ text: '# Style\n\nShort.\n' }]);
       expect(await read('notes://picture')).toMatchObject([

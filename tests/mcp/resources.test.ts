@@ -166,3 +166,34 @@ test.each(ERAS)('directives and knowledge are listed in pages and read (%s)', as
   const missing = await client.readResource({ uri: 'knowledge://no/such' }).catch((error) => error);
   expect(missing).toMatchObject({ code: -32602, data: { uri: 'knowledge://no/such' } });
 });
+
+test.each(ERAS)(
+  'a long answer is a beginning and a link of this client alone (%s)',
+  async (era) => {
+    const { runtime } = await staged();
+    const client = await peer(runtime, { era, maxAnswer: 3000 });
+    const request = { query: '', limit: 50, detail: 'schema' };
+    const short = await client.callTool({ name: 'search', arguments: { query: '', limit: 1 } });
+    expect(short.content).toHaveLength(1);
+    const long = await client.callTool({ name: 'search', arguments: request });
+    const [twin, link] = long.content as { type: string; text?: string; uri: string }[];
+    expect(JSON.parse(twin?.text ?? '')).toEqual(long.structuredContent);
+    expect(long.structuredContent).toMatchObject({
+      ok: true,
+      output: { truncated: true, resource: link?.uri },
+    });
+    expect(link).toMatchObject({ type: 'resource_link', mimeType: 'application/json' });
+    let [text, uri] = ['', link?.uri];
+    while (uri !== undefined) {
+      const page = await textOf(client, uri);
+      text += page.text;
+      uri = page.meta['kernmantle/next'] as string | undefined;
+    }
+    const whole = await peer(runtime, { era });
+    const { structuredContent } = await whole.callTool({ name: 'search', arguments: request });
+    expect(JSON.parse(text)).toEqual(structuredContent);
+    const stranger = await peer(runtime, { era, caller: { id: 'stranger' } });
+    const refused = await stranger.readResource({ uri: link?.uri ?? '' }).catch((error) => error);
+    expect(refused).toMatchObject({ code: -32602, data: { uri: link?.uri } });
+  },
+);

@@ -6,6 +6,7 @@ import type { ComposedPolicy } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Handles, VerbDefinition } from '../../kernel/index.ts';
 import type { Approval, Store } from '../../store/index.ts';
+import type { Answers } from './answers.ts';
 import type { RequestStates } from './request-state.ts';
 
 /** Who is at the other end of a connection. */
@@ -99,4 +100,6 @@ export interface ServerParts {
   schema(json: JsonObject): ReturnType<typeof fromJsonSchema<JsonObject>>;
   /** What clients bring back with their answers. */
   readonly states: RequestStates;
+  /** Where results go that are too long for one message. */
+  readonly answers: Answers;
 }

@@ -11,6 +11,7 @@ import {
   ResourceNotFoundError,
 } from '@modelcontextprotocol/server';
 import { type Failure, getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import type { Answers, Brief } from './answers.ts';
 
 const textBlock = (text: string): ContentBlock => ({ type: 'text', text });
 
@@ -28,21 +29,37 @@ const blockOf = (block: Json): ContentBlock =>
 const isOfObject = (schema: JsonObject): boolean =>
   schema.type === undefined ? schema.properties !== undefined : schema.type === 'object';
 
-/** `schema`: what its answer looks like, when it says so. */
-export function toolResult(own: JsonObject, schema: JsonObject | undefined): CallToolResult {
+/** `schema`: what its answer looks like, when it says so: then that is never shortened, only its twin. */
+export function toolResult(
+  own: JsonObject,
+  schema: JsonObject | undefined,
+  answers: Answers,
+): CallToolResult {
   const isError = own.isError === true ? { isError: true } : {};
   const blocks = Array.isArray(own.content) ? own.content.map(blockOf) : undefined;
-  if (!schema && blocks) return { content: blocks, ...isError };
+  if (!schema && blocks) return { content: inBounds(blocks, answers), ...isError };
   const structured = schema && !isOfObject(schema) ? (own.result ?? null) : own;
-  const content = blocks ?? [textBlock(JSON.stringify(structured))];
-  return { content, structuredContent: structured, ...isError };
+  const twin = JSON.stringify(structured);
+  const brief = answers.shorten(twin, 'application/json');
+  const content = blocks ? inBounds(blocks, answers) : briefly(twin, brief);
+  const fits = schema !== undefined || !brief;
+  return { content, ...(fits && { structuredContent: structured }), ...isError };
 }
 
+const briefly = (text: string, brief: Brief | undefined): ContentBlock[] =>
+  brief ? [textBlock(JSON.stringify(brief.fields)), ...brief.blocks] : [textBlock(text)];
+
+/** Texts that are too long are read from a link. */
+const inBounds = (blocks: readonly ContentBlock[], answers: Answers): ContentBlock[] =>
+  blocks.flatMap((block) =>
+    block.type === 'text' ? briefly(block.text, answers.shorten(block.text, 'text/plain')) : block,
+  );
+
 /** The words first, for people; then all of it, for programs. */
-export const failedResult = ({ error }: Failure): CallToolResult => ({
-  isError: true,
-  content: [textBlock(error.detail.message), textBlock(JSON.stringify({ ok: false, error }))],
-});
+export const failedResult = ({ error }: Failure, answers: Answers): CallToolResult => {
+  const blocks = [error.detail.message, JSON.stringify({ ok: false, error })].map(textBlock);
+  return { isError: true, content: inBounds(blocks, answers) };
+};
 
 const BAD_REQUEST: readonly string[] = ['invalid_input', 'not_found', 'ambiguous'];
 

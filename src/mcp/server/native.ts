@@ -174,8 +174,10 @@ function addTool(ports: Ports, offer: Offer): void {
     },
     async (given, context) => {
       const done = await run(ports, offer, given, context);
-      if (!done.ok) return failedResult(done);
-      return isInputRequiredResult(done.output) ? done.output : toolResult(done.output, output);
+      if (!done.ok) return failedResult(done, ports.answers);
+      return isInputRequiredResult(done.output)
+        ? done.output
+        : toolResult(done.output, output, ports.answers);
     },
   );
 }
@@ -280,7 +282,9 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
       const make = (made: JsonObject) => host.call('execute', made, by);
       const done = await withApprovals(ports, { call: request, request }, context, make);
       if (isInputRequiredResult(done)) return done;
-      return done.ok ? toolResult(ownOutput(done.output), undefined) : failedResult(done);
+      return done.ok
+        ? toolResult(ownOutput(done.output), undefined, ports.answers)
+        : failedResult(done, ports.answers);
     },
   );
 }

@@ -3,6 +3,7 @@
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
 import type { JsonObject } from '../../base/index.ts';
+import { addAnswers, createAnswers, MAX_ANSWER } from './answers.ts';
 import { handedTo, withHandles } from './handles.ts';
 import type { McpClient, McpHost, ServerParts } from './host.ts';
 import { addNative } from './native.ts';
@@ -21,6 +22,8 @@ export interface ServerOptions {
   readonly native?: boolean;
   /** Of the current revision over a connection that lasts: whoever listens is told of threads by this server. */
   readonly follows?: boolean;
+  /** Bytes of a result; longer ones are read from a link, in pages. */
+  readonly maxAnswer?: number;
 }
 
 /** The bundle's words: what a project says of itself is found by searching, where it is labelled. */
@@ -36,6 +39,7 @@ export function createMcpServer(
   {
     native = false,
     follows = false,
+    maxAnswer = MAX_ANSWER,
     instructions = native ? '' : toldTo(host),
   }: ServerOptions = {},
 ): McpServer {
@@ -57,12 +61,15 @@ export function createMcpServer(
       requestState: { verify: states.verify },
     },
   );
+  const answers = createAnswers(host.library, client.id, maxAnswer);
   const parts: ServerParts = {
     host: withHandles(host, () => follower?.()),
     client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
     states,
+    answers,
   };
+  addAnswers(server, answers);
   const follower = follows ? threadFollower(server, host, client) : undefined;
   const choices = noChoices();
   if (!native) {

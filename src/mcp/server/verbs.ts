@@ -6,17 +6,31 @@ import {
 } from '@modelcontextprotocol/server';
 import type { Json, JsonObject, Outcome } from '../../base/index.ts';
 import { answerOf, checkParameters, FOUR_TOOLS } from '../../kernel/index.ts';
+import type { Answers } from './answers.ts';
 import { withApprovals } from './approvals.ts';
 import type { ServerParts } from './host.ts';
 import { refuseSmuggled } from './native-inputs.ts';
 import { progressFor } from './progress.ts';
 
 /** Structured content plus its complete text twin, for clients that read only text. */
-function answer(outcome: Outcome<Json>): CallToolResult {
+function answer(outcome: Outcome<Json>, answers: Answers): CallToolResult {
+  const isError = outcome.ok ? {} : { isError: true };
+  const text = JSON.stringify(outcome);
+  const brief = answers.shorten(text, 'application/json');
+  if (!brief) {
+    return { structuredContent: { ...outcome }, content: [{ type: 'text', text }], ...isError };
+  }
+  const short = shortened(outcome, brief.fields);
+  const content = [{ type: 'text' as const, text: JSON.stringify(short) }, ...brief.blocks];
+  return { structuredContent: short, content, ...isError };
+}
+
+function shortened(outcome: Outcome<Json>, fields: JsonObject): JsonObject {
+  if (outcome.ok) return { ok: true, output: fields };
+  const { code, detail } = outcome.error;
   return {
-    structuredContent: { ...outcome },
-    content: [{ type: 'text', text: JSON.stringify(outcome) }],
-    ...(outcome.ok ? {} : { isError: true }),
+    ok: false,
+    error: { code, detail: { ...fields, message: detail.message.slice(0, 2000) } },
   };
 }
 
@@ -28,7 +42,7 @@ function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typ
 }
 
 export function addVerbs(server: McpServer, parts: ServerParts): void {
-  const { host, client, schema } = parts;
+  const { host, client, schema, answers } = parts;
   for (const tool of FOUR_TOOLS) {
     const { name, title, description, hints, input } = tool;
     server.registerTool(
@@ -42,9 +56,9 @@ export function addVerbs(server: McpServer, parts: ServerParts): void {
       },
       async (request, context) => {
         const fits = checkParameters(name, request, [], input);
-        if (!fits.ok) return answer(fits);
+        if (!fits.ok) return answer(fits, answers);
         const own = refuseSmuggled(host.library, fits.output);
-        if (!own.ok) return answer(own);
+        if (!own.ok) return answer(own, answers);
         const { signal } = context.mcpReq;
         const progress = progressFor(context);
         const call = { client: client(), signal, ...progress?.port };
@@ -55,7 +69,7 @@ export function addVerbs(server: McpServer, parts: ServerParts): void {
             ? await withApprovals({ ...parts, server }, asked, context, make)
             : await make(fits.output);
         await progress?.end();
-        return isInputRequiredResult(outcome) ? outcome : answer(outcome);
+        return isInputRequiredResult(outcome) ? outcome : answer(outcome, answers);
       },
     );
   }
