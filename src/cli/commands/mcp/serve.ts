@@ -68,19 +68,21 @@ async function serveHttp(
   const { url, isOpen, close } = listening.output;
   if (terminal.json) terminal.out(JSON.stringify(ok({ project, url })));
   terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
-  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(line);
+  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(`  ${line.replace('URL', url)}`);
   await aborted(signal);
   await close();
   return EXIT.done;
 }
 
 const LOCAL = [
-  '  programs on this machine connect without a token and may start and steer threads',
-  '  `km web token add` makes a token for one that may do less or more',
+  'connect for example with `claude mcp add --transport http kernmantle URL`',
+  'programs on this machine need no token and may start and steer threads',
+  '`km web token add` makes a token for one that may do less or more',
 ];
 const REMOTE = [
-  '  clients send `Authorization: Bearer TOKEN`; `km web token ls` lists who may come in',
-  '  this is plain HTTP: put something that speaks TLS in front of it',
+  'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`',
+  '`km web token ls` lists who may come in; nobody does without a token',
+  'this is plain HTTP: put something that speaks TLS in front of it',
 ];
 
 async function serveStdio(
