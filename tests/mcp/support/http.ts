@@ -3,7 +3,11 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import {
+  Client,
+  type ClientCapabilities,
+  StreamableHTTPClientTransport,
+} from '@modelcontextprotocol/client';
 import type { Fixture } from '../../support/project.ts';
 
 export const launcher = fileURLToPath(new URL('../../../bin/km.js', import.meta.url));
@@ -47,14 +51,18 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
 
 export type Era = 'legacy' | 'modern';
 
-/** A client of the current SDK in one of the two revisions. */
+/** A client of the current SDK in one of the two revisions; `prepare` gives it handlers. */
 export async function connect(
   url: string,
   era: Era,
   headers: Record<string, string> = {},
+  capabilities: ClientCapabilities = {},
+  prepare: (client: Client) => void = () => {},
 ): Promise<Client> {
   const versionNegotiation = { mode: era === 'modern' ? 'auto' : 'legacy' } as const;
-  const client = new Client({ name: 'test', version: '1.0.0' }, { versionNegotiation });
+  const about = { name: 'test', version: '1.0.0' };
+  const client = new Client(about, { versionNegotiation, capabilities });
+  prepare(client);
   await client.connect(
     new StreamableHTTPClientTransport(new URL(url), { requestInit: { headers } }),
   );
