@@ -37,7 +37,7 @@ async function staged() {
     onTestFinished(() => client.close());
     return client;
   };
-  return { as, letGo: held.resolve };
+  return { as, letGo: held.resolve, served, fixture };
 }
 
 const call = async (client: Client, given: JsonObject): Promise<Answered> =>
@@ -98,4 +98,17 @@ test.each(ERAS)('whoever listens is told when a thread moves (%s)', async (era) 
   expect(await told.promise).toBe(uri);
   await call(client, onThread(handle, 'wait'));
   expect(JSON.stringify(await client.readResource({ uri }))).toContain('completed');
+});
+
+test('the end of a server leaves its threads to be resumed', async () => {
+  const { as, served, fixture } = await staged();
+  const client = await as('modern', 'steer');
+  const started = await call(client, startDirective('look', { wait_ms: 0 }));
+  expect(started).toMatchObject({ ok: true, output: { status: 'running' } });
+  expect(await served.stop()).toBe(0);
+  const runtime = await fixture.open();
+  const threads = await runtime.threads();
+  const page = threads.ok ? await threads.output.store.query({}) : threads;
+  await runtime.close();
+  expect(page).toMatchObject({ ok: true, output: { rows: [{ status: 'interrupted' }] } });
 });
