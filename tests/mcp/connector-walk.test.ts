@@ -107,3 +107,35 @@ test('a connector that cannot be reached is tried again as it says, and says why
     },
   });
 });
+
+/** As the original design wrote it: no pin, so it takes every right there is. */
+const QUERY_FILE = (url: string): string => `tool_id: supabase_ask
+tool_type: mcp_tool
+executor_id: mcp_http
+version: "1.0.0"
+config:
+  mcp_url: "${url}"
+  mcp_tool: "query" # The actual MCP tool name
+requires:
+  - db.query
+  - mcp.supabase
+input_schema:
+  type: object
+  properties: { sql: { type: string } }
+`;
+
+test('a tool over mcp_http without a pin works as written, with every right it takes', async () => {
+  const file = project.write('.ai/tools/mcp/supabase_ask.yaml', QUERY_FILE(server.url));
+  expect((await project.km('sign', file)).code).toBe(0);
+  project.write(`${project.home}/policy.yaml`, 'hosts: ["127.0.0.1"]\n');
+  expect(await project.run('supabase_ask', { sql: 'select 1' })).toMatchObject({
+    output: { content: [{ text: '{"sql":"select 1"}' }] },
+  });
+  for (const name of ['mcp.connect', 'net.http', 'db.query', 'mcp.supabase.call']) {
+    const deny = `hosts: ["127.0.0.1"]\nsurfaces: { cli: { capabilities: { deny: [${name}] } } }\n`;
+    project.write(`${project.home}/policy.yaml`, deny);
+    expect(await project.run('supabase_ask', { sql: 'select 1' })).toMatchObject({
+      error: { code: 'permission_denied', detail: { missing: name } },
+    });
+  }
+});

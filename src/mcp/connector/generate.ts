@@ -59,7 +59,8 @@ export function toolText(
     ...(answer && { output_schema: answer }),
     result: { untrusted: true },
   };
-  return HEAD + formatYaml(fields);
+  // What a file cannot hold would look like a change for ever.
+  return HEAD + formatYaml(fields).toWellFormed();
 }
 
 /** The same text but for the pin of the set: then the tool itself is what it was. */

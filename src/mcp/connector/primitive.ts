@@ -27,12 +27,13 @@ function mayCall({ tool, config, verify }: PrimitiveCall): Outcome<null> {
 }
 
 async function request(ports: SyncPorts, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
-  const { config } = call;
-  const method = textAt(config, 'method') || textAt(config, 'rpc_method');
+  // What a tool's file fixes is not its caller's to choose.
+  const asked = { ...call.parameters, ...call.config };
+  const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
   if (!/^[A-Za-z0-9_$./-]{1,200}$/.test(method) || method === 'initialize') {
     return fail('invalid_input', `\`${method}\` is no method that could be asked for`);
   }
-  const given = getOwn(config, 'params') ?? getOwn(config, 'rpc_params') ?? {};
+  const given = getOwn(asked, 'params') ?? getOwn(asked, 'rpc_params') ?? {};
   const params = isObject(given) ? given : {};
   const answered = await ports.pool.request(endpoint, { method, params }, poolCall(call));
   if (!answered.ok) return answered;

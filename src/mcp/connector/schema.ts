@@ -58,16 +58,11 @@ function cleanSchema(schema: Json): Json {
 }
 
 /** What a reference inside the same schema means; nothing for one that leads elsewhere. */
-function resolved(schema: Json | undefined, root: JsonObject): Json | undefined {
+function resolved(schema: JsonObject, root: JsonObject): Json | undefined {
   const ref = getOwn(schema, '$ref');
-  if (typeof ref !== 'string') return undefined;
-  let at: Json | undefined = root;
-  for (const step of ref
-    .replace(/^#\/?/, '')
-    .split('/')
-    .filter((part) => part !== '')) {
-    at = getOwn(at, decodeURIComponent(step).replaceAll('~1', '/').replaceAll('~0', '~'));
-  }
+  const path = typeof ref === 'string' ? /^#((?:\/[\w$.-]+)*)$/.exec(ref)?.[1] : undefined;
+  let at: Json | undefined = path === undefined ? undefined : root;
+  for (const step of path?.split('/').slice(1) ?? []) at = getOwn(at, step);
   return at;
 }
 
