@@ -24,6 +24,7 @@ export {
   exposedUri,
   groupExposed,
   INPUT_PARAMETERS,
+  idInUri,
 } from './library/exposed.ts';
 export { createLibrary, type Library } from './library/library.ts';
 export { examinePolicy, putSigned, type SignedFile, signItem, verifyItem } from './library/sign.ts';

@@ -44,7 +44,7 @@ export { isHeldFolder, resolveProjectPath } from './rights/project-path.ts';
 export type { SandboxReport } from './sandbox/plan.ts';
 export type { EventFilter, StreamEvent } from './sink.ts';
 export { checkConfig } from './tool/check-config.ts';
-export { checkParameters, validate } from './tool/parameters.ts';
+export { checkParameters, hasPatterns, validate } from './tool/parameters.ts';
 export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';

@@ -4,9 +4,10 @@ import { fileURLToPath } from 'node:url';
 import type { Client } from '@modelcontextprotocol/client';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { Runtime } from '../../src/runtime/index.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { directiveText, READ, stage } from '../support/thread-project.ts';
 import { connectPeer, ERAS, type PeerOptions } from './support/peer.ts';
 
 let fixture: Fixture;
@@ -461,6 +462,102 @@ test('a client hears of a resource that was changed, until it does not want to a
     await close();
   }
 });
+
+test('odd items cost themselves, and ids are parts of addresses', async () => {
+  const odd = makeFixture({
+    ...tool(
+      'a/item',
+      'effect: read\nparameters: [{ name: id, type: string, required: true }]\nexpose: { mcp: resource, uri: "a://{id}" }\n',
+      returns({ text: 'a' }),
+    ),
+    ...tool(
+      'b/item',
+      'effect: read\nparameters: [{ name: id, type: string, required: true }]\nexpose: { mcp: resource, uri: "b://{id}" }\n',
+      'export const run = ({ id }) => ({ text: id });\n',
+    ),
+    ...tool(
+      'result',
+      'effect: read\nparameters: [{ name: id, type: string, required: true }]\nexpose: { mcp: resource, uri: "c://{id}" }\n',
+      returns({ text: 'c' }),
+    ),
+    ...tool(
+      'broken',
+      'expose: { mcp: tool }\ninput_schema: { type: object, properties: { a: { $ref: "#/no/where" } } }\n',
+      returns({}),
+    ),
+    ...tool('fine', 'effect: read\nexpose: { mcp: tool }\n', returns({ fine: true })),
+    '.ai/knowledge/my notes/a b.md': '---\nexpose: { mcp: resource }\n---\n# A b\n',
+    '.ai/knowledge/named.md': '---\nexpose: { mcp: resource, uri: "n://named" }\n---\n# N\n',
+  });
+  odd.write(`${odd.home}/policy.yaml`, 'unsigned: allow\n');
+  const other = await odd.open();
+  const heard = Promise.withResolvers<string>();
+  const { client, close } = await connectPeer(other, {
+    native: true,
+    prepare: (one) =>
+      one.setNotificationHandler('notifications/resources/updated', ({ params }) =>
+        heard.resolve(params.uri),
+      ),
+  });
+  try {
+    const { resourceTemplates } = await client.listResourceTemplates();
+    expect(resourceTemplates.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['item', 'item (b/item)', 'result (result)']),
+    );
+    const read = async (uri: string) => (await client.readResource({ uri })).contents;
+    expect(await read('b://x%20y')).toMatchObject([{ text: 'x y' }]);
+    const { resources } = await client.listResources();
+    expect(resources.map(({ uri }) => uri)).toEqual(['knowledge://my%20notes/a%20b', 'n://named']);
+    expect(await read('knowledge://my%20notes/a%20b')).toMatchObject([{ text: '# A b\n' }]);
+    const fine = await client.callTool({ name: 'fine', arguments: {} });
+    expect(fine.structuredContent).toEqual({ fine: true });
+    await client.subscribeResource({ uri: 'n://named' });
+    odd.write(
+      '.ai/knowledge/named.md',
+      '---\nexpose: { mcp: resource, uri: "n://named" }\n---\n# Other\n',
+    );
+    expect(await heard.promise).toBe('n://named');
+  } finally {
+    await close();
+    await other.close();
+    odd.remove();
+  }
+});
+
+test.each(ERAS)(
+  'a directive as a tool starts a thread, which is read by its handle (%s)',
+  async (era) => {
+    const look = directiveText('look', {
+      permissions: READ,
+      inputs: '<who type="string" required="true">whom</who>',
+    });
+    const files = {
+      '../home/policy.yaml':
+        'unsigned: allow\nsurfaces: { mcp: { effects: [read, idempotent, write], directives: all } }\n',
+      '.ai/directives/look.md': look.replace(
+        '</metadata>',
+        '<expose mcp="tool" name="look-around"/></metadata>',
+      ),
+    };
+    const { runtime: staged } = await stage(files, () => ({ text: 'done' }));
+    const { client, close } = await connectPeer(staged, { era, native: true });
+    onTestFinished(close);
+    const { tools } = await client.listTools();
+    expect(tools).toMatchObject([
+      { name: 'look-around', inputSchema: { required: ['who'], additionalProperties: false } },
+    ]);
+    const wrong = await client.callTool({ name: 'look-around', arguments: {} });
+    expect(wrong.isError).toBe(true);
+    const started = await client.callTool({ name: 'look-around', arguments: { who: 'ann' } });
+    const { thread_id } = started.structuredContent as { thread_id: string };
+    expect(thread_id).toMatch(/^look_.*\.[\w-]{32}$/);
+    const status = async () => {
+      const [read] = (await client.readResource({ uri: `thread://${thread_id}/status` })).contents;
+      return read && 'text' in read ? (JSON.parse(read.text) as { status: string }).status : '';
+    };
+    await expect.poll(status).toBe('completed');
+  },
+);
 
 test('`km mcp serve --native` is served to a client of the older SDK', async () => {
   const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));

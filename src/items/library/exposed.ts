@@ -25,8 +25,12 @@ export const exposedOf = (item: Item): Exposed | undefined =>
 export const exposedName = (item: Item, exposed: Exposed): string =>
   exposed.name ?? lastSegment(item.id);
 
+/** An id as part of an address. */
+export const idInUri = (id: string): string => id.split('/').map(encodeURIComponent).join('/');
+
 /** Where clients read it. */
-export const exposedUri = ({ id }: Item, { uri }: Exposed): string => uri ?? `knowledge://${id}`;
+export const exposedUri = ({ id }: Item, { uri }: Exposed): string =>
+  uri ?? `knowledge://${idInUri(id)}`;
 
 /** Two of one key cannot both be served: a tool and a prompt of one name can. */
 export const keyOf = (item: Item, exposed: Exposed): string =>

@@ -20,7 +20,7 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
-import type { Approval } from '../../store/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
 import { handlesOf } from './handles.ts';
 import type { ServerParts } from './host.ts';
 import { capabilitiesOf } from './request-state.ts';
@@ -70,30 +70,39 @@ function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext)
   return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
 }
 
-/** Of a call that waits, or of a thread that does; undefined when nobody is waited for. */
-async function openApproval(
+/** What would have to be decided: an approval by its id, or those of a thread that waits. */
+function waitingFor(
   { host, client }: ApprovalPorts,
   request: JsonObject,
   outcome: Outcome<Json>,
-): Promise<{ row: Approval; again: JsonObject } | undefined> {
-  const store = await host.store();
-  if (!store.ok) return undefined;
+): { filter: Parameters<Store['approvals']>[0]; again: JsonObject } | undefined {
   if (!outcome.ok) {
     const { answer, approval } = outcome.error.detail;
     if (answer !== 'pending' || typeof approval !== 'string') return undefined;
-    const rows = await store.output.approvals({ id: approval });
-    const row = rows.ok ? rows.output[0] : undefined;
-    return row?.state === 'pending' ? { row, again: request } : undefined;
+    return { filter: { id: approval }, again: request };
   }
   const status = getOwn(outcome.output, 'status');
   if (status !== 'waiting' && status !== 'needs_input') return undefined;
   const handle = textAt(outcome.output, 'thread_id');
   const thread = handlesOf(host, client()).idOf(handle);
   if (thread === undefined) return undefined;
-  const rows = await store.output.approvals({ thread, state: 'pending' });
-  const row = rows.ok ? rows.output[0] : undefined;
   // The same call again might start another thread: it is this one that goes on.
-  return row && { row, again: { item_type: 'thread', item_id: handle, action: 'wait' } };
+  const again = { item_type: 'thread', item_id: handle, action: 'wait' };
+  return { filter: { thread, state: 'pending' }, again };
+}
+
+/** Undefined when nobody is waited for. */
+async function openApproval(
+  ports: ApprovalPorts,
+  request: JsonObject,
+  outcome: Outcome<Json>,
+): Promise<{ row: Approval; again: JsonObject } | undefined> {
+  const wanted = waitingFor(ports, request, outcome);
+  if (!wanted) return undefined;
+  const store = await ports.host.store();
+  const rows = store.ok ? await store.output.approvals(wanted.filter) : store;
+  const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
+  return row && { row, again: wanted.again };
 }
 
 /** Nothing in it can look like a line of ours, or turn the letters around. */

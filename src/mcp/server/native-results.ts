@@ -13,6 +13,15 @@ import {
 import { type Failure, getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { Answers, Brief } from './answers.ts';
 
+/** A part of an address as text; what is no encoding is what it is. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 const textBlock = (text: string): ContentBlock => ({ type: 'text', text });
 
 /** The tool's own fields, without what the kernel adds to every answer. */

@@ -14,6 +14,7 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  messageOf,
   type Outcome,
   ok,
   splitFrontMatter,
@@ -30,12 +31,13 @@ import {
   type Item,
   type ToolItem,
 } from '../../items/index.ts';
-import { signatureOf, validate } from '../../kernel/index.ts';
+import { hasPatterns, signatureOf, validate } from '../../kernel/index.ts';
 import { withApprovals } from './approvals.ts';
 import type { ServerParts } from './host.ts';
 import { askClient, broughtAlong, type InputPorts, readInputs } from './native-inputs.ts';
 import { createOutputLines } from './native-output.ts';
 import {
+  decoded,
   failedResult,
   ownOutput,
   promptResult,
@@ -44,9 +46,13 @@ import {
   resourceResult,
   toolResult,
 } from './native-results.ts';
+import { progressFor } from './progress.ts';
 import { addPrompt, type Choices, choicesIn } from './prompts.ts';
 
-type Ports = ServerParts & InputPorts;
+interface Ports extends ServerParts, InputPorts {
+  /** The name of a template, or its id where that is taken. */
+  templateName(name: string, id: string): string;
+}
 
 /** What an exposed tool takes and gives, as clients see it. */
 interface Offer {
@@ -212,19 +218,15 @@ function addResourceTool(ports: Ports, offer: Offer): void {
     ports.server.registerResource(name, uri, about, (at, context) => read(at, {}, context));
     return;
   }
+  // Templates are told apart by their names, and an address is nobody else's.
   const template = new ResourceTemplate(uri, { list: undefined });
-  ports.server.registerResource(name, template, about, (at, variables, context) =>
-    read(at, asParameters(variables, input), context),
+  ports.server.registerResource(
+    ports.templateName(name, item.id),
+    template,
+    about,
+    (at, variables, context) => read(at, asParameters(variables, input), context),
   );
 }
-
-const decoded = (text: string): string => {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-};
 
 /** An address is text: what the tool takes as another type is read as that. */
 function asParameters(
@@ -278,9 +280,11 @@ function addDirective(ports: Ports, { id, directive }: DirectiveItem, name: stri
     async (inputs, context) => {
       const parameters = { directive_name: id, inputs };
       const request = { item_type: 'tool', item_id: 'threads/thread_directive', parameters };
-      const by = { client: client(), signal: context.mcpReq.signal };
+      const progress = progressFor(context);
+      const by = { client: client(), signal: context.mcpReq.signal, ...progress?.port };
       const make = (made: JsonObject) => host.call('execute', made, by);
       const done = await withApprovals(ports, { call: request, request }, context, make);
+      await progress?.end();
       if (isInputRequiredResult(done)) return done;
       return done.ok
         ? toolResult(ownOutput(done.output), undefined, ports.answers)
@@ -315,8 +319,16 @@ function addItem(ports: Ports, item: Item, exposed: Exposed, choices: Choices): 
 
 /** Items of one name are an error of the project: none of them is served. Says whether threads can be started. */
 export function addNative(server: McpServer, parts: ServerParts, choices: Choices): boolean {
-  const misfits = (value: Json, schema: JsonObject): boolean => validate(value, schema).length > 0;
-  const ports: Ports = { ...parts, server, misfits };
+  // An expression of a stranger could keep us busy for ever.
+  const misfits = (value: Json, schema: JsonObject): boolean =>
+    !hasPatterns(schema) && validate(value, schema).length > 0;
+  const names = new Set(['result', 'result, a page']);
+  const templateName = (name: string, id: string): string => {
+    const free = names.has(name) ? `${name} (${id})` : name;
+    names.add(free);
+    return free;
+  };
+  const ports: Ports = { ...parts, server, misfits, templateName };
   let startsThreads = false;
   for (const [key, items] of groupExposed(parts.host.library.all())) {
     const [item] = items;
@@ -327,7 +339,13 @@ export function addNative(server: McpServer, parts: ServerParts, choices: Choice
       parts.host.onError(new Error(`the MCP ${key} is ${names}: none is served`));
       continue;
     }
-    addItem(ports, item, exposed, choices);
+    try {
+      addItem(ports, item, exposed, choices);
+    } catch (error) {
+      // A schema that the SDK cannot read is no reason to serve nothing.
+      parts.host.onError(new Error(`\`${item.id}\` is not served: ${messageOf(error)}`));
+      continue;
+    }
     startsThreads ||= item.kind === 'directive' && exposed.mcp === 'tool';
   }
   return startsThreads;

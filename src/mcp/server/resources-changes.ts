@@ -1,9 +1,10 @@
 // Clients that want to hear when a resource is another one: a thread has moved, the file of an item was
 // changed. Somebody is told that it happened, never what: they read it again, and are judged then.
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';
-import type { ItemKind } from '../../items/index.ts';
+import { groupExposed, type ItemKind } from '../../items/index.ts';
 import { handedTo, handlesOf } from './handles.ts';
 import type { ChangeListener, Changes, McpClient, McpHost, ServerParts } from './host.ts';
+import { decoded } from './native-results.ts';
 
 /** Of one listener. */
 const MAX_URIS = 200;
@@ -18,7 +19,9 @@ function subjectOf(host: McpHost, client: ChangeListener['client'], uri: string)
   const thread = handle === undefined ? undefined : handlesOf(host, client).idOf(handle);
   if (thread !== undefined) return { thread };
   const [, kind, id] = ITEM.exec(uri) ?? [];
-  return kind === undefined || id === undefined ? undefined : { kind: kind as ItemKind, id };
+  if (kind !== undefined && id !== undefined) return { kind: kind as ItemKind, id: decoded(id) };
+  const [exposed] = groupExposed(host.library.all('knowledge')).get(`resource \`${uri}\``) ?? [];
+  return exposed && { kind: exposed.kind, id: exposed.id };
 }
 
 /** Until the signal: told for each address of a thread, whenever that moves. */

@@ -8,8 +8,9 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import { getOwn, type JsonObject, type Outcome, ok, textAt } from '../../base/index.ts';
+import { idInUri } from '../../items/index.ts';
 import type { ServerParts } from './host.ts';
-import { protocolError, resourceError } from './native-results.ts';
+import { decoded, protocolError, resourceError } from './native-results.ts';
 
 const PAGE = 50;
 const EVENTS = 100;
@@ -36,7 +37,7 @@ function addItems(server: McpServer, { host, client }: ServerParts): void {
     const template = new ResourceTemplate(`${kind}://{+id}`, { list: undefined });
     const about = { description: `A ${kind} of the project, by its id`, mimeType: 'text/markdown' };
     server.registerResource(kind, template, about, async ({ href }, { id = '' }, context) => {
-      const request = { item_type: kind, item_id: decodeURIComponent(String(id)) };
+      const request = { item_type: kind, item_id: decoded(String(id)) };
       const { signal } = context.mcpReq;
       const loaded = await host.call('load', request, { client: client(), signal });
       if (!loaded.ok) throw resourceError(loaded, href);
@@ -161,7 +162,7 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
     if (!found.ok) return found;
     const items = getOwn(found.output, 'items');
     const resources = (Array.isArray(items) ? items : []).map((item) => ({
-      uri: `${kind}://${textAt(item, 'item_id')}`,
+      uri: `${kind}://${idInUri(textAt(item, 'item_id'))}`,
       name: textAt(item, 'item_id'),
       title: textAt(item, 'title'),
       description: textAt(item, 'summary'),

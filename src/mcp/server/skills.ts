@@ -10,6 +10,7 @@ import {
 } from '@modelcontextprotocol/server/ext/skills';
 import { getOwn, lastSegment, splitFrontMatter, textAt } from '../../base/index.ts';
 import type { ServerParts } from './host.ts';
+import { decoded } from './native-results.ts';
 
 const KINDS = ['directive', 'knowledge'] as const;
 type Kind = (typeof KINDS)[number];
@@ -31,14 +32,6 @@ function pathOf(kind: Kind, id: string): string {
   const name = slugOf(id);
   return lastSegment(id) === name ? `${kind}/${id}` : `${kind}/${id}/${name}`;
 }
-
-const decoded = (text: string): string => {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-};
 
 /** Which item an address of ours could mean. */
 function itemsAt(uri: string): { kind: Kind; id: string }[] {
