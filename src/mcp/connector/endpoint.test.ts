@@ -46,3 +46,17 @@ test.each([
   expect(made).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
   expect(made.ok || made.error.detail.message).toContain(words);
 });
+
+test('who logs in is named by the server; a client that was registered by hand says its own', () => {
+  const auth = { type: 'oauth', scope: 'read', client_id: 'me', client_secret: 's3cret' };
+  expect(readConnection({ mcp_url: 'https://a.example/mcp', auth }, 'a', [])).toMatchObject({
+    output: {
+      endpoint: {
+        oauth: { name: 'a', scope: 'read', client_id: 'me', client_secret: 's3cret' },
+        headers: {},
+      },
+    },
+  });
+  const bare = readConnection({ mcp_url: 'https://a.example/', auth: { type: 'oauth' } }, 'a', []);
+  expect(bare.ok && bare.output.endpoint).toMatchObject({ oauth: { name: 'a' } });
+});

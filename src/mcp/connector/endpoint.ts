@@ -1,5 +1,6 @@
 // A connector's config, with its variables in place, as the server that it means.
 import {
+  compact,
   createRedactor,
   fail,
   getOwn,
@@ -11,7 +12,9 @@ import {
   textAt,
   textsAt,
 } from '../../base/index.ts';
-import type { Endpoint } from '../client/pool.ts';
+import type { Endpoint, HttpEndpoint } from '../client/pool.ts';
+
+type OAuth = NonNullable<HttpEndpoint['oauth']>;
 
 export interface ServerPlace {
   readonly endpoint: Endpoint;
@@ -73,8 +76,9 @@ function httpEndpoint(config: JsonObject, server: string): Outcome<ServerPlace> 
   const auth = getOwn(config, 'auth') ?? { type: 'none' };
   const type = textAt(auth, 'type');
   if (type === 'oauth') {
-    const [scope, client_id] = [textAt(auth, 'scope'), textAt(auth, 'client_id')];
-    const oauth = { name: server, ...(scope && { scope }), ...(client_id && { client_id }) };
+    const given = (name: string): string | undefined => textAt(auth, name) || undefined;
+    const [scope, client_id, client_secret] = ['scope', 'client_id', 'client_secret'].map(given);
+    const oauth = compact<OAuth>({ name: server, scope, client_id, client_secret });
     return ok({ endpoint: { kind: 'http', url: url.href, headers, oauth }, identity });
   }
   const made = type === 'none' ? undefined : (AUTH[type]?.(auth) ?? 'unknown `auth.type`');

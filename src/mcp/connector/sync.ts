@@ -16,6 +16,7 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
+import { EMPTY } from '../../flow/index.ts';
 import { type Library, parseTool, type ToolItem } from '../../items/index.ts';
 import { type PrimitiveCall, type PrimitiveResult, parameterWords } from '../../kernel/index.ts';
 import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
@@ -334,5 +335,6 @@ export async function syncConnector(
     relative: file.slice(call.projectRoot.length + 1),
     sha256: hash('sha256', text),
   }));
-  return ok({ output, labels: [...LABELS], files });
+  const { marks = EMPTY } = listed.output;
+  return ok({ output, labels: [...LABELS], files, marks });
 }
