@@ -169,6 +169,10 @@ function withoutTier(call: PreparedCall): PreparedCall {
   return { ...call, op };
 }
 
+function quiet({ onOutput: _, ...caller }: Caller): Caller {
+  return caller;
+}
+
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
 function act(
   { authorize }: Pick<KernelPorts, 'authorize'>,
@@ -182,7 +186,9 @@ function act(
       call.inputs ?? [],
       (values, { signal, capture, frame }) => {
         if (!made) return fail('internal_error', `\`${call.op.name}\` was not judged`);
-        const { authority, caller: judged } = made;
+        const { authority } = made;
+        // What is said at once would be out before a guard could object to the result.
+        const judged = frame.emit && made.caller.onOutput ? quiet(made.caller) : made.caller;
         const { isApproved } = frame;
         const holds = heldTo(frame.inputs);
         const speaker =

@@ -1,5 +1,6 @@
 // Native mode: items that say so are real tools, resources and prompts, for real clients of both
 // revisions. The tools run in sandboxed processes.
+import { rmSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Client } from '@modelcontextprotocol/client';
 import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
@@ -340,6 +341,31 @@ describe.each(ERAS)('native mode in %s', (era) => {
       { level: 'info', logger: 'prints', data: 'done without an end' },
     ]);
     expect(progress).toEqual([{ progress: 50, total: 100, message: 'half' }]);
+  });
+
+  test('nothing is said at once while a guard judges the result', async () => {
+    const logs: unknown[] = [];
+    const policy = fixture.write(
+      '.ai/policy.yaml',
+      'guards:\n  - { name: late, on: "op:tool:prints", timing: after, when: "true", deny: not for clients }\n',
+    );
+    onTestFinished(() => rmSync(policy));
+    const judged = await fixture.open();
+    onTestFinished(() => judged.close());
+    const { client, close } = await connectPeer(judged, {
+      era,
+      native: true,
+      prepare: (one) =>
+        one.setNotificationHandler('notifications/message', ({ params }) => {
+          logs.push(params);
+        }),
+    });
+    if (era === '2025-11-25') await client.setLoggingLevel('info');
+    const meta = era === '2025-11-25' ? {} : { 'io.modelcontextprotocol/logLevel': 'info' };
+    const told = await client.callTool({ name: 'prints', arguments: {}, _meta: meta });
+    await close();
+    expect(texts(told)[0]).toContain('not for clients');
+    expect(logs).toEqual([]);
   });
 
   test('resources are listed and read, also by a template', async () => {
