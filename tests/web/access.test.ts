@@ -201,7 +201,7 @@ test.each(['SIGTERM', 'SIGINT'] as const)('%s ends it, open streams and all', as
   await ended;
 });
 
-test('it goes with whoever started it', async () => {
+test('over HTTP it outlives the shell that started it, and ends when it is told to', async () => {
   const command = [launcher, 'mcp', 'serve', '--http', '--json', '--project', fixture.root];
   // A parent that says the address and the process, and is then killed.
   const parent = spawn(
@@ -215,7 +215,7 @@ test('it goes with whoever started it', async () => {
     { env: { ...fixture.env, KERNMANTLE_SRC: '1' }, stdio: ['ignore', 'pipe', 'inherit'] },
   );
   const [line] = (await once(parent.stdout, 'data')) as [Buffer];
-  const { pid } = JSON.parse(String(line)) as { pid: number };
+  const { pid, output } = JSON.parse(String(line)) as { pid: number; output: { url: string } };
   const gone = once(parent, 'exit');
   parent.kill('SIGKILL');
   await gone;
@@ -226,5 +226,9 @@ test('it goes with whoever started it', async () => {
       return false;
     }
   };
+  const client = await connect(output.url, 'modern');
+  expect((await client.listTools()).tools).toHaveLength(4);
+  await client.close();
+  process.kill(pid, 'SIGTERM');
   await expect.poll(isThere, { timeout: 15_000 }).toBe(false);
 }, 30_000);

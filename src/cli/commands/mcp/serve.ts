@@ -104,13 +104,15 @@ export const run = inProject(async (runtime, call) => {
   const { terminal, options } = call;
   const host = createMcpHost(runtime, version(), quietly(terminal.note));
   return await interruptible(async (interrupted) => {
-    const { signal, stop } = untilAlone(interrupted);
+    const isHttp =
+      options.http === true || options.port !== undefined || options.host !== undefined;
+    const alone = isHttp ? undefined : untilAlone(interrupted);
     try {
-      return options.http === true || options.port !== undefined || options.host !== undefined
-        ? await serveHttp(runtime, host, call, signal)
-        : await serveStdio(runtime, host, call, signal);
+      return alone
+        ? await serveStdio(runtime, host, call, alone.signal)
+        : await serveHttp(runtime, host, call, interrupted);
     } finally {
-      stop();
+      alone?.stop();
       setTimeout(() => process.exit(), LAST_MS).unref();
     }
   });
