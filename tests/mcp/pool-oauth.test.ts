@@ -95,6 +95,20 @@ test('what was given for one address is not shown to another under the same name
   expect(other.state.seen.every((token) => token === '')).toBe(true);
 });
 
+test('somebody else’s way back is not taken for the person’s', async () => {
+  const { url } = await guarded();
+  const strangers: number[] = [];
+  const login = await openLoopbackLogin((page) => {
+    void fetch(`${login.redirectUrl}?code=theirs&state=guessed`).then(({ status }) => {
+      strangers.push(status);
+      return browser(page);
+    });
+  });
+  closing.push(() => login.close());
+  expect(words(await caller(url, login)())).toContain('in');
+  expect(strangers).toEqual([404]);
+});
+
 test('an answer that belongs to another login is none', async () => {
   const { url, state } = await guarded();
   const wrong: Authorizer = {

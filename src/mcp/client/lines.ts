@@ -68,6 +68,7 @@ async function openProcess(
     if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
     return ended();
   });
+  over.catch(() => undefined);
   return ok({
     transport: new ProcessTransport(process, maxBytes),
     box,
@@ -82,7 +83,12 @@ async function openProcess(
     loggedIn: () => Promise.resolve(ok(false)),
     async close() {
       await process.close();
-      return await over;
+      try {
+        return await over;
+      } catch (error) {
+        // Then the places it could write stay marked.
+        return fail('internal_error', messageOf(error));
+      }
     },
   });
 }

@@ -11,14 +11,15 @@ const PATIENCE_MS = 600_000;
 const PAGE =
   '<!doctype html><meta charset="utf-8"><title>kernmantle</title><p>You may close this page.</p>';
 
-type Waiter = (url: string) => void;
+/** By the `state` of the login that is waited for: any page may send a browser here. */
+type Waiting = Map<string, (url: string) => void>;
 
-/** Whoever comes back with an answer, right or wrong: who judges it knows what was asked. */
-function listen(server: Server, origin: string, waiters: Set<Waiter>): void {
+function listen(server: Server, origin: string, waiting: Waiting): void {
   server.on('request', (request, response) => {
     const url = URL.parse(request.url ?? '', origin);
     const isAnswer = url?.pathname === PATH && /[?&](code|error)=/.test(url.search);
-    if (request.method !== 'GET' || !isAnswer) {
+    const waiter = isAnswer ? waiting.get(url.searchParams.get('state') ?? '') : undefined;
+    if (request.method !== 'GET' || !url || !waiter) {
       response.writeHead(404).end();
       return;
     }
@@ -27,7 +28,7 @@ function listen(server: Server, origin: string, waiters: Set<Waiter>): void {
       'content-security-policy': "default-src 'none'",
     };
     response.writeHead(200, { ...headers, connection: 'close' }).end(PAGE);
-    for (const waiter of waiters) waiter(url.href);
+    waiter(url.href);
   });
 }
 
@@ -38,18 +39,19 @@ export async function openLoopbackLogin(
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const waiters = new Set<Waiter>();
-  listen(server, origin, waiters);
+  const waiting: Waiting = new Map();
+  listen(server, origin, waiting);
   return {
     redirectUrl: `${origin}${PATH}`,
     async authorize(page): Promise<Outcome<string>> {
       const { promise, resolve } = Promise.withResolvers<string | undefined>();
       const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
-      waiters.add(resolve);
+      const state = URL.parse(page)?.searchParams.get('state') ?? '';
+      waiting.set(state, resolve);
       show(page);
       const url = await promise;
       clearTimeout(timer);
-      waiters.delete(resolve);
+      waiting.delete(state);
       return url === undefined ? fail('timeout', 'nobody came back from the page') : ok(url);
     },
     async close() {
