@@ -4,8 +4,17 @@ import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
-import { type Json, type JsonObject, type Outcome, systemClock } from '../../src/base/index.ts';
+import {
+  fail,
+  type Json,
+  type JsonObject,
+  matchGlob,
+  type Outcome,
+  ok,
+  systemClock,
+} from '../../src/base/index.ts';
 import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/flow/index.ts';
+import type { Verifier } from '../../src/kernel/primitive.ts';
 import type { McpPool, ServerAnswer, StdioEndpoint } from '../../src/mcp/client/pool.ts';
 import type { McpPoolPorts } from '../../src/mcp/client/ports.ts';
 import { callWith, makeProject, nodeServer, poolOf, type TestProject } from './support/pool.ts';
@@ -310,6 +319,44 @@ test('a process has of the environment what it was given, and of the project wha
   expect(said(await call('write', { path: 'data/b.txt', value: 'x' }))).toMatch(
     /ENOENT|EROFS|EACCES/,
   );
+});
+
+/** All but this capability at these places. */
+const without = (capability: string, glob: string): Verifier =>
+  Object.assign(
+    (need: Parameters<Verifier>[0]) =>
+      need.capability === capability && matchGlob(glob, need.scope?.path ?? '')
+        ? fail('permission_denied', `\`${capability}\` is denied`, { missing: capability })
+        : ok(null),
+    { globs: () => [glob] },
+  );
+
+test('what a policy denies is taken out of what is granted, also of one that runs', async () => {
+  let verify: Verifier = Object.assign(() => ok(null), { globs: () => [] });
+  const { call } = rogue('plain', {}, { verify: () => verify });
+  const who = said(await call('who'));
+  expect(said(await call('read', { path: 'data/a.txt' }))).toBe('alpha');
+  verify = without('fs.read', 'data/**');
+  expect(said(await call('read', { path: 'data/a.txt' }))).toBe('ENOENT');
+  expect(said(await call('who'))).not.toBe(who);
+});
+
+test('a policy that closes the network closes it to servers that were granted it', async () => {
+  const grants = { read: ['**'], write: [], network: true };
+  const { call } = rogue('plain', { grants }, { verify: () => without('net.http', '**') });
+  expect(await call('who')).toMatchObject({ ok: false, error: { code: 'permission_denied' } });
+});
+
+test('the places that are closed to everybody are not there, whatever is granted', async () => {
+  project.write('.ai/threads/one/transcript.jsonl', 'transcript');
+  project.write('.ai/tools/demo.yaml', 'tool');
+  const { pool, call } = rogue('plain', {
+    grants: { read: ['**'], write: ['**'], network: false },
+  });
+  expect(said(await call('read', { path: '.ai/threads/one/transcript.jsonl' }))).toBe('ENOENT');
+  expect(said(await call('write', { path: '.ai/tools/demo.yaml', value: 'mine' }))).toBe('EROFS');
+  await pool.close();
+  expect(readFileSync(join(project.root, '.ai/tools/demo.yaml'), 'utf8')).toBe('tool');
 });
 
 test('what a server made that acts by its name is out of the project when it is closed', async () => {
