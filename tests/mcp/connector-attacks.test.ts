@@ -4,6 +4,7 @@ import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
+import { describe, descriptorOfFault, makeValue, type Value } from '../../src/flow/index.ts';
 import { installServer, type ServerState, startServer } from './support/changing-server.ts';
 import { type Connected, makeConnected, QUERY, runOn } from './support/connected.ts';
 
@@ -199,7 +200,6 @@ test('a false error is a failure with a stranger’s words, and results keep the
   await project.add(args, '--yes');
   const runtime = await project.open();
   try {
-    const { descriptorOfFault } = await import('../../src/flow/index.ts');
     const caller = runtime.caller({ surface: 'cli' });
     const ask = (id: string) =>
       runtime.kernel.execute({ item_type: 'tool', item_id: id, parameters: { sql: '1' } }, caller);
@@ -253,4 +253,30 @@ test('an unsigned connector connects to nothing, and a policy can close a server
 test('a list that names a tool twice is taken from nobody', async () => {
   const { args } = installServer(project, { tools: [QUERY, { ...QUERY, description: 'other' }] });
   expect(await project.add(args, '--yes')).toMatchObject({ ok: false });
+});
+
+test('a program remembers: what went in once marks everything that comes out later', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  await project.add(args, '--yes');
+  const runtime = await project.open();
+  try {
+    const ask = async (value?: Value) => {
+      const answer = await runtime.kernel.execute(
+        {
+          item_type: 'tool',
+          item_id: 'mcp/db/query',
+          parameters: { sql: 'x' },
+          ...(value && { values: { sql: value } }),
+        },
+        runtime.caller({ surface: 'cli' }),
+      );
+      return answer.ok ? answer.output.meta.descriptor.taint : answer.error;
+    };
+    expect(await ask()).not.toContain('customer');
+    const descriptor = describe({ labels: ['customer'], taint: ['customer'] });
+    expect(await ask(makeValue('x', { descriptor }))).toContain('customer');
+    expect(await ask()).toContain('customer');
+  } finally {
+    await runtime.close();
+  }
 });
