@@ -95,6 +95,9 @@ const spanned: SpanAround = async (name, attributes, work) => {
   );
 };
 
+/** On no surface of callers: what holds for everybody holds for the programs of servers. */
+const SERVERS = 'mcp_servers';
+
 async function openPool({ open, library }: Rooms): Promise<McpPool> {
   const { createMcpPool } = await import('../mcp/index.ts');
   const { clock, project, home, policies } = open;
@@ -109,7 +112,7 @@ async function openPool({ open, library }: Rooms): Promise<McpPool> {
     process: () => processPorts(open),
     verify() {
       const { catalog } = library.capabilities();
-      return verifierOf(keepOut(policyAuthority(policies.current().policy, 'cli', catalog)));
+      return verifierOf(keepOut(policyAuthority(policies.current().policy, SERVERS, catalog)));
     },
     isHostAllowed(host, address, port) {
       if (isGranted(host, address, port)) return true;
