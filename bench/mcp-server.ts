@@ -18,7 +18,8 @@ function make(): McpServer {
 }
 
 const { fetch } = createMcpHandler(make);
-const server = createServer(getRequestListener((request) => fetch(request)));
+const listener = getRequestListener((request) => fetch(request));
+const server = createServer((request, response) => void listener(request, response));
 server.listen(0, '127.0.0.1', () => {
   const address = server.address();
   const port = typeof address === 'object' && address ? address.port : 0;

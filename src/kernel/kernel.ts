@@ -169,8 +169,9 @@ function withoutTier(call: PreparedCall): PreparedCall {
   return { ...call, op };
 }
 
-function quiet({ onOutput: _, ...caller }: Caller): Caller {
-  return caller;
+function quiet(caller: Caller): Caller {
+  const { onOutput: _, ...rest } = caller;
+  return rest;
 }
 
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */

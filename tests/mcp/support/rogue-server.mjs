@@ -143,7 +143,7 @@ if (kind === 'dies') {
   process.stderr.write('cannot find my configuration\n', () => process.exit(3));
 } else {
   process.stderr.write(`started ${id}\n`);
-  createInterface({ input: process.stdin }).on('line', async (line) => {
+  const hear = async (line) => {
     const message = JSON.parse(line);
     if (kind === 'mute') return;
     if (kind === 'dies-on-probe' && message.method === 'server/discover') process.exit(1);
@@ -156,5 +156,6 @@ if (kind === 'dies') {
     } catch (error) {
       send({ id: message.id, error: { code: error.code ?? -32_000, message: error.message } });
     }
-  });
+  };
+  createInterface({ input: process.stdin }).on('line', (line) => void hear(line));
 }
