@@ -198,7 +198,7 @@ async function decide(
   runtime: Runtime,
   id: string,
   { options, terminal }: CommandCall,
-): Promise<Outcome<boolean>> {
+): Promise<Outcome<'yes' | 'no' | 'nobody'>> {
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
   const { store } = threads.output;
@@ -208,12 +208,12 @@ async function decide(
   if (!row) return fail('not_found', `there is no approval \`${id}\``);
   if (!terminal.json) showQuestion(terminal, row);
   const isYes = options.yes === true;
-  if (!isYes && !terminal.isInteractive) return ok(false);
+  if (!isYes && !terminal.isInteractive) return ok('nobody');
   const yes = isYes || (await confirm(terminal, plainText(row.shown.question)));
   const decision = yes ? 'approved' : 'denied';
   const by = speaker({ terminal });
   const done = await decideApproval(store, id, { decision, by, why: '' });
-  return done.ok ? ok(yes) : done;
+  return done.ok ? ok(yes ? 'yes' : 'no') : done;
 }
 
 function showSynced(terminal: Terminal, output: Synced): void {
@@ -238,10 +238,16 @@ async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<En
   if (first.output.status === 'synced') {
     return terminal.finish(first, (output) => showSynced(terminal, output));
   }
+  const server = plainText(first.output.server);
   const said = await decide(runtime, approval, call);
   if (!said.ok) return said;
-  if (!said.output) {
-    const waiting = `the tools of \`${plainText(first.output.server)}\` were not taken over`;
+  if (said.output === 'no') {
+    return fail('permission_denied', `a person said no to the tools of \`${server}\``, {
+      approval,
+    });
+  }
+  if (said.output === 'nobody') {
+    const waiting = `the tools of \`${server}\` were not taken over`;
     return fail('needs_input', `${waiting}: a person looks at them and says yes`, {
       ...first.output,
       approval,
@@ -291,7 +297,7 @@ export const addServer = withLogin(async (runtime, call) => {
   if (!signed.ok) return signed;
   await runtime.library.refresh();
   const ended = await sync(runtime, id, call);
-  // What could not be reached even once is not kept.
+  // What could not be reached even once, or was looked at and not wanted, is not kept.
   if (typeof ended !== 'number' && ended.error.code !== 'needs_input') {
     runtime.library.remove('tool', id);
     removeFolder(written.output.file);

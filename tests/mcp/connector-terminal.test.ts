@@ -1,0 +1,51 @@
+// At a terminal: what there is is shown, and a person says yes or no.
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { installServer } from './support/changing-server.ts';
+import { type Connected, makeConnected, QUERY } from './support/connected.ts';
+
+const KM = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
+const HAS_SCRIPT = process.platform === 'linux' && existsSync('/usr/bin/script');
+
+let project: Connected;
+beforeEach(() => {
+  project = makeConnected();
+});
+afterEach(() => project.remove());
+
+async function atTerminal(words: readonly string[], typed: string) {
+  const command = [process.execPath, KM, ...words].map((word) => `'${word}'`).join(' ');
+  const child = spawn('/usr/bin/script', ['-qec', command, '/dev/null'], {
+    cwd: project.root,
+    env: { ...project.env, KERNMANTLE_SRC: '1', TERM: 'dumb' },
+  });
+  let output = '';
+  child.stdout.on('data', (piece) => {
+    output += piece;
+    if (output.endsWith('[y/N] ')) child.stdin.write(`${typed}\n`);
+  });
+  const [code] = (await once(child, 'exit')) as [number];
+  return { code, output };
+}
+
+test.skipIf(!HAS_SCRIPT)(
+  'no keeps nothing, yes signs what was shown',
+  async () => {
+    const { args } = installServer(project, { tools: [QUERY] });
+    const words = ['mcp', 'add', 'db', '--command', process.execPath, '--read', 'server/**'];
+    const no = await atTerminal([...words, '--', ...args], 'n');
+    expect(no.code, no.output).toBe(4);
+    expect(no.output).toContain('+ mcp/db/query destructive, open world');
+    expect(no.output).toContain('takes sql: string');
+    expect(no.output).toContain('needs mcp.db.call');
+    expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
+    const yes = await atTerminal([...words, '--', ...args], 'y');
+    expect(yes.code, yes.output).toBe(0);
+    expect(await project.run('mcp/db/query', { sql: 'x' })).toMatchObject({ ok: true });
+  },
+  60_000,
+);
