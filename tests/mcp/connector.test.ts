@@ -139,6 +139,10 @@ test('a hint that it only reads gives nothing away; a person can say it in the m
   expect(await project.call('execute', listed, 'mcp')).toMatchObject({
     error: { code: 'permission_denied', detail: { missing: 'mcp.db.read' } },
   });
+  project.write('.ai/tools/mcp/db/mapping.yaml', 'tools: { query: { requires: [db.qery] } }\n');
+  expect(await project.run('mcp/db/connector')).toMatchObject({
+    error: { code: 'config_invalid', detail: { hint: 'did you mean `db.query`' } },
+  });
   project.write('.ai/tools/mcp/db/mapping.yaml', 'tools: { query: { effects: read } }\n');
   expect(await project.run('mcp/db/connector')).toMatchObject({
     error: { code: 'config_invalid', detail: { message: expect.stringContaining('mapping.yaml') } },

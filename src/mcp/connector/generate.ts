@@ -1,6 +1,7 @@
 // One YAML file for each tool of a server. The same definition and mapping always make the same text, so
 // that a text says whether anything is different.
 import { formatYaml, type JsonObject, plainText } from '../../base/index.ts';
+import { normalizeCapability } from '../../trust/index.ts';
 import type { ServerTool } from '../client/pool.ts';
 import type { Pin } from './definition.ts';
 import type { MappedTool } from './mapping.ts';
@@ -22,7 +23,7 @@ interface ToolPlace {
 /** What a call needs: that it only reads is a person's word, never the server's. */
 export const requiresOf = (server: string, { effect, requires = [] }: MappedTool): string[] => [
   `mcp.${server}.${effect === 'read' ? 'read' : 'call'}`,
-  ...requires,
+  ...requires.map(normalizeCapability),
 ];
 
 function describedAs({ name, definition }: ServerTool, server: string): string {

@@ -38,7 +38,7 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
-  readonly library: Pick<Library, 'all' | 'refresh' | 'remove'>;
+  readonly library: Pick<Library, 'all' | 'capabilities' | 'refresh' | 'remove'>;
   /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
   /** What a person has said to exactly this; asked for when nobody has said anything. */
@@ -326,6 +326,15 @@ export async function syncConnector(
     return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
   }
   const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
+  const { catalog } = ports.library.capabilities();
+  const unknown = made.wanted
+    .flatMap(({ requires }) => requires)
+    .find((name) => !catalog.get(name));
+  if (unknown !== undefined) {
+    const near = catalog.suggest(unknown);
+    const hint = near ? `did you mean \`${near}\`` : 'declare it in `.ai/config/capabilities.yaml`';
+    return fail('config_invalid', `\`${shown}\`: no capability is called \`${unknown}\``, { hint });
+  }
   const done = await apply(ports, call, place.output, made);
   if (!done.ok) return done;
   const { output, written } = done.output;
