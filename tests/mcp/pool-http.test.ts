@@ -209,7 +209,7 @@ test('what is given up is closed at the server too, also in the older revision',
 
 test('a session that the server has forgotten is begun anew, and the call is made again', async () => {
   let session = 0;
-  const { url } = await serve(
+  const { url, seen } = await serve(
     (asked, response, request) => {
       if (request.headers['mcp-session-id'] !== String(session))
         return response.writeHead(404).end();
@@ -220,12 +220,22 @@ test('a session that the server has forgotten is begun anew, and the call is mad
         session++;
         json(response, result(asked, GREETING), { 'mcp-session-id': String(session) });
       },
+      'tools/list': (asked, response, request) => {
+        const isKnown = request.headers['mcp-session-id'] === String(session);
+        return isKnown ? json(response, result(asked, LIST)) : response.writeHead(404).end();
+      },
     },
   );
-  const { act } = clientOf(url);
+  const { pool, endpoint, act } = clientOf(url);
   expect(said(await act())).toBe('session 1');
   session = 7;
   expect(said(await act())).toBe('session 8');
+  session = 20;
+  const listed = await pool.list(endpoint, { ...callWith(), fresh: true });
+  expect(listed.ok).toBe(true);
+  expect(session).toBe(21);
+  await pool.close();
+  expect(seen.filter(({ method }) => method === 'DELETE')).toHaveLength(1);
 });
 
 test('nobody is there: said at once, tried later and later', async () => {

@@ -91,8 +91,6 @@ function newClient(
 export class McpConnection {
   readonly client: Client;
   readonly line: McpLine;
-  /** Under which it was started. */
-  readonly verify: unknown;
   readonly #endpoint: Endpoint;
   readonly #ports: McpPoolPorts;
   readonly #limits: PoolLimits;
@@ -113,7 +111,6 @@ export class McpConnection {
     this.#ports = ports;
     this.#limits = limits;
     this.line = line;
-    this.verify = ports.verify();
     this.#redactable = secretsOf(endpoint);
     this.client = newClient(ports, line.process !== undefined, limits.connectMs);
     this.#gate = new TransportGate(line.transport, {
@@ -230,7 +227,10 @@ export class McpConnection {
         return await this.#failure(error, { signal, timeoutMs, secrets: [] }, true);
       }
     });
-    if (!read.ok) return read;
+    if (!read.ok) {
+      this.#noteWear(read, at);
+      return read;
+    }
     const isHeaded = this.client.getProtocolEra() === 'modern' && this.line.process === undefined;
     const tools = isHeaded
       ? read.output.filter(({ definition }) => hasValidHeaders(definition['inputSchema'] ?? null))
@@ -347,6 +347,7 @@ export class McpConnection {
   }
 
   async #close(): Promise<Outcome<null>> {
+    if (this.isOpen && !this.isWorn) await this.line.takeLeave();
     this.isOpen = false;
     await this.client.close().catch(() => undefined);
     this.#ending.abort();

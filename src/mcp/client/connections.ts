@@ -196,7 +196,7 @@ export function createConnections(ports: McpPoolPorts, limits: PoolLimits) {
 
   /** Started under rules that do not hold any more? */
   const isOutdated = (connection: McpConnection): boolean =>
-    connection.line.process !== undefined && connection.verify !== ports.verify();
+    connection.line.process !== undefined && connection.line.verify !== ports.verify();
 
   async function connected(place: Place, call: PoolCall): Promise<Outcome<McpConnection>> {
     if (isClosed) return fail('cancelled', 'the connections are being closed', { sent: false });

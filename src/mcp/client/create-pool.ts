@@ -16,36 +16,50 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   const connectMs = ports.authorize ? Math.max(LOGIN_MS, limits.connectMs) : limits.connectMs;
   const connections = createConnections(ports, { ...limits, connectMs });
 
-  async function ask(
+  /** Again where the server has forgotten the session: what belonged to it was turned away, not done. */
+  async function use<T>(
+    endpoint: Endpoint,
+    call: PoolCall,
+    work: (connection: McpConnection, call: PoolCall) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> {
+    let isForgotten = false;
+    const noting = async (connection: McpConnection, timed: PoolCall) => {
+      const done = await work(connection, timed);
+      isForgotten = connection.isForgotten;
+      return done;
+    };
+    const first = await connections.use(endpoint, call, noting);
+    return !first.ok && isForgotten ? await connections.use(endpoint, call, noting) : first;
+  }
+
+  const ask = (
     endpoint: Endpoint,
     request: ServerRequest,
     call: PoolCall,
-  ): Promise<Outcome<ServerAnswer>> {
-    let isForgotten = false;
-    const work = async (connection: McpConnection, timed: PoolCall) => {
-      const answer = await connection.ask(request, timed);
-      isForgotten = connection.isForgotten;
-      return answer;
-    };
-    const first = await connections.use(endpoint, call, work);
-    // It was turned away with the session it belonged to, so it was not done.
-    return !first.ok && isForgotten ? await connections.use(endpoint, call, work) : first;
+  ): Promise<Outcome<ServerAnswer>> =>
+    use(endpoint, call, (connection, timed) => connection.ask(request, timed));
+
+  async function list(
+    connection: McpConnection,
+    timed: PoolCall,
+    isFresh: boolean,
+  ): Promise<Outcome<Listing>> {
+    const given = await connection.give(timed.given);
+    if (!given.ok) return given;
+    const listed = await waitedFor(connection.list(isFresh), timed);
+    const seen = await connection.give(EMPTY);
+    if (!seen.ok) return seen;
+    const marks = mergeDescriptors(given.output, seen.output);
+    if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
+    const { server, tools } = listed.output;
+    const redact = createRedactor(timed.secrets);
+    if (redact.isIdle) return ok({ server, tools, marks });
+    return ok({ ...(redact.json(asJson({ server, tools })) as unknown as Listing), marks });
   }
 
   return {
     list: (endpoint, call) =>
-      connections.use(endpoint, call, async (connection, timed) => {
-        const given = await connection.give(call.given);
-        if (!given.ok) return given;
-        const listed = await waitedFor(connection.list(call.fresh ?? false), timed);
-        const seen = await connection.give(EMPTY);
-        if (!seen.ok) return seen;
-        const marks = mergeDescriptors(given.output, seen.output);
-        if (!listed.ok) return markFailure(redacted(listed, call.secrets), marks);
-        const { server, tools } = listed.output;
-        const { json } = createRedactor(call.secrets);
-        return ok({ ...(json(asJson({ server, tools })) as unknown as Listing), marks });
-      }),
+      use(endpoint, call, (connection, timed) => list(connection, timed, call.fresh ?? false)),
     call(endpoint, { name, arguments: given }, call) {
       const params: JsonObject = { name, arguments: given };
       return ask(endpoint, { method: 'tools/call', params }, call);

@@ -140,9 +140,9 @@ interface FailedRequest {
 export function failureOf(request: FailedRequest): Failure {
   const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
   if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
+  if (error instanceof ProtocolError && error.code !== NO_ANSWER) return refusalOf(error);
   const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
   if (own) return ofFetch(endpoint, own);
-  if (error instanceof ProtocolError && error.code !== NO_ANSWER) return refusalOf(error);
   if (error instanceof UnauthorizedError) {
     const cause = 'it wants somebody to log in, and nobody is there';
     return connectionFailed(endpoint, {

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { StreamableHTTPClientTransport, type Transport } from '@modelcontextprotocol/client';
 import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import { type KeptProcess, openFetch, startKept } from '../../kernel/index.ts';
+import { type KeptProcess, openFetch, startKept, type Verifier } from '../../kernel/index.ts';
 import { connectionFailed, nameOf } from './failures.ts';
 import { loginFor, refreshingOnce } from './oauth.ts';
 import type { Endpoint, HttpEndpoint, StdioEndpoint } from './pool.ts';
@@ -17,6 +17,8 @@ export interface McpLine {
   /** Of a process: what is in it. */
   readonly box?: ProcessBox;
   readonly process?: KeptProcess;
+  /** The rules that it was started under. */
+  readonly verify: Verifier;
   /** What is said about where it is, in a trace. */
   readonly place: Readonly<Record<string, string | number>>;
   /** How it ended by itself, if it has, and what it said last. */
@@ -27,12 +29,15 @@ export interface McpLine {
   fault(): Failure | undefined;
   /** Has a person just logged in, so that it is worth another try? */
   loggedIn(): Promise<Outcome<boolean>>;
+  /** Tells the server that nothing more will come, if it wants to hear that; not for long. */
+  takeLeave(): Promise<void>;
   /** Nothing of it is left when this is done. Never throws. */
   close(): Promise<Outcome<null>>;
 }
 
 const MAX_SAID = 400;
 const SETTLE_MS = 500;
+const LEAVE_MS = 500;
 
 async function openProcess(
   endpoint: StdioEndpoint,
@@ -40,6 +45,7 @@ async function openProcess(
   maxBytes: number,
 ): Promise<Outcome<McpLine>> {
   const { command, args, env, grants } = endpoint;
+  const verify = ports.verify();
   let box: ProcessBox | undefined;
   const started = await startKept(
     {
@@ -48,7 +54,7 @@ async function openProcess(
       args,
       env,
       grants,
-      verify: ports.verify(),
+      verify,
       projectRoot: ports.projectRoot,
       async beforeStart(facts) {
         box = createProcessBox(facts, grants.write.length > 0, ports);
@@ -58,8 +64,8 @@ async function openProcess(
     },
     await ports.process(),
   );
-  if (!started.ok || !box)
-    return started.ok ? fail('internal_error', 'nothing was noted') : notStarted(endpoint, started);
+  if (!started.ok) return notStarted(endpoint, started);
+  if (!box) return fail('internal_error', 'it was started before anything was noted');
   const process = started.output;
   const ended = box.ended;
   let how: string | undefined;
@@ -73,14 +79,16 @@ async function openProcess(
     transport: new ProcessTransport(process, maxBytes),
     box,
     process,
+    verify,
     place: { 'network.transport': 'pipe' },
     ended: () => how,
     async settled() {
-      if (how === undefined && !process.stdin.writable)
-        await Promise.race([over, sleep(SETTLE_MS)]);
+      if (how !== undefined || process.stdin.writable) return;
+      await Promise.race([over, sleep(SETTLE_MS)]);
     },
     fault: () => undefined,
     loggedIn: () => Promise.resolve(ok(false)),
+    takeLeave: () => Promise.resolve(),
     async close() {
       await process.close();
       try {
@@ -149,6 +157,7 @@ async function openHttp(
   const port = url.port === '' ? (url.protocol === 'https:' ? 443 : 80) : Number(url.port);
   return ok({
     transport,
+    verify: ports.verify(),
     place: { 'network.transport': 'tcp', 'server.address': url.hostname, 'server.port': port },
     ended: () => undefined,
     settled: () => Promise.resolve(),
@@ -164,6 +173,10 @@ async function openHttp(
           remediation: 'log in again',
         });
       }
+    },
+    async takeLeave() {
+      const left = transport.terminateSession().catch(() => undefined);
+      await Promise.race([left, sleep(LEAVE_MS)]);
     },
     async close() {
       opened.close();

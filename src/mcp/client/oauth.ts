@@ -51,6 +51,7 @@ function createKeeper(file: string, folder: string, server: string) {
   };
 
   return {
+    server,
     read(): Kept {
       const stamp = stampNow();
       if (known?.stamp === stamp) return known.kept;
@@ -88,6 +89,18 @@ interface LoginProvider extends OAuthClientProvider {
    * nobody has; otherwise a connection is to be tried again.
    */
   finish(exchange: (query: URLSearchParams) => Promise<void>): Promise<boolean>;
+}
+
+/** Pages that a person was shown, by server. */
+const shown = new WeakMap<Authorizer, Map<string, number>>();
+const MAX_PAGES = 3;
+
+/** Who was there and is still not let in is not sent there again and again. */
+function mayAsk(person: Authorizer, server: string): boolean {
+  const pages = shown.get(person) ?? new Map<string, number>();
+  const count = (pages.get(server) ?? 0) + 1;
+  shown.set(person, pages.set(server, count));
+  return count <= MAX_PAGES;
 }
 
 function createProvider(
@@ -144,7 +157,8 @@ function createProvider(
       keeper.write({ ...(client && { client }), tokens });
     },
     async redirectToAuthorization(page) {
-      const came = person ? await person.authorize(page.href) : nobody();
+      if (!person || !mayAsk(person, keeper.server)) return nobody();
+      const came = await person.authorize(page.href);
       if (!came.ok) throw new UnauthorizedError(came.error.detail.message);
       const query = URL.parse(came.output)?.searchParams ?? new URLSearchParams();
       // Somebody else's answer is none.
