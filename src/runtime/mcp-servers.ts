@@ -121,6 +121,11 @@ async function openPool({ open, library }: Rooms): Promise<McpPool> {
       return own !== undefined && isConnected(library, own, `${host}:${port}`);
     },
     namedFolders: () => [...policies.current().policy.folders],
+    onSetAside(paths, folder) {
+      const row = { surface: 'mcp', caller: '', subject: 'sandbox', operation: 'mcp:set_aside' };
+      const reason = `a server that may write there made it; it is in ${folder} now`;
+      for (const target of paths) open.audit.write({ ...row, target, decision: 'denied', reason });
+    },
     authorize: open.own.login,
     span: spanned,
   });

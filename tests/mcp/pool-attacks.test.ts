@@ -360,11 +360,15 @@ test('the places that are closed to everybody are not there, whatever is granted
 });
 
 test('what a server made that acts by its name is out of the project when it is closed', async () => {
-  const { pool, call } = rogue('plain', {
-    grants: { read: ['**'], write: ['out/**'], network: false },
-  });
+  const told: string[] = [];
+  const { pool, call } = rogue(
+    'plain',
+    { grants: { read: ['**'], write: ['out/**'], network: false } },
+    { onSetAside: (paths) => told.push(...paths) },
+  );
   expect(said(await call('trap'))).toBe('made');
   await pool.close();
+  expect(told).toEqual(expect.arrayContaining(['out/.git', 'out/sub/.ai']));
   expect(existsSync(join(project.root, 'out/.git'))).toBe(false);
   expect(existsSync(join(project.root, 'out/sub/.ai'))).toBe(false);
 });

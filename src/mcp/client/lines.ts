@@ -72,6 +72,8 @@ async function openProcess(
   const over = process.closed.then((end) => {
     const said = process.said().trim().slice(-MAX_SAID);
     if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
+    const { paths, folder } = end.setAside;
+    if (paths.length > 0) ports.onSetAside?.(paths, folder);
     return ended();
   });
   over.catch(() => undefined);

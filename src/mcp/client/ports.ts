@@ -67,6 +67,8 @@ export interface McpPoolPorts {
   readonly labels: LabelRecords;
   /** The `dir:` labels that somebody has a rule about. */
   namedFolders(): readonly string[];
+  /** Told what a process made that acts by its name, and where it was moved when the process had ended. */
+  onSetAside?(paths: readonly string[], folder: string): void;
   readonly authorize?: Authorizer | undefined;
   /** Answers what a server asks the person in between; absent: it is told that nobody does. */
   readonly elicit?: ((request: JsonObject) => Promise<JsonObject>) | undefined;

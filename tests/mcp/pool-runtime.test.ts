@@ -1,4 +1,6 @@
-// Requests to other servers as an OpenTelemetry SDK sees them: a span each, whose context goes along.
+// The pool as the runtime wires it: requests to other servers as an OpenTelemetry SDK sees them, and what
+// servers leave behind as the audit tells it.
+import { readFileSync } from 'node:fs';
 import { SpanKind, type SpanOptions, type Tracer, trace } from '@opentelemetry/api';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { startServer } from './support/changing-server.ts';
@@ -66,3 +68,13 @@ test('a call of another server’s tool is a span with the names of the conventi
     expect.objectContaining({ _meta: { traceparent: `00-${TRACE}-${SPAN}-01` } }),
   );
 });
+
+test('what a server made that acts by its name is gone when it is closed, and the audit says so', async () => {
+  project.write('server/rogue.mjs', readFileSync('tests/mcp/support/rogue-server.mjs', 'utf8'));
+  const added = await project.add(['server/rogue.mjs'], '--write', 'out/**', '--yes');
+  expect(added).toMatchObject({ ok: true });
+  expect(await project.run('mcp/db/trap')).toMatchObject({ ok: true });
+  const { output: rows } = await project.km('audit', '--json');
+  expect(rows).toContain('mcp:set_aside');
+  expect(rows).toContain('out/.git');
+}, 30_000);
