@@ -383,9 +383,12 @@ function startsProcess({ primitive, canStream }: Plan, { config, parameters }: P
   );
 }
 
+let marking: Promise<typeof import('./process-marks.ts')> | undefined;
+
 /** To be called before a child starts; the code for it is loaded with the first one. */
 export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
-  return (await import('./process-marks.ts')).watchBox(box);
+  marking ??= import('./process-marks.ts');
+  return (await marking).watchBox(box);
 }
 
 function boxOf(
