@@ -197,3 +197,27 @@ test.each(ERAS)(
     expect(refused).toMatchObject({ code: -32602, data: { uri: link?.uri } });
   },
 );
+
+test.each(ERAS)('whoever asked for it hears when the file of an item changes (%s)', async (era) => {
+  const { runtime, fixture } = await staged();
+  const heard: string[] = [];
+  const told = Promise.withResolvers<void>();
+  const client = await peer(runtime, {
+    era,
+    prepare: (one) =>
+      one.setNotificationHandler('notifications/resources/updated', ({ params }) => {
+        heard.push(params.uri);
+        told.resolve();
+      }),
+  });
+  const uri = 'knowledge://style';
+  const stop =
+    era === '2025-11-25'
+      ? (await client.subscribeResource({ uri }), () => client.unsubscribeResource({ uri }))
+      : await client.listen({ resourceSubscriptions: [uri] }).then((one) => () => one.close());
+  fixture.write('.ai/knowledge/other.md', '# Other\n');
+  fixture.write('.ai/knowledge/style.md', '# Longer\n');
+  await told.promise;
+  await stop();
+  expect(heard).toEqual([uri]);
+});

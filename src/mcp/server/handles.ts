@@ -68,8 +68,8 @@ export function handedTo(host: McpHost, client: Pick<McpClient, 'id'>): string[]
   return ids.toReversed().map(handleOf);
 }
 
-/** The host, of which every call knows what its client was handed. `onHanded`: a handle was said. */
-export const withHandles = (host: McpHost, onHanded = (): void => {}): McpHost => ({
+/** The host, of which every call knows what its client was handed. */
+export const withHandles = (host: McpHost): McpHost => ({
   ...host,
   call(verb, request, call) {
     const { onProgress, client } = call;
@@ -78,7 +78,6 @@ export const withHandles = (host: McpHost, onHanded = (): void => {}): McpHost =
       ...others,
       handleOf(id: string): string {
         remember(host, client.id, id);
-        onHanded();
         return handleOf(id);
       },
       ...(onProgress && { onProgress }),

@@ -9,17 +9,10 @@ import {
   readRequestBody,
   type ServerEventBus,
 } from '@modelcontextprotocol/server';
-import {
-  type Clock,
-  getOwn,
-  isObject,
-  type Json,
-  parseJson,
-  systemClock,
-} from '../../base/index.ts';
+import { type Clock, type Json, parseJson, systemClock } from '../../base/index.ts';
 import { createExchanges } from './exchanges.ts';
 import type { ChangeListener, Changes, McpClient, McpHost } from './host.ts';
-import { createChanges } from './resources-changes.ts';
+import { createChanges, listedUris } from './resources-changes.ts';
 import { createMcpServer, type ServerOptions } from './server.ts';
 import { createSessions, refusal } from './sessions.ts';
 
@@ -60,14 +53,6 @@ async function readBody(request: Request): Promise<{ body?: Json } | Response> {
   } catch {
     return refusal(400, 'Parse error: the request body could not be read', {}, -32_700);
   }
-}
-
-/** The resources that a request of `subscriptions/listen` names. */
-function listedUris(body: Json | undefined): ReadonlySet<string> {
-  const params = isObject(body) ? getOwn(body, 'params') : undefined;
-  const wanted = isObject(params) ? getOwn(params, 'notifications') : undefined;
-  const uris = isObject(wanted) ? getOwn(wanted, 'resourceSubscriptions') : undefined;
-  return new Set(Array.isArray(uris) ? uris.filter((uri) => typeof uri === 'string') : []);
 }
 
 export function createMcpHttp(host: McpHost, options: HttpOptions): McpHttp {

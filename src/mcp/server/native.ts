@@ -35,7 +35,6 @@ import { hasPatterns, signatureOf, validate } from '../../kernel/index.ts';
 import { withApprovals } from './approvals.ts';
 import type { ServerParts } from './host.ts';
 import { askClient, broughtAlong, type InputPorts, readInputs } from './native-inputs.ts';
-import { createOutputLines } from './native-output.ts';
 import {
   decoded,
   failedResult,
@@ -46,7 +45,7 @@ import {
   resourceResult,
   toolResult,
 } from './native-results.ts';
-import { progressFor } from './progress.ts';
+import { createOutputLines, progressFor } from './progress.ts';
 import { addPrompt, type Choices, choicesIn } from './prompts.ts';
 
 interface Ports extends ServerParts, InputPorts {

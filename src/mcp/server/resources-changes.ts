@@ -1,13 +1,16 @@
 // Clients that want to hear when a resource is another one: a thread has moved, the file of an item was
 // changed. Somebody is told that it happened, never what: they read it again, and are judged then.
 import { type McpServer, ResourceNotFoundError } from '@modelcontextprotocol/server';
+import { getOwn, type Json } from '../../base/index.ts';
 import { groupExposed, type ItemKind } from '../../items/index.ts';
-import { handedTo, handlesOf } from './handles.ts';
-import type { ChangeListener, Changes, McpClient, McpHost, ServerParts } from './host.ts';
+import { handlesOf } from './handles.ts';
+import type { ChangeListener, Changes, McpHost, ServerParts } from './host.ts';
 import { decoded } from './native-results.ts';
 
 /** Of one listener. */
 const MAX_URIS = 200;
+/** Of one connection. */
+const MAX_LISTENS = 64;
 const LOOK_MS = 1000;
 
 const THREAD = /^thread:\/\/([^/?#]{1,200})\/(?:status|transcript)(?:\?.*)?$/;
@@ -120,51 +123,48 @@ export function addSubscriptions(
     stop(uri);
     return {};
   });
-  whenClosed(server, () => {
-    for (const uri of followed.keys()) stop(uri);
-  });
-}
-
-function whenClosed({ server }: McpServer, done: () => void): void {
-  const { onclose } = server;
+  const { onclose } = server.server;
   const closed = (): void => {
     onclose?.();
-    done();
+    for (const uri of followed.keys()) stop(uri);
   };
-  Object.assign(server, { onclose: closed });
+  Object.assign(server.server, { onclose: closed });
+}
+
+/** The resources that a request of `subscriptions/listen` names. */
+export function listedUris(body: Json | undefined): ReadonlySet<string> {
+  const uris = getOwn(getOwn(getOwn(body, 'params'), 'notifications'), 'resourceSubscriptions');
+  return new Set(Array.isArray(uris) ? uris.filter((uri) => typeof uri === 'string') : []);
 }
 
 /**
- * The current revision over a connection that lasts: the SDK knows what the client listens to and drops
- * the rest, so every thread that was handed to it is told of. Called when one was; begins with the first.
+ * The current revision over a connection that lasts: the SDK answers `subscriptions/listen` and passes on
+ * what was asked for; what there is to pass on is followed here. `hear` is told every message.
  */
-export function threadFollower(
-  server: McpServer,
+export function createListens(
   host: McpHost,
-  client: Pick<McpClient, 'id'>,
-): () => void {
-  const over = new AbortController();
-  const { signal } = over;
-  const { handleOf } = handlesOf(host, client);
-  whenClosed(server, () => over.abort());
-  const follow = async (): Promise<void> => {
-    const store = await host.store();
-    if (!store.ok) throw new Error(store.error.detail.message);
-    for await (const { thread } of store.output.changes({}, signal)) {
-      const handle = handleOf(thread);
-      if (!handedTo(host, client).includes(handle)) continue;
-      for (const part of ['status', 'transcript']) {
-        const uri = `thread://${handle}/${part}`;
-        await server.server.sendResourceUpdated({ uri }).catch(() => undefined);
-      }
-    }
+  client: ChangeListener['client'],
+  tell: ChangeListener['tell'],
+) {
+  const changes = createChanges(host);
+  const open = new Map<Json, () => void>();
+  const stop = (id: Json): void => {
+    open.get(id)?.();
+    open.delete(id);
   };
-  let isFollowing = false;
-  return () => {
-    if (isFollowing || signal.aborted) return;
-    isFollowing = true;
-    void follow().catch((error: unknown) => {
-      if (!signal.aborted) host.onError(error instanceof Error ? error : new Error(String(error)));
-    });
+  return {
+    hear(message: Json): void {
+      const method = getOwn(message, 'method');
+      const id = getOwn(message, 'id');
+      if (method === 'notifications/cancelled') {
+        stop(getOwn(getOwn(message, 'params'), 'requestId') ?? null);
+      } else if (method === 'subscriptions/listen' && id !== undefined && open.size < MAX_LISTENS) {
+        stop(id);
+        open.set(id, changes.follow({ client, uris: listedUris(message), tell }));
+      }
+    },
+    close(): void {
+      for (const id of open.keys()) stop(id);
+    },
   };
 }

@@ -10,7 +10,7 @@ import { addNative } from './native.ts';
 import { addCompletion, addPrompts, noChoices } from './prompts.ts';
 import { createRequestStates } from './request-state.ts';
 import { addResources, addThreads } from './resources.ts';
-import { addSubscriptions, threadFollower } from './resources-changes.ts';
+import { addSubscriptions } from './resources-changes.ts';
 import { addSpans } from './server-spans.ts';
 import { addSkills } from './skills.ts';
 import { addVerbs } from './verbs.ts';
@@ -20,8 +20,6 @@ export interface ServerOptions {
   readonly instructions?: string;
   /** Items that say so are tools, resources and prompts of their own, instead of the four tools. */
   readonly native?: boolean;
-  /** Of the current revision over a connection that lasts: whoever listens is told of threads by this server. */
-  readonly follows?: boolean;
   /** Bytes of a result; longer ones are read from a link, in pages. */
   readonly maxAnswer?: number;
 }
@@ -38,7 +36,6 @@ export function createMcpServer(
   client: Omit<McpClient, 'name'>,
   {
     native = false,
-    follows = false,
     maxAnswer = MAX_ANSWER,
     instructions = native ? '' : toldTo(host),
   }: ServerOptions = {},
@@ -63,14 +60,13 @@ export function createMcpServer(
   );
   const answers = createAnswers(host.library, client.id, maxAnswer);
   const parts: ServerParts = {
-    host: withHandles(host, () => follower?.()),
+    host: withHandles(host),
     client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
     states,
     answers,
   };
   addAnswers(server, answers);
-  const follower = follows ? threadFollower(server, host, client) : undefined;
   const choices = noChoices();
   if (!native) {
     addVerbs(server, parts);

@@ -1,8 +1,9 @@
 // Over standard input and output: it ends with its input, so a client that dies takes it along.
 import { randomUUID } from 'node:crypto';
-import { serveStdio } from '@modelcontextprotocol/server/stdio';
+import { StdioServerTransport } from '@modelcontextprotocol/server/stdio';
+import { serveConnection } from './connection.ts';
 import type { McpHost } from './host.ts';
-import { createMcpServer, type ServerOptions } from './server.ts';
+import type { ServerOptions } from './server.ts';
 
 /** Serves until the client closes its end or the signal aborts; resolves then. */
 export async function serveMcp(
@@ -20,10 +21,7 @@ export async function serveMcp(
   });
   // Whoever started this process is the person whose project it is.
   const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
-  const handle = serveStdio(
-    ({ era }) => createMcpServer(host, client, { ...options, follows: era === 'modern' }),
-    { onerror: (error) => host.onError(error) },
-  );
+  const handle = serveConnection(host, client, options, new StdioServerTransport());
   await ended;
   await handle.close();
   // Somebody may hold the other end open: nothing more is read from it.

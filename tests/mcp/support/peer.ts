@@ -2,9 +2,9 @@
 // the tools behind it run in processes of their own.
 import { Client } from '@modelcontextprotocol/client';
 import { type ClientCapabilities, InMemoryTransport } from '@modelcontextprotocol/server';
-import { serveStdio } from '@modelcontextprotocol/server/stdio';
 import type { McpClient } from '../../../src/mcp/index.ts';
-import { createMcpServer, type ServerOptions } from '../../../src/mcp/server/server.ts';
+import { serveConnection } from '../../../src/mcp/server/connection.ts';
+import type { ServerOptions } from '../../../src/mcp/server/server.ts';
 import { createMcpHost, type Runtime } from '../../../src/runtime/index.ts';
 
 export const ERAS = ['2025-11-25', '2026-07-28'] as const;
@@ -23,11 +23,7 @@ export async function connectPeer(runtime: Runtime, options: PeerOptions = {}) {
   const host = createMcpHost(runtime, '0.0.0', onError ?? (() => {}));
   const [near, far] = InMemoryTransport.createLinkedPair();
   const who = { id: 'test', role: 'approve', ...caller } as const;
-  const more = { instructions: '', follows: era !== '2025-11-25', ...rest };
-  const serving = serveStdio(() => createMcpServer(host, who, more), {
-    transport: far,
-    onerror: (error) => onError?.(error),
-  });
+  const serving = serveConnection(host, who, { instructions: '', ...rest }, far);
   const client = new Client(
     { name: 'test', version: '1.0.0' },
     {
