@@ -77,8 +77,10 @@ function waitingFor(
   outcome: Outcome<Json>,
 ): { filter: Parameters<Store['approvals']>[0]; again: JsonObject } | undefined {
   if (!outcome.ok) {
-    const { answer, approval } = outcome.error.detail;
-    if (answer !== 'pending' || typeof approval !== 'string') return undefined;
+    const { code, detail } = outcome.error;
+    const { answer, approval } = detail;
+    if (code !== 'needs_input' || answer !== 'pending') return undefined;
+    if (typeof approval !== 'string') return undefined;
     return { filter: { id: approval }, again: request };
   }
   const status = getOwn(outcome.output, 'status');
@@ -89,6 +91,13 @@ function waitingFor(
   // The same call again might start another thread: it is this one that goes on.
   const again = { item_type: 'thread', item_id: handle, action: 'wait' };
   return { filter: { thread, state: 'pending' }, again };
+}
+
+/** Was it asked about a call of this client? */
+function isOfClient({ thread, binding }: Approval, client: string): boolean {
+  const { surface, caller } = binding;
+  const isNamed = typeof caller === 'string' && caller.split('@').at(-1) === client;
+  return thread === undefined && surface === 'mcp' && isNamed;
 }
 
 /** Undefined when nobody is waited for. */
@@ -102,7 +111,9 @@ async function openApproval(
   const store = await ports.host.store();
   const rows = store.ok ? await store.output.approvals(wanted.filter) : store;
   const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
-  return row && { row, again: wanted.again };
+  // A tool may fail with whatever words it likes: what others wait for is not this client's to answer.
+  const isOurs = wanted.filter.thread !== undefined || (row && isOfClient(row, ports.client().id));
+  return row && isOurs ? { row, again: wanted.again } : undefined;
 }
 
 /** Nothing in it can look like a line of ours, or turn the letters around. */
