@@ -489,6 +489,35 @@ test('a client hears of a resource that was changed, until it does not want to a
   }
 });
 
+test('prompts of the plain server are called as they say', async () => {
+  const text = (name: string, expose: string) =>
+    directiveText(name).replace('</metadata>', `${expose}</metadata>`);
+  const named = makeFixture({
+    '.ai/directives/one.md': text('one', '<expose mcp="prompt" name="do-it"/>'),
+    '.ai/directives/two.md': text('two', '<expose mcp="prompt" name="do-it"/>'),
+    '.ai/directives/deep/three.md': text('three', '<expose mcp="prompt"/>'),
+    '.ai/directives/four.md': text('four', '<expose mcp="tool"/>'),
+  });
+  named.write(`${named.home}/policy.yaml`, 'surfaces: { mcp: { directives: all } }\n');
+  const other = await named.open();
+  const { client, close } = await connectPeer(other);
+  try {
+    const { prompts } = await client.listPrompts();
+    expect(prompts.map(({ name }) => name)).toEqual(['deep/three', 'do-it', 'two']);
+    const got = await client.getPrompt({ name: 'do-it' });
+    expect(JSON.stringify(got.messages)).toContain('Do it');
+    const { completion } = await client.complete({
+      ref: { type: 'ref/prompt', name: 'do-it' },
+      argument: { name: 'x', value: '' },
+    });
+    expect(completion.values).toEqual([]);
+  } finally {
+    await close();
+    await other.close();
+    named.remove();
+  }
+});
+
 test('odd items cost themselves, and ids are parts of addresses', async () => {
   const odd = makeFixture({
     ...tool(

@@ -96,7 +96,7 @@ export function createRecord(
     tool: { tool: () => parsed().tool },
     knowledge: {
       text: () => knowledgeText(stripSignatureLine(text())),
-      expose: () => knowledgeExposed(text()),
+      expose: once(() => knowledgeExposed(text())),
     },
   };
   const from = root.name === undefined ? {} : { package: root.name };

@@ -113,12 +113,11 @@ export function resourceResult(
 ): ReadResourceResult {
   if (Array.isArray(own.contents)) return { contents: partsOf(own.contents, uri, mimeType) };
   const said = typeof own.mime_type === 'string' ? own.mime_type : undefined;
-  if (typeof own.blob === 'string' && /^[A-Za-z0-9+/\s]*={0,2}\s*$/.test(own.blob)) {
-    const type = mimeType ?? said ?? 'application/octet-stream';
-    return { contents: [{ uri, mimeType: type, blob: own.blob }] };
-  }
+  const type = mimeType ?? said ?? 'application/octet-stream';
+  const bytes = { uri, mimeType: type, blob: own.blob };
+  if (isSpecType.BlobResourceContents(bytes)) return { contents: [bytes] };
   const plain = [own.text, own.result].find((text) => typeof text === 'string');
   const text = typeof plain === 'string' ? plain : JSON.stringify(own);
-  const type = typeof plain === 'string' ? 'text/plain' : 'application/json';
-  return { contents: [{ uri, mimeType: mimeType ?? said ?? type, text }] };
+  const guessed = typeof plain === 'string' ? 'text/plain' : 'application/json';
+  return { contents: [{ uri, mimeType: mimeType ?? said ?? guessed, text }] };
 }

@@ -62,8 +62,11 @@ export function addCompletion(server: McpServer, { prompts, templates }: Choices
 export function addPrompts(server: McpServer, parts: ServerParts, { prompts }: Choices): void {
   for (const { id, directive } of parts.host.library.all('directive')) {
     if (directive?.expose?.mcp !== 'prompt') continue;
-    addPrompt(server, { name: id, id }, directive, parts);
-    prompts.set(id, new Map());
+    // Of two with one name, which `check` tells, the first has it.
+    const name = [directive.expose.name ?? id, id].find((one) => !prompts.has(one));
+    if (name === undefined) continue;
+    addPrompt(server, { name, id }, directive, parts);
+    prompts.set(name, new Map());
   }
 }
 
