@@ -280,3 +280,23 @@ test('a program remembers: what went in once marks everything that comes out lat
     await runtime.close();
   }
 });
+
+test('a copy of an approved tool cannot name another server', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  project.write(join(project.home, 'policy.yaml'), 'unsigned: allow\n');
+  const copy = project
+    .file('query.yaml')
+    .replace(/^#.*\n/gm, '')
+    .replace('tool_id: query', 'tool_id: mine');
+  for (const field of ['command: evil', 'mcp_url: "http://127.0.0.1:9/"', 'env: { A: b }']) {
+    const text = copy.replace('\nconfig:\n', `\nconfig:\n  ${field}\n`);
+    project.write('.ai/tools/mcp/db/mine.yaml', text);
+    const answer = await project.run('mcp/db/mine', { sql: '1' });
+    expect(answer).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
+    expect(JSON.stringify(answer)).toContain('from its connector');
+  }
+  // As it was, it is the tool that was approved.
+  project.write('.ai/tools/mcp/db/mine.yaml', copy);
+  expect(await project.run('mcp/db/mine', { sql: '1' })).toMatchObject({ ok: true });
+});

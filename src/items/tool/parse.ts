@@ -348,8 +348,20 @@ export const filledConfig = (config: JsonObject, executor: string | undefined): 
 
 const OUTSIDE = /^(?:[/\\~]|[A-Za-z]:)|(?:^|[\\/])\.\.(?:[\\/]|$)/;
 
+/** What was approved is a tool of one server: where that is, is its connector's to say. */
+const OF_CONNECTOR = ['command', 'args', 'env', 'mcp_url', 'auth', 'headers', 'grants'];
+
+function checkPinned(config: JsonObject, place: RulePlace): void {
+  if (config.pin === undefined || config.mcp_tool === undefined) return;
+  for (const name of OF_CONNECTOR.filter((field) => Object.hasOwn(config, field))) {
+    const message = `a tool with a \`pin\` takes \`config.${name}\` from its connector`;
+    place.child(name).report({ code: 'pinned_elsewhere', message, at: 'key' });
+  }
+}
+
 function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void {
   checkVariables(filledConfig(config, executor_id), env, place);
+  checkPinned(config, place);
   const { module, background } = config;
   if (typeof module === 'string' && OUTSIDE.test(module)) {
     const message = `the module \`${module}\` must lie beside the tool or below it`;
