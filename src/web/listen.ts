@@ -100,8 +100,8 @@ export async function listen(host: McpHost, options: ListenOptions): Promise<Out
     const known = tokens.list();
     if (!known.ok) return known;
     if (!known.output.some(({ id }) => tokens.counts(id))) {
-      const message = `\`${hostname}\` can be reached by others, and this project has no token`;
-      return fail('permission_denied', message, { hint: '`km web token add` makes one' });
+      const message = `\`${hostname}\` can be reached by others, and this project has no token; make one first`;
+      return fail('permission_denied', message, { missing: 'token' });
     }
   }
   const mcp = createMcpHttp(host, { ...options, clock });

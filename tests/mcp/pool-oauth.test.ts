@@ -54,7 +54,11 @@ test('without a person nobody is asked, nothing is registered, and the command i
     ok: false,
     error: {
       code: 'mcp_connection_failed',
-      detail: { retryable: false, remediation: expect.stringContaining('km mcp sync demo') },
+      detail: {
+        retryable: false,
+        remediation: expect.stringContaining('sync the connector `demo`'),
+        login: 'demo',
+      },
     },
   });
   expect(state).toMatchObject({ clients: 0, pages: 0 });

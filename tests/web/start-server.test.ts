@@ -61,7 +61,7 @@ test('what cannot be served is refused with what to do', async () => {
   const given = { project: fixture.root, env: fixture.env };
   expect(await startServer({ ...given, host: '0.0.0.0' })).toMatchObject({
     ok: false,
-    error: { code: 'permission_denied', detail: { hint: '`km web token add` makes one' } },
+    error: { code: 'permission_denied', detail: { missing: 'token' } },
   });
   expect(await startServer({ ...given, host: '127.0.0.1', port: 1_000_000 })).toMatchObject({
     ok: false,

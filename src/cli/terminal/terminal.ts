@@ -102,8 +102,13 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
       ? ''
       : `answer with \`km approvals approve|deny ${plainText(approval)}\``,
   invalid_item: () => '`km check` lists all that is wrong',
-  permission_denied: ({ unsigned, file }) =>
-    unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``,
+  permission_denied({ unsigned, file, missing }) {
+    if (missing === 'token') return '`km web token add` makes one';
+    return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;
+  },
+  mcp_connection_failed: ({ login }) =>
+    login === undefined ? '' : `\`km mcp sync ${plainText(login)}\``,
+  mcp_definition_changed: ({ server }) => `\`km mcp sync ${plainText(server) || 'NAME'}\``,
 };
 
 /** The fault for people: the message, then what helps, without repeating it. */

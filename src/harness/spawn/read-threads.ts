@@ -254,7 +254,7 @@ function howToGoOn(name: string, status: ThreadStatus): string {
   const call = (action: string) =>
     `execute ${JSON.stringify({ item_type: 'thread', item_id: name, action })}`;
   if (status === 'waiting' || status === 'needs_input') {
-    return `a person has to decide first (\`km approvals ls\`); then ${call('resume')}`;
+    return `a person has to decide first; then ${call('resume')}`;
   }
   return status === 'paused' || status === 'interrupted'
     ? `it stands still; ${call('resume')}`

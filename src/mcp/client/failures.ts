@@ -114,13 +114,21 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
     cause: `it answered with status ${status}${isAuth ? ', so it wants somebody to log in' : ''}`,
     retryable: (status >= 500 || status === 429) && !isSent,
     remediation: isAuth ? loginHint(endpoint) : 'check the address',
-    more: { status, sent: isSent && !isAuth && status !== 404 && status !== 429 },
+    more: {
+      status,
+      sent: isSent && !isAuth && status !== 404 && status !== 429,
+      ...(isAuth && loginOf(endpoint)),
+    },
   });
 }
 
+/** The connector that a person logs in for. */
+const loginOf = (endpoint: Endpoint): JsonObject =>
+  endpoint.kind === 'http' && endpoint.oauth ? { login: endpoint.oauth.name } : {};
+
 const loginHint = (endpoint: Endpoint): string =>
   endpoint.kind === 'http' && endpoint.oauth
-    ? `log in with \`km mcp sync ${endpoint.oauth.name}\``
+    ? `a person has to log in: sync the connector \`${endpoint.oauth.name}\``
     : 'give its connector an `auth`';
 
 interface FailedRequest {
@@ -149,7 +157,7 @@ export function failureOf(request: FailedRequest): Failure {
       cause,
       retryable: false,
       remediation: loginHint(endpoint),
-      more: { sent: false },
+      more: { sent: false, ...loginOf(endpoint) },
     });
   }
   if (error instanceof SdkHttpError) return ofHttp(endpoint, error, isSent);

@@ -36,11 +36,12 @@ export function poolCall(call: PrimitiveCall): PoolCall {
   };
 }
 
-function changed(message: string, more: JsonObject): Failure {
+function changed(server: string, message: string, more: JsonObject): Failure {
   return fail('mcp_definition_changed', message, {
     ...more,
+    server,
     retryable: false,
-    remediation: 'a person looks at the difference and approves it: `km mcp sync`',
+    remediation: 'a person syncs the connector, looks at the difference and approves it',
   });
 }
 
@@ -86,21 +87,23 @@ async function checkPin(
   const listed = await pool.list(endpoint, request);
   if (!listed.ok) return withDetail(listed, { sent: false });
   const { server } = listed.output;
-  const name = textAt(config, 'mcp_tool');
+  const [name, named] = [textAt(config, 'mcp_tool'), textAt(config, 'server')];
   const listing = liveTools(listed.output, identity);
   if (listing.twice.has(name)) {
-    return changed(`the server lists the tool of \`${tool.id}\` more than once`, { sent: false });
+    return changed(named, `the server lists the tool of \`${tool.id}\` more than once`, {
+      sent: false,
+    });
   }
   const live = listing.byName.get(name);
   if (!live) {
     const message = `the server does not list the tool of \`${tool.id}\` any more`;
-    return changed(message, { sent: false, changed: ['name'] });
+    return changed(named, message, { sent: false, changed: ['name'] });
   }
   const now = livePin(listing, identity, server, live);
   if (now?.pin === textAt(config, 'pin')) return ok(null);
   const parts = now ? changedParts(getOwn(config, 'parts'), now.parts) : ['definition'];
   const message = `\`${tool.id}\` is not what was approved: its server has changed ${parts.join(', ')}`;
-  return changed(message, { sent: false, changed: parts });
+  return changed(named, message, { sent: false, changed: parts });
 }
 
 /** What the server calls a failure is one, and its words are a stranger's. */
@@ -132,7 +135,10 @@ export async function callTool(
   const still = isPinned ? await checkPin(pool, connection, call, request) : ok(null);
   if (!still.ok && still.error.code === 'mcp_definition_changed') {
     const { message, ...detail } = still.error.detail;
-    return changed(`${message}; the call itself was made`, { ...detail, sent: true });
+    return changed(textAt(config, 'server'), `${message}; the call itself was made`, {
+      ...detail,
+      sent: true,
+    });
   }
   const { result, marks } = answered.output;
   if (result.isError === true) return failedTool(answered.output, tool.id);

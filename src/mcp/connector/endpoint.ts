@@ -123,7 +123,7 @@ export function readConnection(
   if (isHttp === (textAt(config, 'command') !== '')) {
     const message = isHttp
       ? 'a server has a `command` or a `mcp_url`, not both'
-      : 'no server is named: run the connector of one (`km mcp add` writes it)';
+      : 'no server is named: run the connector of one';
     return invalid(isHttp ? 'mcp_url' : 'command', message);
   }
   const made = isHttp ? httpEndpoint(config, server) : stdioEndpoint(config);

@@ -10,7 +10,7 @@ import { shownText } from './texts.ts';
 
 const MAX_DESCRIPTION = 2000;
 const HEAD =
-  '# Written by `km mcp sync`. What the server says of its tool is data, and pinned: a change is asked about.\n';
+  '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
 
 interface ToolPlace {
   /** Full id of the connector. */
