@@ -270,7 +270,10 @@ test('a program remembers: what went in once marks everything that comes out lat
         },
         runtime.caller({ surface: 'cli' }),
       );
-      return answer.ok ? answer.output.meta.descriptor.taint : answer.error;
+      if (!answer.ok) return answer.error;
+      const { taint, sources } = answer.output.meta.descriptor;
+      expect(sources).toContain('mcp:db/query');
+      return taint;
     };
     expect(await ask()).not.toContain('customer');
     const descriptor = describe({ labels: ['customer'], taint: ['customer'] });

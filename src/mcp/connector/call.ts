@@ -147,5 +147,6 @@ export async function callTool(
     content: listAt(result, 'content'),
     ...(structured === undefined ? {} : { structured }),
   };
-  return ok({ output, labels: [...LABELS], marks });
+  const sources = [`mcp:${textAt(config, 'server') || tool.id}/${name}`];
+  return ok({ output, labels: [...LABELS], sources, marks });
 }
