@@ -155,6 +155,16 @@ test('what usually holds secrets is not there for a client: not read, not found,
     id_rsa: 'sesame\n',
     'app/.npmrc': 'sesame\n',
     '.ai/audit.jsonl': 'sesame\n',
+    // Folders of such names, and what other tools call theirs.
+    'deep/.env.d/one': 'KEY=sesame\n',
+    'certs.pem/one': 'KEY=sesame\n',
+    '.ENV.Prod': 'KEY=sesame\n',
+    '.envrc': 'KEY=sesame\n',
+    'deep/prod.env': 'KEY=sesame\n',
+    'terraform.tfstate.backup': 'KEY=sesame\n',
+    // A project within the project has records too.
+    'inner/.ai/audit.jsonl': 'KEY=sesame\n',
+    'inner/.ai/threads/a/one.txt': 'KEY=sesame\n',
   };
   const place = makeFixture({ ...secrets, 'open.txt': 'sesame street\n' });
   const git = (...args: string[]) =>
@@ -163,7 +173,7 @@ test('what usually holds secrets is not there for a client: not read, not found,
   git('add', '-A', '-f');
   git('commit', '-qm', 'first');
   place.write('.git/config', `${readFileSync(join(place.root, '.git/config'), 'utf8')}# sesame\n`);
-  place.write('.env', 'KEY=sesame 2\n');
+  for (const name of Object.keys(secrets)) place.write(name, 'KEY=sesame 2\n');
   place.write('open.txt', 'sesame street 2\n');
   place.write('.ai/tools/peek.yaml', PEEK);
   signAsUser(place, '.ai/tools/peek.yaml');
@@ -192,13 +202,14 @@ test('what usually holds secrets is not there for a client: not read, not found,
         await tool('fs/list_dir', { path: 'deep' }),
         await tool('git/status', {}),
         await tool('git/diff', {}),
+        await tool('git/diff', { paths: ['deep', 'inner', '.env'] }),
         await tool('git/log', { stat: true }),
         await tool('peek', {}),
       ];
       for (const answer of listed) {
         expect(answer.ok, JSON.stringify(answer)).toBe(true);
         expect(JSON.stringify(answer)).not.toMatch(
-          /\.env|\.pem|id_rsa|npmrc|\.git\/|audit\.jsonl|KEY=/,
+          /\.env|\.pem|id_rsa|npmrc|tfstate|\.git\/|audit\.jsonl|threads\/a|KEY=/i,
         );
       }
       expect(JSON.stringify(listed.at(-1))).toContain('open.txt');

@@ -1,7 +1,8 @@
 // Git tells about files that are gone or hidden, from its history. A tool that asks it is held to what
 // its caller may read by pathspecs, which git applies to the working tree, the index and every commit.
 import { fail, matchGlob, type Outcome, ok } from '../../base/index.ts';
-import { type AccessQuestion, createJudge, literalOf } from './places.ts';
+import { KEPT } from '../rights/closed-places.ts';
+import { type AccessQuestion, createJudge } from './places.ts';
 
 const magic = (kind: string, glob: string): string => `:(${kind})${glob}`;
 
@@ -12,11 +13,13 @@ const notHeld = (what: string): Outcome<never> =>
     { missing: 'fs.read' },
   );
 
+/** Of projects within the project too, which no glob of a right names. */
+const RECORDS = KEPT.map((name) => `**/.ai/${name}/**`);
+
 /** Of `docs/**` also `docs` itself, as rights read it. */
 function excluded(glob: string): string[] {
-  const { literal, isWhole } = literalOf(glob);
-  const all = isWhole && literal !== '' && literal !== glob ? [literal, glob] : [glob];
-  return all.map((one) => magic('exclude,top,glob,icase', one));
+  const itself = glob.replace(/(?:\/\*\*)+$/, '');
+  return [...new Set([itself, glob])].map((one) => magic('exclude,top,glob,icase', one));
 }
 
 /** What to give git in place of the paths that a caller gave. */
@@ -34,7 +37,7 @@ export function pathspecsOf(
   const shut = globs.filter(
     (glob) => !isOpen(glob) && !open.some((one) => matchGlob(glob, judge.sampleOf(one))),
   );
-  const without = [...new Set(shut.flatMap(excluded))];
+  const without = [...new Set([...shut, ...RECORDS].flatMap(excluded))];
   if (judge.folder('') !== 'none') return ok([...given, ...without]);
   const paths = given.map((path) => path.replace(/^(\.\/)+|\/+$/g, ''));
   const refused = paths.find(

@@ -351,9 +351,17 @@ test('pathspecs let through what may be read and nothing else', () => {
   });
   const specs = (verify: Verifier, ...given: string[]) => {
     const made = pathspecsOf(question(verify), given);
-    return made.ok ? made.output : made.error.code;
+    return made.ok ? made.output.filter((spec) => !spec.includes('/.ai/')) : made.error.code;
   };
   const shut = (glob: string) => `:(exclude,top,glob,icase)${glob}`;
+  const records = pathspecsOf(question(rights(undefined)), []);
+  expect(records.ok && records.output).toEqual(
+    expect.arrayContaining([shut('**/.ai/audit.jsonl'), shut('**/.ai/threads/**')]),
+  );
+  expect(specs(rights(undefined, ['fs.read **/.env/**']))).toEqual([
+    shut('**/.env'),
+    shut('**/.env/**'),
+  ]);
   expect(specs(rights(undefined, ['fs.read secrets/**', 'fs.write docs/**']), 'a.txt')).toEqual([
     'a.txt',
     shut('secrets'),
