@@ -1,6 +1,7 @@
 // Real MCP peers over real pipes: the official client, in both protocol revisions, and the official
 // Inspector's command line.
-import { spawnSync } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
@@ -224,6 +225,24 @@ test('the server ends with its input', async () => {
   const done = spawnSync(node, args, { input: '', env, encoding: 'utf8', timeout: 20_000 });
   expect(done.status).toBe(0);
   expect(done.stdout).toBe('');
+});
+
+test.each([
+  ['sends a message without an end', 'too long'],
+  ['stops to read', 'deaf'],
+])('the server ends with a client that %s, whose input stays open', async (_, kind) => {
+  const { command: node, args, env } = command();
+  const child = spawn(node, args, { env, stdio: ['pipe', 'pipe', 'ignore'] });
+  // Killed when it does not end by itself.
+  const patience = setTimeout(() => child.kill('SIGKILL'), 20_000);
+  child.stdin.on('error', () => {});
+  const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n';
+  child.stdin.write(ping);
+  await once(child.stdout, 'data');
+  if (kind === 'deaf') child.stdout.destroy();
+  child.stdin.write(kind === 'deaf' ? ping : 'x'.repeat(11 * 1024 * 1024));
+  expect(await once(child, 'exit')).toEqual([0, null]);
+  clearTimeout(patience);
 });
 
 test('the official Inspector lists and calls the tools', async () => {

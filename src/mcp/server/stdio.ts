@@ -11,18 +11,24 @@ export async function serveMcp(
   options: ServerOptions = {},
   signal?: AbortSignal,
 ): Promise<void> {
-  const ended = new Promise<void>((resolve) => {
+  // Whoever started this process is the person whose project it is.
+  const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
+  const wire = new StdioServerTransport();
+  const handle = serveConnection(host, client, options, wire);
+  await new Promise<void>((resolve) => {
     const done = (): void => resolve();
     process.stdin.once('end', done);
     process.stdin.once('close', done);
     process.stdin.once('error', done);
     signal?.addEventListener('abort', done, { once: true });
     if (signal?.aborted) done();
+    // Nobody reads what we say, or what came was too long: the input is not read on, and has no end then.
+    const { onclose } = wire;
+    wire.onclose = () => {
+      onclose?.();
+      done();
+    };
   });
-  // Whoever started this process is the person whose project it is.
-  const client = { id: `stdio:${randomUUID()}`, role: 'approve' } as const;
-  const handle = serveConnection(host, client, options, new StdioServerTransport());
-  await ended;
   await handle.close();
   // Somebody may hold the other end open: nothing more is read from it.
   process.stdin.pause();
