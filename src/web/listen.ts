@@ -110,7 +110,8 @@ export async function listen(host: McpHost, options: ListenOptions): Promise<Out
   const app = new Hono<Env>();
   app.use(async (context, next) => {
     const { incoming } = context.env;
-    const verdict = guard.judge(context.req.raw.headers, incoming.socket.remoteAddress ?? '');
+    const { headers } = context.req.raw;
+    const verdict = guard.judge(headers, incoming.socket.remoteAddress ?? '', incoming.url);
     if ('client' in verdict) {
       context.set('client', verdict.client);
       await next();

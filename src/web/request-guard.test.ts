@@ -58,6 +58,8 @@ test.each([
   { origin: 'http://127.0.0.1:4181' },
   { origin: 'null' },
   { origin: 'file://' },
+  { origin: 'http://evil.example@127.0.0.1:4180' },
+  { origin: 'http://127.0.0.1:4180/path' },
   { 'sec-fetch-site': 'cross-site' },
   { 'sec-fetch-site': 'same-site' },
 ])('a page with %j is refused, with a token too', (headers) => {

@@ -53,17 +53,28 @@ function createAttempts(clock: Pick<Clock, 'monotonic'>) {
 /** The host of an origin as a browser sends it; undefined when it is none of ours to read. */
 function originHost(origin: string): string | undefined {
   if (!URL.canParse(origin)) return undefined;
-  const { protocol, host } = new URL(origin);
-  return protocol === 'http:' || protocol === 'https:' ? host : undefined;
+  const { protocol, host, origin: plain } = new URL(origin);
+  // A browser names nothing else in it: no user, no path.
+  const isPlain = plain === origin.toLowerCase() && /^https?:$/.test(protocol);
+  return isPlain ? host : undefined;
+}
+
+/** Whom a request is for: a whole address in its first line counts more than `Host` (RFC 9112, 3.2.2). */
+function isFor(host: string, target: string): boolean {
+  if (target.startsWith('/')) return true;
+  return URL.canParse(target) && new URL(target).host === host;
 }
 
 /** Why a request is not even looked at; undefined when it may be. */
 function placeProblem(
   headers: Headers,
+  target: string,
   isOwnHost: (host: string) => boolean,
 ): { status: number; message: string } | undefined {
   const host = headers.get('host')?.toLowerCase() ?? '';
-  if (!isOwnHost(host)) return { status: 421, message: 'this server does not go by that name' };
+  if (!isOwnHost(host) || !isFor(host, target)) {
+    return { status: 421, message: 'this server does not go by that name' };
+  }
   const origin = headers.get('origin');
   if (origin !== null && originHost(origin) !== host) {
     return { status: 403, message: 'requests from other origins are refused' };
@@ -98,8 +109,9 @@ export function createGuard(options: GuardOptions) {
   }
 
   return {
-    judge(headers: Headers, address: string): Admission {
-      const problem = placeProblem(headers, isOwnHost);
+    /** `target`: as it stands in the first line of the request. */
+    judge(headers: Headers, address: string, target = '/'): Admission {
+      const problem = placeProblem(headers, target, isOwnHost);
       if (problem) return problem;
       const given = headers.get('authorization');
       if (given === null) {

@@ -1,5 +1,7 @@
 // Real clients over real HTTP: the current SDK in both revisions, the older SDK, the Inspector.
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { type IncomingMessage, request } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { promisify } from 'node:util';
@@ -36,6 +38,21 @@ test.each<[Era, string]>([
   expect((await client.listTools()).tools.map(({ name }) => name)).toEqual(FOUR);
   expect(await client.callTool(READ)).toMatchObject(ANSWER);
   await client.close();
+});
+
+test.each([
+  [200, (own: string) => own],
+  [421, () => 'http://evil.example/mcp'],
+  [421, (own: string) => own.replace('//', '//evil.example@').replace('127.0.0.1', 'localhost')],
+])('%i for a whole address in the first line, whatever `Host` says', async (status, target) => {
+  const { hostname, port } = new URL(served.url);
+  const headers = { ...ACCEPT, host: `${hostname}:${port}` };
+  const path = target(served.url);
+  const asked = request({ hostname, port, path, method: 'POST', headers, agent: false });
+  asked.end(JSON.stringify(HELLO));
+  const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+  answer.resume();
+  expect(answer.statusCode).toBe(status);
 });
 
 test('a client of the older SDK', async () => {
