@@ -101,3 +101,35 @@ test('a thread with the right to connect runs the connector; a person still has 
   expect(events).toContain('mcp/db/drop');
   expect(events).not.toContain('POISON');
 });
+
+test('no part of a schema carries a stranger’s words into what a model is told beforehand', async () => {
+  const inputSchema = {
+    type: 'object',
+    'x-note': POISON,
+    format: POISON,
+    properties: {
+      sql: {
+        type: 'string',
+        'x-hint': [POISON],
+        format: POISON,
+        const: `${POISON} ${'!'.repeat(64)}`,
+      },
+      [POISON]: { type: 'string' },
+      deep: { type: 'object', properties: { [POISON]: {}, plain: { type: 'number' } } },
+      pick: { enum: ['a\u200b', 'b'] },
+      many: { enum: Array.from({ length: 9 }, (_, n) => `${n} ${POISON}`) },
+      mode: { enum: ['fast', 'slow mode'] },
+    },
+    required: ['sql', POISON],
+    $defs: { [POISON]: { type: 'string' } },
+    dependentRequired: { sql: [POISON] },
+  };
+  const tools = [{ ...QUERY, inputSchema }];
+  const stage = await connected({ may: [DONE] }, { tools }, { may: TOOL + CALL });
+  await run(stage, 'may');
+  const told = stage.provider.requests.map(({ body }) => JSON.stringify(body)).join('');
+  expect(told).toContain('mcp/db/query');
+  expect(told).toContain('slow mode');
+  expect(told).not.toContain('POISON');
+  expect(told).not.toContain('\u200b');
+});

@@ -34,21 +34,50 @@ function withActions(tool: Tool, below: readonly Tool[]): JsonObject {
   return schemaOf(inheritParameters([[action], optional, ...common]));
 }
 
-const WORDS: ReadonlySet<string> = new Set(
-  'description title default examples $comment'.split(' '),
+/** What a schema says in a form that holds no words: everything else is its author's. */
+const KEYWORDS: ReadonlySet<string> = new Set(
+  'type properties required enum const items prefixItems additionalProperties $defs definitions $ref anyOf oneOf allOf not if then else minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems uniqueItems minProperties maxProperties contains format dependentRequired dependentSchemas unevaluatedProperties unevaluatedItems'.split(
+    ' ',
+  ),
 );
+const TABLES = /^(?:properties|\$defs|definitions|dependentSchemas|dependentRequired)$/;
+/** A name of a parameter, of a part, of a type or format: no place for a sentence. */
+const PLAIN = /^[\w$.#/-]{1,64}$/;
 const MAX_CHOICE = 64;
-const isLong = (choice: Json): boolean => JSON.stringify(choice).length > MAX_CHOICE;
+/** Many short ones make a sentence too, where they are no plain names. */
+const MAX_WORDS = 256;
+const isSentence = (value: Json): boolean => typeof value === 'string' && !PLAIN.test(value);
 
-/** A schema without what its author says in words: names and types are left. */
-function withoutWords(schema: Json, isTable = false): Json {
-  if (Array.isArray(schema)) return schema.map((one) => withoutWords(one));
+/** Choices are data that a caller has to give as they are, so long as they are short and can be seen. */
+function areTold(choices: Json[]): boolean {
+  const words = JSON.stringify(choices);
+  return (
+    !/[\p{C}\p{Default_Ignorable_Code_Point}]/u.test(words) &&
+    choices.every((choice) => JSON.stringify(choice).length <= MAX_CHOICE) &&
+    (words.length <= MAX_WORDS || !choices.some(isSentence))
+  );
+}
+
+/** A schema without what its author says in words: plain names, types and bounds are left. */
+function withoutWords(schema: Json): Json {
+  if (Array.isArray(schema)) return schema.filter((one) => !isSentence(one)).map(withoutWords);
   if (!isObject(schema)) return schema;
   const plain: JsonObject = {};
   for (const [key, value] of Object.entries(schema)) {
-    const isWords = key === 'enum' && Array.isArray(value) && value.some(isLong);
-    if (!isTable && (WORDS.has(key) || isWords)) continue;
-    setOwn(plain, key, withoutWords(value, !isTable && /^(?:properties|\$defs)$/.test(key)));
+    if (!KEYWORDS.has(key)) continue;
+    if (key === 'enum' || key === 'const') {
+      if (areTold(Array.isArray(value) ? value : [value])) setOwn(plain, key, value);
+    } else if (!isSentence(value)) {
+      setOwn(plain, key, TABLES.test(key) ? withPlainNames(value) : withoutWords(value));
+    }
+  }
+  return plain;
+}
+
+function withPlainNames(table: Json): Json {
+  const plain: JsonObject = {};
+  for (const [name, schema] of Object.entries(isObject(table) ? table : {})) {
+    if (PLAIN.test(name)) setOwn(plain, name, withoutWords(schema));
   }
   return plain;
 }
