@@ -83,7 +83,7 @@ test('what changed is shown as a difference, what is gone is removed, the rest s
   expect(refused.output).toContain('~ mcp/db/query');
   expect(refused.output).toContain('changed: description');
   expect(refused.output).toContain('- (of MCP server db) Runs a query');
-  expect(refused.output).toContain('+ Runs any query');
+  expect(refused.output).toContain('+ (of MCP server db) Runs any query');
   expect(existsSync(join(project.root, '.ai/tools/mcp/db/gone.yaml'))).toBe(false);
   expect(project.file('list_rows.yaml')).toBe(before);
   expect(await project.kmJson('mcp', 'sync', 'db', '--yes')).toMatchObject({

@@ -8,7 +8,8 @@ import type { MappedTool } from './mapping.ts';
 import { inputSchema, outputSchema } from './schema.ts';
 import { shownText } from './texts.ts';
 
-const MAX_DESCRIPTION = 2000;
+/** Of what is written, and so of what a person is shown. */
+export const MAX_DESCRIPTION = 2000;
 const HEAD =
   '# Written by a sync of its connector. What the server says of its tool is data, and pinned: a change is asked about.\n';
 

@@ -7,17 +7,15 @@ import {
   canonicalJson,
   fail,
   getOwn,
-  isObject,
   type Json,
   type JsonObject,
   lastSegment,
   type Outcome,
   ok,
-  plainText,
   textAt,
 } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import { type Library, parseTool, type ToolItem } from '../../items/index.ts';
+import { type Library, parseTool, type Tool, type ToolItem } from '../../items/index.ts';
 import { type PrimitiveCall, type PrimitiveResult, parameterWords } from '../../kernel/index.ts';
 import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
 import { LABELS, poolCall } from './call.ts';
@@ -31,7 +29,7 @@ import {
   setPin,
 } from './definition.ts';
 import { type ServerPlace, serverName } from './endpoint.ts';
-import { requiresOf, toolText, withoutSetPin } from './generate.ts';
+import { MAX_DESCRIPTION, requiresOf, toolText, withoutSetPin } from './generate.ts';
 import { type Mapping, readMapping } from './mapping.ts';
 import { fileNames, serverProblem } from './names.ts';
 import { shownText } from './texts.ts';
@@ -60,6 +58,8 @@ interface Wanted {
   readonly pin: Pin;
   readonly text: string;
   readonly requires: readonly string[];
+  /** What the text says. */
+  readonly made: Tool;
 }
 
 interface LeftOut {
@@ -135,13 +135,13 @@ function plan(
       return [];
     }
     const text = toolText(tool, pin, mapped, { ...place, file, setPin: set });
-    const { diagnostics } = parseTool(text, `${file}.yaml`);
+    const { tool: made, diagnostics } = parseTool(text, `${file}.yaml`);
     const odd = diagnostics.find(({ severity }) => severity === 'error');
-    if (odd) {
-      leftOut.push({ name: tool.name, why: odd.message });
+    if (odd || !made) {
+      leftOut.push({ name: tool.name, why: odd?.message ?? 'it cannot be written as a tool' });
       return [];
     }
-    return [{ id, tool, pin, text, requires: requiresOf(place.server, mapped) }];
+    return [{ id, tool, pin, text, made, requires: requiresOf(place.server, mapped) }];
   });
   return { wanted, leftOut, set };
 }
@@ -173,26 +173,27 @@ const named = ({ id, tool, before, pin }: Change): JsonObject => ({
   }),
 });
 
-/** For the person who decides: also what it says, before and now. */
-function shownChange(change: Change): JsonObject {
-  const { before, tool, requires } = change;
-  const { description, inputSchema } = tool.definition;
-  const taken = (schema: Json | undefined): string =>
-    isObject(schema ?? null) ? shownText(parameterWords(schema as JsonObject), MAX_SHOWN) : '';
+/** All that the file says and a person can judge: what is not shown is not asked. */
+function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
+  const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
+  const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
   return {
-    ...named(change),
+    description: shownText(description, MAX_DESCRIPTION),
+    parameters: shownText(parameterWords(tool?.input_schema ?? {}), MAX_DESCRIPTION),
     requires: [...requires],
-    description: shownText(plainText(description), MAX_SHOWN),
-    parameters: taken(inputSchema),
-    ...(before && {
-      was: {
-        description: shownText(before.description, MAX_SHOWN),
-        parameters: taken(before.tool?.input_schema),
-        requires: [...(before.tool?.requires ?? [])],
-      },
-    }),
+    effect,
+    risk: [...risk],
+    ...(labels.length > 0 && { labels: [...labels] }),
+    ...(roles.length > 0 && { roles }),
   };
 }
+
+/** For the person who decides: also what it says and counts as, before and now. */
+const shownChange = (change: Change): JsonObject => ({
+  ...named(change),
+  ...shownTool({ tool: change.made, description: change.made.description }),
+  ...(change.before && { was: shownTool(change.before) }),
+});
 
 function question(place: Place, changes: readonly Change[]): JsonObject {
   const isNew = ({ before }: Change): boolean => before === undefined;

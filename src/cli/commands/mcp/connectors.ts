@@ -178,12 +178,17 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   }
 }
 
-/** What it says, what it takes, what it needs. */
+/** What it says, what it takes and needs, what it counts as. */
 const linesOf = (tool: Json): string[] =>
   [
     textAt(tool, 'description'),
     `takes ${textAt(tool, 'parameters') || 'nothing'}`,
     `needs ${textsAt(tool, 'requires').join(', ')}`,
+    `counts as ${textAt(tool, 'effect')}, ${textsAt(tool, 'risk').join(', ') || 'no risk'}`,
+    ...['labels', 'roles'].flatMap((name) => {
+      const given = textsAt(tool, name);
+      return given.length > 0 ? `${name}: ${given.join(', ')}` : [];
+    }),
   ].map((line) => visible(line.replaceAll('\n', ' ')));
 
 /** Everything that a person is asked to sign, word for word what the approval is bound to. */
