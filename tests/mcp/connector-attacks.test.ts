@@ -1,5 +1,6 @@
 // What a server may try with its tools. Each attempt ends in a refusal or a typed error, before anything
 // is sent where that can be.
+import { hash } from 'node:crypto';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -331,4 +332,17 @@ test('a person is shown a description as far as it is taken over', async () => {
   set({ tools: [{ ...QUERY, description: `${description} twice` }] });
   const again = await project.km('mcp', 'sync', 'db');
   expect(again.output).toMatch(/\+ .*stranger twice/);
+});
+
+test('two tools never share a file, however a server chooses their names', async () => {
+  const mark = hash('sha256', 'Query').slice(0, 8);
+  const names = ['Query', 'query', `Query_${mark}`, 'plain'];
+  const { args } = installServer(project, { tools: names.map((name) => ({ ...QUERY, name })) });
+  const added = await project.add(args, '--yes');
+  const written = added.ok ? (added.output.written as string[]) : [];
+  expect(new Set(written).size).toBe(written.length);
+  expect(written).toContain('mcp/db/plain');
+  expect(written).not.toContain(`mcp/db/Query_${mark}`);
+  // As approved, nothing is asked again.
+  expect(await project.run('mcp/db/connector')).toMatchObject({ output: { status: 'synced' } });
 });

@@ -51,6 +51,12 @@ test('hints can worry and not calm; hidden signs and words to a model are said',
   expect(flagsOf(tool({ inputSchema: { description: '\u{e0041}' } }))).toContain(
     'hidden characters',
   );
+  for (const sign of ['\ufe00', '\u{e0101}', '\u034f', '\u2067', '\u2028', '\u26a0\ufe0f\ufe01']) {
+    expect(flagsOf(tool({ description: `a${sign}b` })), sign).toContain('hidden characters');
+  }
+  expect(flagsOf(tool({ description: 'careful \u26a0\ufe0f' }))).not.toContain('hidden characters');
+  const said = { outputSchema: { description: poison } };
+  expect(flagsOf(tool(said))).toContain('speaks to the model');
   expect(flagsOf(tool({}, 'qu\u0435ry'))).toContain('unusual characters in its name');
 });
 

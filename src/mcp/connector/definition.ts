@@ -69,7 +69,8 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
   const { annotations, description = '', title = '' } = definition;
   const hint = (key: string): Json | undefined =>
     isObject(annotations) ? annotations[key] : undefined;
-  const words = JSON.stringify([title, description, definition.inputSchema ?? null]);
+  const { inputSchema = null, outputSchema = null } = definition;
+  const words = JSON.stringify([title, description, inputSchema, outputSchema]);
   const flags: string[] = [];
   if (hint('readOnlyHint') === true) flags.push('says it only reads');
   if (hint('destructiveHint') !== false) flags.push('destructive');

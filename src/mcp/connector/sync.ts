@@ -123,6 +123,8 @@ function plan(
   const taken = new Set(
     all.filter((item) => !isGenerated(item, place.connector)).map(({ id }) => id.toLowerCase()),
   );
+  // Hashes are short: two names that a server has chosen for it can have the same one.
+  const shared = Map.groupBy(files.values(), (file) => file.toLowerCase());
   const wanted = fit.flatMap((tool): Wanted[] => {
     const [file = '', pin, mapped] = [
       files.get(tool.name),
@@ -130,7 +132,8 @@ function plan(
       mapping(tool.name),
     ];
     const id = `${place.folder}/${file}`;
-    if (!pin || taken.has(id.toLowerCase())) {
+    const isShared = shared.get(file.toLowerCase())?.length !== 1;
+    if (!pin || isShared || taken.has(id.toLowerCase())) {
       leftOut.push({ name: tool.name, why: `there is another tool \`${id}\`` });
       return [];
     }

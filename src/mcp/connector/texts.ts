@@ -1,8 +1,11 @@
 // What a server writes is read by people and by models. Signs that nobody sees are taken out of what is
 // shown, and said; words that speak to a model instead of about a tool are said too.
 
-/** Format characters, controls but for line ends and tabs, tags, private and unassigned signs. */
-const HIDDEN = /[\p{Cf}\p{Co}\p{Cn}\p{Cs}]|(?![\n\t])\p{Cc}|[\u{115f}\u{1160}\u{3164}\u{ffa0}]/gu;
+/**
+ * Format characters, controls but for line ends and tabs, tags, private and unassigned signs, and all that
+ * is made to be ignored where it is shown; but for the one sign that makes an emoji one.
+ */
+const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![\n\t])/gu;
 
 export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
 
