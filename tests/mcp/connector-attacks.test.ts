@@ -346,3 +346,24 @@ test('two tools never share a file, however a server chooses their names', async
   // As approved, nothing is asked again.
   expect(await project.run('mcp/db/connector')).toMatchObject({ output: { status: 'synced' } });
 });
+
+test('a server is closed under the name of its connector, whatever a copy of its tool says', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  const deny = 'surfaces: { cli: { capabilities: { deny: [mcp.db.call] } } }';
+  project.write(join(project.home, 'policy.yaml'), `unsigned: allow\n${deny}\n`);
+  const copy = project
+    .file('query.yaml')
+    .replace(/^#.*\n/gm, '')
+    .replace('tool_id: query', 'tool_id: mine');
+  const copies = [
+    copy.replace('server: db', 'server: other').replace('mcp.db.call', 'mcp.other.call'),
+    copy.replace('mcp.db.call', 'mcp.db.read').replace('effect: write', 'effect: read'),
+  ];
+  for (const text of copies) {
+    project.write('.ai/tools/mcp/db/mine.yaml', text);
+    expect(await project.run('mcp/db/mine', { sql: '1' })).toMatchObject({
+      error: { code: 'permission_denied', detail: { missing: 'mcp.db.call' } },
+    });
+  }
+});

@@ -19,11 +19,24 @@ function mayConnect({ verify }: PrimitiveCall, endpoint?: Endpoint): Outcome<nul
   return verify({ capability: 'net.http', scope: { host, method: 'POST' } });
 }
 
-/** The right to call this server, in the form that the tool's file requires. */
-function mayCall({ tool, config, verify }: PrimitiveCall): Outcome<null> {
-  const server = serverName(config, tool.id);
+/**
+ * The right to call this server: by the name that its connector has, whatever the tool's file says, and in
+ * the milder form only where a person has signed that it reads.
+ */
+function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall): Outcome<null> {
+  const chain = library.chain(tool.id);
+  if (!chain.ok) return chain;
+  const [leaf, ...below] = chain.output.links;
+  const connector = below.find(({ tags }) => tags.includes('mcp_connector'));
+  if (!leaf || !connector) {
+    return fail('config_invalid', `\`${tool.id}\` has a pin and no connector`, {
+      config_path: 'config.pin',
+    });
+  }
+  const server = serverName(connector.tool?.config ?? {}, connector.id);
   const read = `mcp.${server}.read`;
-  return verify({ capability: tool.requires.includes(read) ? read : `mcp.${server}.call` });
+  const isRead = leaf.signature.state === 'signed' && tool.requires.includes(read);
+  return verify({ capability: isRead ? read : `mcp.${server}.call` });
 }
 
 async function request(ports: SyncPorts, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
@@ -50,7 +63,7 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
   const connection = read.output;
   const isPinned = isTool && getOwn(config, 'pin') !== undefined;
   const allowed = isPinned
-    ? mayCall(call)
+    ? mayCall(ports.library, call)
     : mayConnect(call, isTool || isDirect ? connection.endpoint : undefined);
   if (!allowed.ok) return allowed;
   const done = isTool

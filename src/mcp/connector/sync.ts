@@ -36,7 +36,7 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
-  readonly library: Pick<Library, 'all' | 'capabilities' | 'refresh' | 'remove'>;
+  readonly library: Pick<Library, 'all' | 'capabilities' | 'chain' | 'refresh' | 'remove'>;
   /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
   /** What a person has said to exactly this; asked for when nobody has said anything. */
