@@ -204,6 +204,21 @@ test('names that mean something already are refused, and what cannot be reached 
   });
 });
 
+test('a program that cannot start is told of by what it said, once', async () => {
+  const { output } = await project.km(
+    'mcp',
+    'add',
+    'db',
+    '--command',
+    process.execPath,
+    '--',
+    'no.js',
+  );
+  expect(output).toMatch(/exited with code 1: .*Cannot find module/);
+  expect(output).not.toContain(' at ');
+  expect(output.match(/let it see the files it needs/g)).toHaveLength(1);
+});
+
 test('mcp_http and mcp_stdio ask any server, with every right it takes', async () => {
   const { args } = installServer(project, { tools: [QUERY] });
   const parameters = { command: process.execPath, args, method: 'tools/list' };

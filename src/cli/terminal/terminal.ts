@@ -118,7 +118,9 @@ function faultLines(fault: Fault, paint: Paint): string[] {
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
   ];
   const command = Object.hasOwn(COMMANDS, code) ? COMMANDS[code]?.(detail) : undefined;
-  const known = [detail.hint, detail.remediation].filter((hint) => typeof hint === 'string');
+  const known = [detail.hint, detail.remediation].filter(
+    (hint) => typeof hint === 'string' && !detail.message.includes(hint),
+  );
   const hints = command === undefined || command === '' ? known : [...known, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(String(hint))}`);
   if (Array.isArray(detail.chain))

@@ -71,7 +71,7 @@ export function connectionFailed(
 }
 
 const AGAIN = 'try again';
-const LOOK = 'check the command and what it needs, and what it prints to stderr';
+const LOOK = 'check its command, and that `grants` of its connector let it see the files it needs';
 
 /** Without what the call and the endpoint keep secret. */
 export function redacted({ error }: Failure, secrets: readonly string[]): Failure {

@@ -37,6 +37,12 @@ export interface McpLine {
 
 const MAX_SAID = 400;
 const SETTLE_MS = 500;
+/** Where in a program something happened; what happened stands before it. */
+const STACK_LINE = /^[ \t]+at .*?(\{?)[ \t]*$/gm;
+
+/** What a process said before it ended, without the places of its program, which would leave no room. */
+const lastWords = (said: string): string =>
+  said.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
 const LEAVE_MS = 500;
 
 async function openProcess(
@@ -70,7 +76,7 @@ async function openProcess(
   const ended = box.ended;
   let how: string | undefined;
   const over = process.closed.then((end) => {
-    const said = process.said().trim().slice(-MAX_SAID);
+    const said = lastWords(process.said());
     if (end.isOwn) how = said === '' ? end.how : `${end.how}: ${said}`;
     const { paths, folder } = end.setAside;
     if (paths.length > 0) ports.onSetAside?.(paths, folder);
