@@ -64,7 +64,9 @@ test.skipIf(process.platform !== 'linux')('user settings are in the home folder'
     vscode: userFile('.config', 'Code', 'User', 'mcp.json'),
   };
   for (const [client, file] of Object.entries(files)) {
-    expect((await install('--client', client, '--scope', 'user', '--yes')).code).toBe(0);
+    const done = await install('--client', client, '--scope', 'user', '--yes');
+    expect(done.code).toBe(0);
+    expect(done.output).not.toContain('in the project');
     expect(existsSync(file), file).toBe(true);
   }
   expect((await install('--client', 'claude-desktop')).code).toBe(0);

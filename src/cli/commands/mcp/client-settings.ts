@@ -22,7 +22,8 @@ interface ClientFile {
   user(env: Env, platform: NodeJS.Platform): string;
   /** What it wants to be told besides. */
   readonly extra?: JsonObject;
-  readonly next: string;
+  /** What is left to be done. */
+  readonly next: Readonly<Partial<Record<Scope, string>> & { user: string }>;
 }
 
 /** Where programs keep their settings, from the home folder. */
@@ -37,25 +38,28 @@ const CLIENTS: Readonly<Record<string, ClientFile>> = {
     section: 'mcpServers',
     project: '.mcp.json',
     user: () => '.claude.json',
-    next: 'start `claude` in the project; it asks once whether to use the server',
+    next: {
+      project: 'start `claude` in the project; it asks once whether to use the server',
+      user: 'start `claude` again, in any folder; `/mcp` there shows the server',
+    },
   },
   'claude-desktop': {
     section: 'mcpServers',
     user: (env, platform) => settings(env, platform, 'Claude', 'claude_desktop_config.json'),
-    next: 'start Claude Desktop again',
+    next: { user: 'start Claude Desktop again' },
   },
   cursor: {
     section: 'mcpServers',
     project: '.cursor/mcp.json',
     user: () => '.cursor/mcp.json',
-    next: 'switch the server on in the settings of Cursor, under MCP',
+    next: { user: 'switch the server on in the settings of Cursor, under MCP' },
   },
   vscode: {
     section: 'servers',
     project: '.vscode/mcp.json',
     user: (env, platform) => settings(env, platform, 'Code', 'User', 'mcp.json'),
     extra: { type: 'stdio' },
-    next: 'open the file in VS Code and press Start above the server',
+    next: { user: 'open the file in VS Code and press Start above the server' },
   },
 };
 
@@ -90,6 +94,8 @@ export interface SettingsFile {
   /** The folder that the file must lie in, links followed. */
   readonly within: string;
   readonly settings: ClientFile;
+  /** What is left to be done when it is written. */
+  readonly next: string;
 }
 
 export function targetOf(
@@ -113,5 +119,6 @@ export function targetOf(
   const [base, path] = paths[scope];
   if (path === undefined) return fail('usage', `${client} has no settings of a project`);
   const file = resolve(base, path);
-  return ok({ client, file, within: isAbsolute(path) ? dirname(file) : base, settings: found });
+  const within = isAbsolute(path) ? dirname(file) : base;
+  return ok({ client, file, within, settings: found, next: found.next[scope] ?? found.next.user });
 }

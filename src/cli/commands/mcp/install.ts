@@ -124,7 +124,7 @@ export const run = inProject(async (runtime, call) => {
   const { options, terminal } = call;
   const target = targetOf(runtime.project, call);
   if (!target.ok) return target;
-  const { client, file, settings: known } = target.output;
+  const { client, file, settings: known, next } = target.output;
   const { section } = known;
   const name = asText(options.name) ?? 'kernmantle';
   const entry = entryOf(runtime.project, terminal.env, known.extra);
@@ -162,6 +162,6 @@ export const run = inProject(async (runtime, call) => {
     : done;
   return terminal.finish(shown, ({ backup }: { backup?: string }) => {
     terminal.out(`wrote ${file}${backup === undefined ? '' : `; before it was ${backup}`}`);
-    terminal.note(known.next);
+    terminal.note(next);
   });
 });
