@@ -172,6 +172,38 @@ test('pause, resume and cancel do what they say', async () => {
   });
 });
 
+test('a pause holds whatever is said meanwhile; who has ended is told of by its handle', async () => {
+  const { served, open } = await lookedAt();
+  const client = await connect(served);
+  const { handle = '' } = (await client.call(startDirective('look', { wait_ms: 0 }))).output;
+  await until(() => served.provider.requests.length >= 3);
+  for (const [action, parameters] of [
+    ['pause', {}],
+    ['pause', {}],
+    ['inject', { message: 'be brief' }],
+  ] as const) {
+    const told = await client.call(onThread(handle, action, parameters));
+    expect(told).toMatchObject({ output: { status: 'running' } });
+  }
+  expect(await client.call(onThread(handle, 'resume'))).toMatchObject({
+    error: { detail: { message: expect.stringContaining('wait for that') } },
+  });
+  open();
+  expect(await client.call(onThread(handle, 'wait'))).toMatchObject({
+    output: { status: 'paused' },
+  });
+  expect(served.provider.requests).toHaveLength(3);
+  expect(await client.call(onThread(handle, 'resume'))).toMatchObject({ ok: true });
+  expect(await client.call(onThread(handle, 'wait'))).toMatchObject({
+    output: { status: 'completed' },
+  });
+  expect(JSON.stringify(served.provider.requests.at(-1)?.body)).toContain('be brief');
+  for (const action of ['pause', 'cancel']) {
+    const refused = await client.call(onThread(handle, action));
+    expect(refused).toMatchObject({ error: { code: 'thread_ended', detail: { thread: handle } } });
+  }
+});
+
 test('the server ends with its client and leaves a thread that can be resumed', async () => {
   const { served, open } = await lookedAt();
   const client = await connect(served);

@@ -142,6 +142,20 @@ async function runToEnding(
   }
 }
 
+/** Said to a thread that is paused, these do not make it go on. */
+const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
+
+/** A pause holds until somebody resumes or ends the thread: what else was said is heard, and it rests. */
+async function finishOrHear(thread: Thread, ending: Ending): Promise<ThreadResult | undefined> {
+  for (;;) {
+    const result = await finish(thread, ending);
+    const told = thread.journal.signals();
+    if (result || ending.status !== 'paused' || told.length === 0) return result;
+    if (!told.every(({ kind }) => LEAVES_PAUSED.has(kind))) return undefined;
+    obeySignals(thread);
+  }
+}
+
 /** What was said while it was about to rest is obeyed, and the loop goes on. */
 async function runToRest(
   thread: Thread,
@@ -149,7 +163,7 @@ async function runToRest(
   settle?: () => Promise<void>,
 ): Promise<ThreadResult> {
   for (let first = settle; ; first = undefined) {
-    const result = await finish(thread, await runToEnding(thread, history, first));
+    const result = await finishOrHear(thread, await runToEnding(thread, history, first));
     if (result) return result;
     thread.control.ending = undefined;
   }

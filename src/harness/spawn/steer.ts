@@ -2,7 +2,7 @@
 // its end is written for it, and its books are closed with it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import type { Held, Store, ThreadStatus } from '../../store/index.ts';
+import { type Held, isEnded, type Store, type ThreadStatus } from '../../store/index.ts';
 import { countChild, openHooks, resultOf, unfinished } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
@@ -121,6 +121,10 @@ export async function steer(
   const row = await reach(asker, name, 'thread.control');
   if (!row.ok) return row;
   const { id, status } = row.output;
+  if (isEnded(status)) {
+    const message = `thread \`${name}\` has ended (${status}): there is nothing left to steer`;
+    return fail('thread_ended', message, { thread: name, status });
+  }
   const about = { thread_id: nameFor(asker, id) };
   const marked = { ...payload, ...marksOf(asker) };
   if (wish === 'terminate' || wish === 'kill') {
@@ -145,7 +149,8 @@ export async function resume(
   if (!row.ok) return row;
   const { id, status } = row.output;
   if (!IDLE.has(status)) {
-    const message = `thread \`${name}\` is ${status}; only a paused, waiting or interrupted thread can be resumed`;
+    const later = isEnded(status) ? '' : '; a pause takes effect at its next step: wait for that';
+    const message = `thread \`${name}\` is ${status}; only a paused, waiting or interrupted thread can be resumed${later}`;
     return fail('invalid_input', message, { thread: name, status });
   }
   const payload = { ...(message && { content: message }), ...marksOf(asker) };
