@@ -46,7 +46,28 @@ test('a person logs in where the server is added; its tools are then called with
 
 test('where nobody can be asked it says which command helps, and nothing is kept', async () => {
   const added = await project.kmJson('mcp', 'add', 'guarded', '--url', server.url, '--yes');
-  expect(added).toMatchObject({ error: { code: 'mcp_connection_failed' } });
+  expect(added).toMatchObject({
+    error: {
+      code: 'mcp_connection_failed',
+      detail: { remediation: expect.stringContaining('`oauth` to log in') },
+    },
+  });
   expect(server.state).toMatchObject({ clients: 0, pages: 0 });
   expect(await project.kmJson('mcp', 'ls')).toMatchObject({ output: { servers: [] } });
+});
+
+test('a secret that the server does not take is told of as that', async () => {
+  project.env.KEY = 'wrong-secret';
+  const words = ['mcp', 'add', 'guarded', '--url', server.url, '--bearer', 'KEY', '--yes'];
+  const added = await project.kmJson(...words);
+  expect(added).toMatchObject({
+    error: {
+      code: 'mcp_connection_failed',
+      detail: {
+        cause: expect.stringContaining('what was sent does not open it'),
+        remediation: expect.stringContaining('check the secret'),
+      },
+    },
+  });
+  expect(JSON.stringify(added)).not.toContain('wrong-secret');
 });

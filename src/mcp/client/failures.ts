@@ -111,7 +111,7 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
   const { status } = error;
   const isAuth = status === 401 || status === 403;
   return connectionFailed(endpoint, {
-    cause: `it answered with status ${status}${isAuth ? ', so it wants somebody to log in' : ''}`,
+    cause: `it answered with status ${status}${isAuth ? `, so ${wantedBy(endpoint)}` : ''}`,
     retryable: (status >= 500 || status === 429) && !isSent,
     remediation: isAuth ? loginHint(endpoint) : 'check the address',
     more: {
@@ -126,10 +126,20 @@ function ofHttp(endpoint: Endpoint, error: SdkHttpError, isSent: boolean): Failu
 const loginOf = (endpoint: Endpoint): JsonObject =>
   endpoint.kind === 'http' && endpoint.oauth ? { login: endpoint.oauth.name } : {};
 
-const loginHint = (endpoint: Endpoint): string =>
-  endpoint.kind === 'http' && endpoint.oauth
-    ? `a person has to log in: sync the connector \`${endpoint.oauth.name}\``
-    : 'give its connector an `auth`';
+function loginHint(endpoint: Endpoint): string {
+  if (endpoint.kind === 'http' && endpoint.oauth) {
+    return `a person has to log in: sync the connector \`${endpoint.oauth.name}\``;
+  }
+  return hasSecret(endpoint)
+    ? 'check the secret that `auth` or `headers` of its connector name, and what it gives access to'
+    : 'give its connector an `auth`: a secret that you have, or `oauth` to log in';
+}
+
+const hasSecret = (endpoint: Endpoint): boolean =>
+  endpoint.kind === 'http' && !endpoint.oauth && secretsOf(endpoint).length > 0;
+
+const wantedBy = (endpoint: Endpoint): string =>
+  hasSecret(endpoint) ? 'what was sent does not open it' : 'it wants somebody to log in';
 
 interface FailedRequest {
   readonly endpoint: Endpoint;
