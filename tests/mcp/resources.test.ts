@@ -142,6 +142,8 @@ test.each(ERAS)('directives and knowledge are listed in pages and read (%s)', as
     pages += 1;
   } while (cursor !== undefined);
   expect(pages).toBeGreaterThan(2);
+  const odd = client.request({ method: 'resources/list', params: { cursor: 'x' } });
+  await expect(odd).rejects.toMatchObject({ code: -32602 });
   expect(new Set(uris).size).toBe(uris.length);
   expect(uris).toContain('directive://look');
   expect(uris).toContain('knowledge://many/k59');

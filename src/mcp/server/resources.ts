@@ -7,7 +7,7 @@ import {
   ResourceTemplate,
   type ServerContext,
 } from '@modelcontextprotocol/server';
-import { getOwn, type JsonObject, type Outcome, ok, textAt } from '../../base/index.ts';
+import { fail, getOwn, type JsonObject, type Outcome, ok, textAt } from '../../base/index.ts';
 import { idInUri } from '../../items/index.ts';
 import type { ServerParts } from './host.ts';
 import { decoded, protocolError, resourceError } from './native-results.ts';
@@ -172,8 +172,13 @@ function addList(server: McpServer, { host, client }: ServerParts, handed: Hande
   }
 
   server.server.setRequestHandler('resources/list', async ({ params }, context) => {
-    const [, kind = 'thread', cursor = ''] =
-      /^(directive|knowledge):(.*)$/.exec(params?.cursor ?? '') ?? [];
+    const given = params?.cursor;
+    const named = /^(directive|knowledge):(.*)$/.exec(given ?? '');
+    // The first page again would be read for ever.
+    if (given !== undefined && !named) {
+      throw protocolError(fail('invalid_input', 'this cursor is none that a list answered with'));
+    }
+    const [, kind = 'thread', cursor = ''] = named ?? [];
     const at = KINDS.findIndex((one) => one === kind);
     const threads = at === -1 ? handed().slice(0, PAGE).flatMap(threadResources) : [];
     const asked = KINDS[Math.max(0, at)] ?? 'directive';
