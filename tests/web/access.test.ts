@@ -3,6 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect as connectTcp } from 'node:net';
+import { hostname as machine } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ACCEPT, connect, HELLO, launcher, type Served, serve } from '../mcp/support/http.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
@@ -140,6 +141,9 @@ test('where others can reach it, there is no server without a token', async () =
   const login = await fetch(url.replace('/mcp', '/.well-known/oauth-protected-resource'));
   expect(login.status).toBe(404);
   expect(open.said()).toContain('TLS');
+  // What others are told to connect to is a name of this machine.
+  expect(open.said()).not.toContain(`kernmantle ${open.url}`);
+  expect(open.said()).toContain(`kernmantle ${open.url.replace('0.0.0.0', machine())} --header`);
   expect(await open.stop()).toBe(0);
 });
 

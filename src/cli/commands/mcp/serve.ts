@@ -1,3 +1,4 @@
+import { hostname } from 'node:os';
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
 import type { McpHost } from '../../../mcp/index.ts';
 import type { Runtime } from '../../../runtime/index.ts';
@@ -68,7 +69,9 @@ async function serveHttp(
   const { url, isOpen, close } = listening.output;
   if (terminal.json) terminal.out(JSON.stringify(ok({ project, url })));
   terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
-  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(`  ${line.replace('URL', url)}`);
+  // Every address is none that anybody can connect to.
+  const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
+  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(`  ${line.replace('URL', reached)}`);
   await aborted(signal);
   await close();
   return EXIT.done;
