@@ -288,6 +288,13 @@ test('completion knows commands, their own options and ids', async () => {
   expect(await offered('exec', 'tool', 'fs/read')).toEqual(['fs/read_file']);
   expect(await offered('show', 'knowledge', 'help/lim')).toEqual(['help/limits']);
   expect(await offered('completion', 'z')).toEqual(['zsh']);
+  fixture.write(
+    '.ai/tools/mcp/docs/connector.yaml',
+    'tool_id: connector\ntool_type: mcp_connector\nversion: 1.0.0\ndescription: Docs\nconfig: { mcp_url: "https://docs.example/mcp" }\nrequires: [mcp.connect]\n',
+  );
+  expect(await offered('mcp', 'sync', '')).toEqual(['docs']);
+  expect(await offered('mcp', 'remove', 'x')).toEqual([]);
+  expect(await offered('web', 'token', '')).toEqual(['add', 'ls', 'remove']);
   // Files are the shell's.
   expect(await offered('check', '')).toEqual([]);
   expect(await offered('threads', 'show', '')).toEqual([]);

@@ -1,5 +1,5 @@
 // `completion`: a script for each shell, and behind all of them one place that knows what may follow
-// the words that were typed: commands, options, and ids of directives, tools, knowledge and threads.
+// the words that were typed: commands, options, and ids of directives, tools, knowledge and threads, and names of servers.
 import { existsSync, readFileSync } from 'node:fs';
 import type { Command, Option } from 'commander';
 import { fail, ok, packagePath } from '../../base/index.ts';
@@ -36,6 +36,12 @@ function idsOf(runtime: Runtime, kind: string, current: string): string[] {
   const byName = Map.groupBy(ids, (id) => id.slice(id.lastIndexOf('/') + 1));
   const names = [...byName].flatMap(([name, same]) => (same.length === 1 ? [name] : []));
   return [...new Set([...ids, ...names])];
+}
+
+/** Servers that are connected. */
+async function serverNames(runtime: Runtime): Promise<string[]> {
+  const { knownServers } = await import('./mcp/connectors.ts');
+  return (await knownServers(runtime)).map(({ name }) => name);
 }
 
 /** What a command line says so far. */
@@ -82,6 +88,16 @@ const takenBy = ({ option, command, before }: Typed): string => {
   return (taken[before.length] ?? (last?.variadic ? last : undefined))?.name() ?? '';
 };
 
+/** What a project has of it; undefined for what is not in one. */
+function listOf(
+  kind: string,
+  current: string,
+): ((runtime: Runtime) => string[] | Promise<string[]>) | undefined {
+  if (/^threads?$/.test(kind)) return threadIds;
+  if (kind === 'server') return serverNames;
+  return KINDS.some((one) => one === kind) ? (runtime) => idsOf(runtime, kind, current) : undefined;
+}
+
 async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall) {
   const { command, current, before, option } = typed;
   if (!command) return all.map((one) => one.name());
@@ -91,13 +107,13 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   const kind = taken === 'id' ? (option?.name() ?? before[0] ?? '') : taken;
   if (Object.hasOwn(WORDS, kind)) return WORDS[kind] ?? [];
   if (kind === 'shell') return Object.keys(SHELLS);
-  const isThread = /^threads?$/.test(kind);
-  if (!isThread && !KINDS.some((one) => one === kind)) return [];
+  const list = listOf(kind, current);
+  if (!list) return [];
   let found: string[] = [];
   // Whoever completes a command or an option does not wait for all the rest.
   const { withRuntime } = await import('../project.ts');
   await withRuntime({ ...call, options: { project: typed.project } }, async (runtime) => {
-    found = isThread ? await threadIds(runtime) : idsOf(runtime, kind, current);
+    found = await list(runtime);
     return 0;
   });
   return found;

@@ -37,7 +37,7 @@ interface KnownServer {
   readonly tools: readonly ToolItem[];
 }
 
-async function knownServers({ library }: Runtime): Promise<KnownServer[]> {
+export async function knownServers({ library }: Runtime): Promise<KnownServer[]> {
   const { serverName, isGenerated } = await room();
   const all = library.all('tool');
   return all
@@ -231,7 +231,8 @@ function showSynced(terminal: Terminal, output: Synced): void {
   for (const one of listAt(output, 'left_out')) {
     terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
   }
-  terminal.note(`${plainText(output.unchanged)} of ${plainText(output.tools)} tools were there`);
+  const unchanged = plainText(output.unchanged);
+  terminal.note(`${plainText(output.tools)} tools, ${unchanged} of them as they were`);
 }
 
 /** Runs a connector; what waits for a person is put to the one at hand, or left with how to answer. */
@@ -333,10 +334,12 @@ export const listServers = inProject(async (runtime, { terminal }) => {
   }));
   return terminal.finish(ok({ servers: rows }), () => {
     for (const { name, server, signature, tools } of rows) {
-      const state = `${tools.length} tools, ${signature}`;
+      const none = tools.length === 0 ? `; \`km mcp sync ${name}\` takes its tools over` : '';
+      const state = `${tools.length} tools, ${signature}${none}`;
       terminal.out(`${name} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
     }
-    if (rows.length === 0) terminal.note('there are no connectors; `km mcp add NAME --url …`');
+    if (rows.length === 0)
+      terminal.note('no server is connected; `km mcp add NAME --url …` or `--command …`');
   });
 });
 
