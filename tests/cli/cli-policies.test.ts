@@ -250,6 +250,33 @@ test('all levels are shown as one policy, each line with who says it, and what i
   expect(text).toMatch(/limits\.turns +20 {2}\[user: does not hold\]/);
 });
 
+test('a list that is stricter for clients opens nothing, and what was taken back is told', async () => {
+  fixture.write(
+    '../.ai/policy.yaml',
+    'surfaces: {mcp: {capabilities: {deny: [git.push]}, open: [mcp.*, fs.read]}}\n',
+  );
+  fixture.write('.ai/policy.yaml', 'surfaces: {mcp: {open: [fs.write]}}\n');
+  fixture.write('.env', 'KEY=1\n');
+  const { about } = await policyShow();
+  const denials = about('surfaces.mcp.capabilities.deny');
+  expect(denials[0]).toMatchObject({ value: 'git.push', from: ['user'] });
+  expect(denials.filter((line) => line['void']).map(({ value }) => value)).toEqual(['mcp.*']);
+  expect(about('surfaces.mcp.open').map((line) => [line['value'], line['void'] ?? false])).toEqual([
+    ['mcp.*', false],
+    ['fs.read', true],
+    ['fs.write', true],
+  ]);
+  const read = ['exec', 'tool', 'fs/read_file', 'path=.env', '--as', 'mcp'];
+  const refused = await km(...read);
+  expect(refused.code).not.toBe(0);
+  expect(refused.output).toContain('surfaces.mcp.open');
+  fixture.write(
+    '../.ai/policy.yaml',
+    'surfaces: {mcp: {open: [{capability: fs.read, path: "**/.env"}]}}\n',
+  );
+  expect((await km(...read)).code).toBe(0);
+});
+
 test('what a directive adds is shown below the policies, and none of it widens them', async () => {
   fixture.write('../.ai/policy.yaml', 'limits: {turns: 3}\n');
   const more =

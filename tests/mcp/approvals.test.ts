@@ -19,7 +19,7 @@ const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
 const policy = (more = '') => `unsigned: allow
 approve: [write]
-surfaces: { mcp: { effects: [read, idempotent, write], directives: all, capabilities: { deny: [] }${more} } }
+surfaces: { mcp: { effects: [read, idempotent, write], directives: all, open: [fs.write]${more} } }
 `;
 
 const write = (content = 'x', path = 'out.txt') => ({

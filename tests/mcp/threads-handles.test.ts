@@ -248,7 +248,7 @@ test('a viewer looks: it starts, steers and changes nothing, whatever the policy
   const made = await staged({ look: [{ text: 'done' }] });
   made.fixture.write(
     `${made.fixture.home}/policy.yaml`,
-    'surfaces: { mcp: { directives: all, effects: [read, idempotent, write], capabilities: { deny: [] } } }\n',
+    'surfaces: { mcp: { directives: all, effects: [read, idempotent, write], open: [fs.write, net.http, net.websocket, project.use] } }\n',
   );
   const runtime = await made.fixture.open();
   try {
@@ -356,7 +356,7 @@ effect: read
   signAsUser(made.fixture, '.ai/tools/scribe.yaml');
   made.fixture.write(
     `${made.fixture.home}/policy.yaml`,
-    'surfaces: { mcp: { effects: [read, idempotent, write], capabilities: { deny: [] } } }\n',
+    'surfaces: { mcp: { effects: [read, idempotent, write], open: [fs.write, net.http, net.websocket, project.use] } }\n',
   );
   const runtime = await made.fixture.open();
   try {

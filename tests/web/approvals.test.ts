@@ -9,7 +9,7 @@ import { type Fixture, makeFixture } from '../support/project.ts';
 
 const POLICY = `unsigned: allow
 approve: [write]
-surfaces: { mcp: { effects: [read, idempotent, write], directives: all, capabilities: { deny: [] } } }
+surfaces: { mcp: { effects: [read, idempotent, write], directives: all, open: [fs.write] } }
 `;
 
 let fixture: Fixture;

@@ -121,18 +121,50 @@ const surfaceLines = (policy: Policies): Line[] =>
 const grantText = ({ capability, scope }: { capability: string; scope?: object | undefined }) =>
   [capability, ...Object.entries(scope ?? {}).map(([field, glob]) => `${field} ${glob}`)].join(' ');
 
+/** A setting, what it says, and whether it holds. */
+type Entry = [string, Json, boolean?];
+
+/** What is denied on a surface, and what of the bundle's denials a person took back. */
+function surfaceCaps(level: Level, policy: Policies): Entry[] {
+  const textsOf = (one: Level, name: string): string[] =>
+    one.surfaces?.[name]?.capabilities?.deny?.map(grantText) ?? [];
+  return Object.entries(level.surfaces ?? {}).flatMap(([name, { capabilities, open = [] }]) => {
+    const ceilings = policy.ceilings(name);
+    const denied = new Set(ceilings.flatMap(({ deny = [] }) => deny.map(grantText)));
+    const shipped = new Set(
+      policy.levels.flatMap((one) => (one.level === 'bundle' ? textsOf(one, name) : [])),
+    );
+    const isAllowed = ceilings.some(({ allow }) => allow === capabilities?.allow);
+    return [
+      ...caps(`surfaces.${name}.capabilities`, capabilities ?? {}).map(
+        ([about, value]): Entry => [
+          about,
+          value,
+          Array.isArray(value) ? isAllowed : denied.has(plainText(value)),
+        ],
+      ),
+      ...open.map(grantText).map((text): Entry => {
+        const isTaken = shipped.has(text) && !denied.has(text);
+        return [`surfaces.${name}.open`, text, isTaken];
+      }),
+    ];
+  });
+}
+
+const caps = (
+  about: string,
+  { allow, deny = [] }: NonNullable<Level['capabilities']>,
+): [string, Json][] => [
+  ...(allow ? [[`${about}.allow`, allow.map(grantText)] as [string, Json]] : []),
+  ...deny.map((grant): [string, Json] => [`${about}.deny`, grantText(grant)]),
+];
+
 /** Entries that add up: each stands by itself. */
-function entries(level: Level, policy: Policies): [string, Json][] {
-  const { capabilities, surfaces = {}, models, labels = {}, operations = {}, guards = [] } = level;
-  const caps = (about: string, { allow, deny = [] }: NonNullable<Level['capabilities']>) => [
-    ...(allow ? [[`${about}.allow`, allow.map(grantText)] as [string, Json]] : []),
-    ...deny.map((grant): [string, Json] => [`${about}.deny`, grantText(grant)]),
-  ];
+function entries(level: Level, policy: Policies): Entry[] {
+  const { capabilities, models, labels = {}, operations = {}, guards = [] } = level;
   return [
     ...caps('capabilities', capabilities ?? {}),
-    ...Object.entries(surfaces).flatMap(([name, surface]) =>
-      caps(`surfaces.${name}.capabilities`, surface.capabilities ?? {}),
-    ),
+    ...surfaceCaps(level, policy),
     ...(level.approve ?? []).map((tier): [string, Json] => ['approve', tier]),
     ...(level.hosts ?? []).map((host): [string, Json] => [
       policy.isHostAllowed(host) ? 'hosts' : 'hosts (closed)',
@@ -227,11 +259,12 @@ function merged(runtime: Runtime, directive: string | undefined): Outcome<Shown>
   if (!more.ok) return more;
   const listed = policy.levels.flatMap((level) =>
     entries(level, policy).map(
-      ([setting, value]): Line => ({
+      ([setting, value, holds = true]): Line => ({
         setting,
         value,
         from: [level.level],
         ...(level.file !== undefined && { file: level.file }),
+        ...(!holds && { void: true }),
       }),
     ),
   );

@@ -271,3 +271,42 @@ test('where a level has spoken, no other level widens it', () => {
     { numRuns: runs(1000) },
   );
 });
+
+test('what the bundle denies on a surface is denied until a person names exactly that', () => {
+  const grant = fc.record(
+    {
+      capability: fc.constantFrom('fs.read', 'fs.write', 'net.http'),
+      scope: fc.record({ path: fc.constantFrom('**/.env', '**/*.key') }),
+    },
+    { requiredKeys: ['capability'] },
+  );
+  const mcp = fc.record(
+    {
+      capabilities: fc.record(
+        { allow: fc.array(grant, { maxLength: 2 }), deny: fc.array(grant, { maxLength: 3 }) },
+        { requiredKeys: [] },
+      ),
+      open: fc.array(grant, { maxLength: 3 }),
+    },
+    { requiredKeys: [] },
+  );
+  const own = fc.record({
+    level: fc.constantFrom('operator' as const, 'user' as const, 'project' as const),
+    signed: fc.boolean(),
+    surfaces: fc.record({ mcp }),
+  });
+  const keysOf = (list: readonly object[] = []) => list.map((one) => JSON.stringify(one));
+  fc.assert(
+    fc.property(fc.array(grant), fc.array(own, { maxLength: 4 }), (deny, levels) => {
+      const bundle: Policy = { level: 'bundle', surfaces: { mcp: { capabilities: { deny } } } };
+      const ceilings = composePolicies([...levels, bundle]).ceilings('mcp');
+      const denied = new Set(ceilings.flatMap((one) => keysOf(one.deny)));
+      const persons = levels.filter(({ level }) => level !== 'project');
+      const opened = persons.flatMap(({ surfaces }) => keysOf(surfaces.mcp.open));
+      const added = levels.flatMap(({ surfaces }) => keysOf(surfaces.mcp.capabilities?.deny));
+      const held = keysOf(deny).filter((one) => !opened.includes(one));
+      expect(denied).toEqual(new Set([...held, ...added]));
+    }),
+    { numRuns: runs(1000) },
+  );
+});

@@ -3,7 +3,8 @@
 // Settings that open something (a rule off, a private host, unsigned items) need authority: they
 // count from an operator's or user's file, or from a project's file with a good signature. A stranger's
 // project can close doors; it cannot open one. The bundle's settings are defaults: they hold where
-// nobody with authority has said anything.
+// nobody with authority has said anything. What it denies on a surface holds until a person takes back
+// exactly that.
 import {
   createRecent,
   fail,
@@ -13,7 +14,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import type { Ceiling } from '../../trust/index.ts';
+import type { Ceiling, Grant } from '../../trust/index.ts';
 import type { Frame, FramePolicy, GuardSet, PolicyRules, RuleState } from '../frame.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { compileGuards } from '../guards/guard-expression.ts';
@@ -65,8 +66,11 @@ const MAX_HOSTS = 200;
 
 const RANK: readonly PolicyLevel[] = ['operator', 'user', 'project', 'bundle'];
 
-const hasAuthority = ({ level, signed }: Policy): boolean =>
-  level === 'operator' || level === 'user' || (level === 'project' && signed === true);
+/** Not a project's, whoever signed it. */
+const isPersons = ({ level }: Policy): boolean => level === 'operator' || level === 'user';
+
+const hasAuthority = (policy: Policy): boolean =>
+  isPersons(policy) || (policy.level === 'project' && policy.signed === true);
 
 type Reader<T> = (policy: Policy) => T | undefined;
 
@@ -107,12 +111,11 @@ const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
   );
 
 /** Nobody has said anything about a surface: a person may do all, a stranger's client may look. */
-const SURFACES: Readonly<
-  Record<string, Required<Omit<SurfacePolicy, 'capabilities' | 'elicitation'>>>
-> = {
-  mcp: { effects: ['read'], directives: 'signed' },
-  web: { effects: ['read'], directives: 'signed' },
-};
+const SURFACES: Readonly<Record<string, Required<Pick<SurfacePolicy, 'effects' | 'directives'>>>> =
+  {
+    mcp: { effects: ['read'], directives: 'signed' },
+    web: { effects: ['read'], directives: 'signed' },
+  };
 
 const surfaceOf = ({ surfaces }: Policy, surface: string): SurfacePolicy | undefined =>
   surfaces && Object.hasOwn(surfaces, surface) ? surfaces[surface] : undefined;
@@ -133,11 +136,39 @@ function directivesOn(levels: readonly Policy[], surface: string): DirectiveAcce
 function ceilingsOn(levels: readonly Policy[], surface: string | undefined): Ceiling[] {
   const found = levels.flatMap((policy) => policy.capabilities ?? []);
   if (surface === undefined) return found;
-  // The bundle's word on a surface is a default: a user who says otherwise replaces it.
   const read: Reader<Ceiling> = (policy) => surfaceOf(policy, surface)?.capabilities;
-  const { base, narrowing } = statements(levels, read);
-  return [...found, ...base, ...narrowing];
+  const ours = levels.filter(({ level }) => level !== 'bundle').flatMap((one) => read(one) ?? []);
+  const isReplaced = levels.some((one) => hasAuthority(one) && read(one)?.allow !== undefined);
+  return [...found, ...ours, ...shippedCeilings(levels, surface, isReplaced)];
 }
+
+/**
+ * What the bundle denies on a surface holds for whoever adds to it, too: a person takes one back by
+ * naming exactly it. Its `allow` is a default, which one with authority replaces.
+ */
+function shippedCeilings(
+  levels: readonly Policy[],
+  surface: string,
+  isReplaced: boolean,
+): Ceiling[] {
+  const opened = new Set(
+    levels.filter(isPersons).flatMap((one) => surfaceOf(one, surface)?.open?.map(grantKey) ?? []),
+  );
+  const undo = `your own policy takes that back with \`surfaces.${surface}.open\``;
+  return levels.flatMap((policy) => {
+    const { allow, deny } = surfaceOf(policy, surface)?.capabilities ?? {};
+    if (policy.level !== 'bundle') return [];
+    const held = deny?.filter((one) => !opened.has(grantKey(one))) ?? [];
+    return [
+      ...(allow && !isReplaced ? [{ allow }] : []),
+      ...(held.length > 0 ? [{ deny: held, undo }] : []),
+    ];
+  });
+}
+
+/** Equal for entries that say the same. */
+const grantKey = ({ capability, scope = {} }: Grant): string =>
+  JSON.stringify([capability, Object.entries(scope).toSorted(([a], [b]) => (a < b ? -1 : 1))]);
 
 /** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */
 function hostRule(levels: readonly Policy[]): (host: string) => boolean {
@@ -185,7 +216,7 @@ function modelRule(levels: readonly Policy[], id: string): Outcome<null> {
 /** The money is the user's: they must say so themselves, of a project whose own word can be trusted. */
 function lowerPrices(levels: readonly Policy[]): boolean {
   const projects = levels.filter(({ level }) => level === 'project');
-  const owners = levels.filter(({ level }) => level === 'operator' || level === 'user');
+  const owners = levels.filter(isPersons);
   return (
     projects.length > 0 &&
     projects.every(({ signed }) => signed === true) &&

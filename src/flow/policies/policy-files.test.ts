@@ -97,7 +97,7 @@ test('opening a door takes the user, or a signature', () => {
   expect(open().current().policy.allowsUnsigned).toBe(true);
 });
 
-test('what the bundle says of a surface is a default that a user may replace, a project may not', () => {
+test("denials of a surface add to the bundle's, and a user may take one back, a project may not", () => {
   const levels = (user: boolean) =>
     createPolicyFiles(
       [
@@ -108,13 +108,26 @@ test('what the bundle says of a surface is a default that a user may replace, a 
       clock,
       dir,
     );
-  writeFileSync(join(dir, 'bundle.yaml'), 'surfaces: {mcp: {capabilities: {deny: [net.http]}}}\n');
-  writeFileSync(join(dir, 'own.yaml'), 'surfaces: {mcp: {capabilities: {deny: [git.push]}}}\n');
-  const [denyNet, denyPush] = ['net.http', 'git.push'].map((capability) => ({
-    deny: [{ capability }],
-  }));
-  expect(levels(true).current().policy.ceilings('mcp')).toEqual([denyPush]);
-  expect(levels(false).current().policy.ceilings('mcp')).toEqual([denyNet, denyPush]);
+  writeFileSync(
+    join(dir, 'bundle.yaml'),
+    'surfaces: {mcp: {capabilities: {deny: [net.http, {capability: fs.read, path: "**/.env"}]}}}\n',
+  );
+  const denied = (user: boolean, own: string) => {
+    writeFileSync(join(dir, 'own.yaml'), `surfaces: {mcp: {${own}}}\n`);
+    const ceilings = levels(user).current().policy.ceilings('mcp');
+    return ceilings.flatMap(({ deny = [] }) => deny.map(({ capability }) => capability));
+  };
+  for (const isUser of [true, false]) {
+    const stricter = denied(isUser, 'capabilities: {deny: [git.push]}');
+    expect(stricter).toEqual(['git.push', 'net.http', 'fs.read']);
+    expect(denied(isUser, 'capabilities: {deny: []}')).toEqual(['net.http', 'fs.read']);
+    expect(denied(isUser, 'capabilities: {allow: [fs.read]}')).toEqual(['net.http', 'fs.read']);
+  }
+  expect(denied(true, 'open: [net.http]')).toEqual(['fs.read']);
+  expect(denied(true, 'open: [{capability: fs.read, path: "**/.env"}]')).toEqual(['net.http']);
+  // Only what is named exactly as it stands there.
+  expect(denied(true, 'open: [fs.read, "net.*"]')).toEqual(['net.http', 'fs.read']);
+  expect(denied(false, 'open: [net.http]')).toEqual(['net.http', 'fs.read']);
 });
 
 test.each([

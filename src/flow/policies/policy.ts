@@ -1,5 +1,5 @@
 import type { Diagnostic, JsonObject } from '../../base/index.ts';
-import type { Ceiling, RiskTier } from '../../trust/index.ts';
+import type { Ceiling, Grant, RiskTier } from '../../trust/index.ts';
 import type { PolicyRules } from '../frame.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 
@@ -44,6 +44,8 @@ export type DirectiveAccess = 'none' | 'signed' | 'all';
 
 export interface SurfacePolicy {
   capabilities?: Ceiling;
+  /** Denials of the bundle that do not hold there, each named exactly; nobody but a person opens. */
+  open?: Grant[];
   effects?: ToolEffect[];
   directives?: DirectiveAccess;
   /** May a client's dialog with its person decide about approvals? */

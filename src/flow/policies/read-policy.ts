@@ -112,6 +112,7 @@ const defaults: Rule<{ unlabelled: string[] }> = (value, place) => {
 
 const surface = record({
   capabilities: ceiling,
+  open: listOf(grant),
   effects: listOrOne(oneOf(TOOL_EFFECTS)),
   directives: oneOf(['none', 'signed', 'all']),
   elicitation: flag,

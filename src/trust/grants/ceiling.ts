@@ -23,6 +23,8 @@ export interface Ceiling {
   allow?: Grant[];
   /** Wins over every `allow`. */
   deny?: Grant[];
+  /** How a denial is taken back, where nobody can remove it. */
+  undo?: string;
   /** Why nothing at all is left, where that is a mistake and no decision: said in every refusal. */
   closed?: string;
 }
@@ -35,9 +37,9 @@ export function capRefusal(
 ): string | undefined {
   const { closed } = ceilings.find((ceiling) => ceiling.closed !== undefined) ?? {};
   if (closed !== undefined) return closed;
-  for (const { allow, deny = [] } of ceilings) {
+  for (const { allow, deny = [], undo } of ceilings) {
     if (deny.some((entry) => grantDenies(entry, need, catalog))) {
-      return `the policy denies ${describeNeed(need)}; remove it from \`capabilities.deny\` to allow it`;
+      return `the policy denies ${describeNeed(need)}; ${undo ?? 'remove it from `capabilities.deny` to allow it'}`;
     }
     if (allow && !grantsCover(allow, need, catalog, 'ceiling')) {
       return `the policy does not allow ${describeNeed(need)}; add it to \`capabilities.allow\` to allow it`;
