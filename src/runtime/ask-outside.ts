@@ -21,6 +21,10 @@ interface Asker {
 
 const LOOK_MS = 500;
 
+/** A client calls itself what it likes, anew with each request: who it is stands behind that. */
+const knownAs = ({ surface, name }: Asker): string =>
+  surface === 'mcp' ? name.slice(name.lastIndexOf('@') + 1) : name;
+
 async function rowOf(store: Store, id: string): Promise<Outcome<Approval>> {
   const found = await store.approvals({ id });
   if (!found.ok) return found;
@@ -91,15 +95,21 @@ export async function putQuestion(
 
 async function answerTo(
   open: OpenProject,
-  { surface, name, person }: Asker,
+  asker: Asker,
   question: Question,
 ): Promise<Outcome<Asked>> {
+  const { surface, name, person } = asker;
   const opened = await open.store?.();
   if (!opened) return fail('permission_denied', 'there is no registry in which it could wait');
   if (!opened.ok) return opened;
   const store = opened.output;
   const { answerIn, callBinding, callShown } = await import('../harness/index.ts');
-  const binding = { ...callBinding(question), project: open.project, surface, caller: name };
+  const binding = {
+    ...callBinding(question),
+    project: open.project,
+    surface,
+    caller: knownAs(asker),
+  };
   const known = await findAnswer(store, binding, open.clock.now());
   if (!known.ok) return known;
   const shown = { ...callShown(question), surface, ...(name !== '' && { caller: name }) };

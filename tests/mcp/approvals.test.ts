@@ -103,6 +103,24 @@ test.each(ERAS)('a person at the client says no, and that holds (%s)', async (er
   expect(await states(host)).toEqual(['denied']);
 });
 
+test.each(ERAS)(
+  'a client that calls itself something else is the same client (%s)',
+  async (era) => {
+    const { runtime } = await project();
+    const first = await peer(runtime, decide('deny'), { era });
+    expect(await first.call(write())).toMatchObject({ error: { code: 'permission_denied' } });
+    const again = await peer(runtime, decide('approve'), { era, name: 'x\nallowed cli@test' });
+    expect(await again.call(write())).toMatchObject({ error: { code: 'permission_denied' } });
+    expect(again.shown).toEqual([]);
+    // Another one, whatever it calls itself, is asked for itself.
+    const other = await peer(runtime, undefined, { era, name: 'y@test', caller: { id: 'other' } });
+    expect(await other.call(write())).toMatchObject({ error: { code: 'needs_input' } });
+    const rows = await runtime.audit.read({ limit: 50 });
+    const callers = rows.ok ? rows.output.map(({ caller }) => caller) : [];
+    expect(callers.filter((caller) => caller.includes('\n'))).toEqual([]);
+  },
+);
+
 test.each(ERAS)('whoever closes the dialog decides nothing (%s)', async (era) => {
   const { runtime, file } = await project();
   for (const answer of [{ action: 'decline' }, { action: 'cancel' }, decide('perhaps')] as const) {

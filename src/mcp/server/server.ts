@@ -30,6 +30,10 @@ function toldTo({ library }: McpHost): string {
   return found.ok ? found.output.text.trim() : '';
 }
 
+/** What a client calls itself, for one line of a list: it cannot begin another. */
+const nameIn = (said: string): string =>
+  said.slice(0, 100).replace(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ');
+
 /** `client`: who speaks, as the transport found out; its name is added from what it says of itself. */
 export function createMcpServer(
   host: McpHost,
@@ -61,7 +65,7 @@ export function createMcpServer(
   const answers = createAnswers(host.library, client.id, maxAnswer);
   const parts: ServerParts = {
     host: withHandles(host),
-    client: () => ({ ...client, name: server.server.getClientVersion()?.name.slice(0, 100) ?? '' }),
+    client: () => ({ ...client, name: nameIn(server.server.getClientVersion()?.name ?? '') }),
     schema: (json) => fromJsonSchema<JsonObject>(json, validator),
     states,
     answers,

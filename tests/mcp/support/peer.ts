@@ -13,19 +13,22 @@ export interface PeerOptions extends Partial<ServerOptions> {
   readonly era?: (typeof ERAS)[number];
   readonly capabilities?: ClientCapabilities;
   readonly caller?: Partial<Omit<McpClient, 'name'>>;
+  /** As it calls itself. */
+  readonly name?: string;
   /** Before the connection is made: handlers. */
   readonly prepare?: (client: Client) => void;
   readonly onError?: (error: Error) => void;
 }
 
 export async function connectPeer(runtime: Runtime, options: PeerOptions = {}) {
-  const { era = '2025-11-25', capabilities = {}, caller, prepare, onError, ...rest } = options;
+  const { era = '2025-11-25', capabilities = {}, caller, prepare, onError, ...more } = options;
+  const { name = 'test', ...rest } = more;
   const host = createMcpHost(runtime, '0.0.0', onError ?? (() => {}));
   const [near, far] = InMemoryTransport.createLinkedPair();
   const who = { id: 'test', role: 'approve', ...caller } as const;
   const serving = serveConnection(host, who, { instructions: '', ...rest }, far);
   const client = new Client(
-    { name: 'test', version: '1.0.0' },
+    { name, version: '1.0.0' },
     {
       capabilities,
       versionNegotiation: { mode: era === '2025-11-25' ? 'legacy' : { pin: era } },
