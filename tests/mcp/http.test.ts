@@ -55,6 +55,22 @@ test.each([
   expect(answer.statusCode).toBe(status);
 });
 
+test('a request holds a few messages and not thousands', async () => {
+  const post = async (body: unknown, session = {}) => {
+    const headers = { ...ACCEPT, ...session };
+    const answer = await fetch(served.url, { method: 'POST', headers, body: JSON.stringify(body) });
+    return { answer, text: await answer.text() };
+  };
+  const hello = await post(HELLO);
+  const session = { 'mcp-session-id': hello.answer.headers.get('mcp-session-id') ?? '' };
+  const pings = (count: number) =>
+    Array.from({ length: count }, (_, id) => ({ jsonrpc: '2.0', id, method: 'ping' }));
+  expect((await post(pings(3), session)).answer.status).toBe(200);
+  const refused = await post(pings(5000), session);
+  expect(refused.answer.status).toBe(400);
+  expect(refused.text).toContain('more than 20 messages');
+});
+
 test('a client of the older SDK', async () => {
   const client = new OldClient({ name: 'old', version: '1.0.0' });
   const transport = new OldTransport(new URL(served.url));

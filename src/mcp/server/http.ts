@@ -19,6 +19,8 @@ import { createSessions, refusal } from './sessions.ts';
 const MAX_BODY = 4 * 1024 * 1024;
 /** Requests and streams of one client that are open at once: nobody takes the place of all others. */
 const MAX_OPEN = 256;
+/** Messages in one request, which older revisions allow: it counts as one that is open. */
+const MAX_BATCH = 20;
 
 type Caller = Omit<McpClient, 'name'>;
 
@@ -48,6 +50,9 @@ async function readBody(request: Request): Promise<{ body?: Json } | Response> {
     const read = await readRequestBody(request, MAX_BODY);
     if (read.tooLarge) return refusal(413, `Request body too large: at most ${MAX_BODY} bytes`);
     const parsed = parseJson(read.text);
+    if (parsed.ok && Array.isArray(parsed.output) && parsed.output.length > MAX_BATCH) {
+      return refusal(400, `Bad Request: more than ${MAX_BATCH} messages at once`, {}, -32_600);
+    }
     if (parsed.ok) return { body: parsed.output };
     return refusal(400, `Parse error: ${parsed.error.detail.message}`, {}, -32_700);
   } catch {
