@@ -3,6 +3,7 @@ export { openLoopbackLogin } from './client/loopback.ts';
 export type { McpPool } from './client/pool.ts';
 export type { Authorizer, SpanAround } from './client/ports.ts';
 export { serverName } from './connector/endpoint.ts';
+export { mappingProblems } from './connector/mapping.ts';
 export { serverProblem } from './connector/names.ts';
 export { createMcpPrimitive } from './connector/primitive.ts';
 export { isGenerated, type SyncPorts } from './connector/sync.ts';

@@ -309,3 +309,37 @@ test('three hundred tools are taken over', async () => {
   expect(await project.add(args, '--yes')).toMatchObject({ output: { tools: 300 } });
   expect(await project.run('mcp/db/query_299', { sql: 'x' })).toMatchObject({ ok: true });
 }, 30_000);
+
+test('check tells what is wrong with a mapping, and what of it means nothing', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  const check = async (...paths: string[]) => {
+    const { code, output } = await project.km('check', '--json', ...paths);
+    const found = JSON.parse(output) as {
+      file: string;
+      line: number;
+      code: string;
+      severity: string;
+    }[];
+    const told = found.filter(({ file }) => file.includes('mapping'));
+    return [code, ...told.map((one) => `${one.line} ${one.severity} ${one.code}`)];
+  };
+  const place = '.ai/tools/mcp/db/mapping.yaml';
+  project.write(place, 'tools:\n  "que*": { effect: read }\n');
+  expect(await check()).toEqual([0]);
+  project.write(
+    place,
+    'tools:\n  query: { requires: [mcp.connect] }\n  "list_*": { effect: read }\n',
+  );
+  expect(await check()).toEqual([0, '3 warning matches_nothing']);
+  expect(await check(place)).toEqual([0, '3 warning matches_nothing']);
+  project.write(place, 'tools:\n  query: { requires: [db.qery] }\n');
+  expect(await check()).toEqual([3, '2 error capability_unknown']);
+  project.write(place, 'tools:\n  query:\n    effects: read\n');
+  expect(await check(place)).toEqual([3, '3 error unknown_field']);
+  project.write(place, 'tools: [\n');
+  expect((await check())[0]).toBe(3);
+  project.write(place, '');
+  project.write('.ai/tools/mcp/db/mapping.yml', 'tools: {}\n');
+  expect(await check('.ai/tools/mcp')).toEqual([3, '1 error not_read']);
+});

@@ -219,6 +219,21 @@ async function priceProblems(runtime: Runtime, paths: readonly string[]): Promis
   return uncountedPrices(layers, { allowsLower }).filter(isAsked);
 }
 
+const MAPPING = /[\\/]\.ai[\\/]tools[\\/]mcp[\\/](?:[^\\/]+[\\/])*mapping\.ya?ml$/;
+
+/** What a person says about tools of MCP servers, beside their files. */
+async function mappingProblemsIn(
+  { library, project }: Runtime,
+  paths: readonly string[],
+): Promise<Diagnostic[]> {
+  const isAsked = (file: string): boolean =>
+    paths.length === 0 || paths.some((path) => isBelow(file, path));
+  const files = filesBelow(resolve(project, '.ai/tools/mcp'), /^mapping\.ya?ml$/).filter(isAsked);
+  if (files.length === 0) return [];
+  const { mappingProblems } = await import('../../mcp/index.ts');
+  return files.flatMap((file) => mappingProblems(file, library));
+}
+
 const warning = (file: string, code: string, message: string, hint?: string): Diagnostic => {
   const at = { file, line: 1, column: 1, code, severity: 'warning', message } as const;
   return hint === undefined ? at : { ...at, hint };
@@ -345,14 +360,15 @@ export const run: CommandRun = async (call) => {
     const found =
       paths.length === 0
         ? library.check({ sources: ['project', 'user'] })
-        : others.flatMap((path) => checkPath(path, library));
+        : others.filter((path) => !MAPPING.test(path)).flatMap((path) => checkPath(path, library));
     const inScripts = [
       ...(paths.length === 0 || others.length > 0 ? await scriptProblems(library, others) : []),
       ...(await checkScriptFiles(scripts, library, userFolder)),
     ];
     const refused = await refusedItems(runtime, call, paths);
     const prices = await priceProblems(runtime, paths);
-    const list = once([...found, ...refused, ...inScripts, ...prices])
+    const mappings = await mappingProblemsIn(runtime, paths);
+    const list = once([...found, ...refused, ...inScripts, ...prices, ...mappings])
       .map((diagnostic) => shorten(diagnostic, terminal.cwd))
       .sort(order);
     if (terminal.json) terminal.out(JSON.stringify(list));

@@ -10,7 +10,7 @@ export interface ItemPlace {
 export const ITEM_FOLDERS = ['directives', 'tools', 'knowledge', 'skills'] as const;
 
 /** Data files in places where tools live; they are read as data and never taken for tools. */
-const DATA_IN_TOOLS = /^tools\/(llm\/pricing|capabilities\/[^/]+|mcp\/([^/]+\/)?mapping)\.ya?ml$/;
+const DATA_IN_TOOLS = /^tools\/(llm\/pricing|capabilities\/[^/]+|mcp\/([^/]+\/)*mapping)\.ya?ml$/;
 
 const withoutExtension = (path: string): string => path.replace(/\.[^./]+$/, '');
 

@@ -30,7 +30,7 @@ import {
 } from './definition.ts';
 import { type ServerPlace, serverName } from './endpoint.ts';
 import { MAX_DESCRIPTION, requiresOf, toolText, withoutSetPin } from './generate.ts';
-import { type Mapping, readMapping } from './mapping.ts';
+import { type Mapping, readMapping, unknownCapability } from './mapping.ts';
 import { fileNames, serverProblem } from './names.ts';
 import { shownText } from './texts.ts';
 
@@ -330,14 +330,11 @@ export async function syncConnector(
     return fail('config_invalid', message, { hint: 'give one of them another `config.server`' });
   }
   const made = plan(listed.output, identity, place.output, mapping.output, ports.library);
-  const { catalog } = ports.library.capabilities();
-  const unknown = made.wanted
-    .flatMap(({ requires }) => requires)
-    .find((name) => !catalog.get(name));
-  if (unknown !== undefined) {
-    const near = catalog.suggest(unknown);
-    const hint = near ? `did you mean \`${near}\`` : 'declare it in `.ai/config/capabilities.yaml`';
-    return fail('config_invalid', `\`${shown}\`: no capability is called \`${unknown}\``, { hint });
+  const capabilities = ports.library.capabilities();
+  for (const name of made.wanted.flatMap(({ requires }) => requires)) {
+    const hint = unknownCapability(name, capabilities);
+    if (hint === undefined) continue;
+    return fail('config_invalid', `\`${shown}\`: no capability is called \`${name}\``, { hint });
   }
   const done = await apply(ports, call, place.output, made);
   if (!done.ok) return done;
