@@ -367,3 +367,16 @@ test('a server is closed under the name of its connector, whatever a copy of its
     });
   }
 });
+
+test('a mapping that puts another tool behind an approved name is seen through', async () => {
+  const drop = { ...QUERY, name: 'drop_all' };
+  const { args } = installServer(project, { tools: [QUERY, drop] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  const swapped = 'tools: { query: { rename: other }, drop_all: { rename: query } }\n';
+  project.write('.ai/tools/mcp/db/mapping.yaml', swapped);
+  const asked = await project.km('mcp', 'sync', 'db');
+  expect(asked.code).toBe(7);
+  expect(asked.output).toMatch(/~ mcp\/db\/query .*changed: name/);
+  expect(asked.output).toContain('+ is drop_all of its server');
+  expect(asked.output).toContain('is query of its server');
+});

@@ -3,7 +3,6 @@
 // list any more goes.
 import { hash } from 'node:crypto';
 import {
-  asJson,
   canonicalJson,
   fail,
   getOwn,
@@ -172,7 +171,10 @@ const named = ({ id, tool, before, pin }: Change): JsonObject => ({
   name: shownText(tool.name, MAX_SHOWN),
   flags: flagsOf(tool),
   ...(before && {
-    changed: asJson(changedParts(getOwn(before.tool?.config, 'parts'), pin.parts)),
+    changed: [
+      ...(textAt(before.tool?.config, 'mcp_tool') === tool.name ? [] : ['name']),
+      ...changedParts(getOwn(before.tool?.config, 'parts'), pin.parts),
+    ],
   }),
 });
 
@@ -181,6 +183,7 @@ function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>
   const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
   const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
   return {
+    name: shownText(textAt(tool?.config, 'mcp_tool'), MAX_SHOWN),
     description: shownText(description, MAX_DESCRIPTION),
     parameters: shownText(parameterWords(tool?.input_schema ?? {}), MAX_DESCRIPTION),
     requires: [...requires],

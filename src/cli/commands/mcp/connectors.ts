@@ -168,19 +168,24 @@ function showTool(terminal: Terminal, tool: Json, sign: string): void {
   terminal.note(
     `${sign} ${visible(textAt(tool, 'id'))} ${terminal.paint('yellow', visible(words.join(', ')))}`,
   );
-  const before = getOwn(tool, 'was');
-  for (const line of before === undefined ? [] : linesOf(before)) {
-    if (!linesOf(tool).includes(line)) terminal.note(terminal.paint('red', `    - ${line}`));
+  const was = getOwn(tool, 'was');
+  const id = textAt(tool, 'id');
+  const [before, now] = [was === undefined ? undefined : linesOf(was, id), linesOf(tool, id)];
+  for (const line of before ?? []) {
+    if (!now.includes(line)) terminal.note(terminal.paint('red', `    - ${line}`));
   }
-  for (const line of linesOf(tool)) {
-    const isNew = before !== undefined && !linesOf(before).includes(line);
+  for (const line of now) {
+    const isNew = before !== undefined && !before.includes(line);
     terminal.note(terminal.paint(isNew ? 'green' : 'dim', `    ${isNew ? '+ ' : ''}${line}`));
   }
 }
 
-/** What it says, what it takes and needs, what it counts as. */
-const linesOf = (tool: Json): string[] =>
+/** Whose tool it is where its file is called otherwise; what it says, takes and needs, and counts as. */
+const linesOf = (tool: Json, id: string): string[] =>
   [
+    ...(id.endsWith(`/${textAt(tool, 'name')}`)
+      ? []
+      : [`is ${textAt(tool, 'name')} of its server`]),
     textAt(tool, 'description'),
     `takes ${textAt(tool, 'parameters') || 'nothing'}`,
     `needs ${textsAt(tool, 'requires').join(', ')}`,
