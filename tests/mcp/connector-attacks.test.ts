@@ -380,3 +380,17 @@ test('a mapping that puts another tool behind an approved name is seen through',
   expect(asked.output).toContain('+ is drop_all of its server');
   expect(asked.output).toContain('is query of its server');
 });
+
+test('a connector that came with a project cannot write to the terminal', async () => {
+  const config = 'config: { server: "db\\e[2J\\u202egnp", command: "x\\e[31m" }';
+  project.write(
+    '.ai/tools/mcp/evil/connector.yaml',
+    `tool_id: connector\ntool_type: mcp_connector\nversion: "1.0.0"\ndescription: x\n${config}\n`,
+  );
+  for (const words of [['ls'], ['sync', 'none'], ['sync', 'mcp/evil/connector']]) {
+    const { output } = await project.km('mcp', ...words);
+    expect(output).not.toMatch(/[\u001b\u202e]/);
+    expect(output).not.toBe('');
+  }
+  expect((await project.km('mcp', 'ls')).output).toContain('x\\u001b');
+});

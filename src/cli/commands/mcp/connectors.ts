@@ -228,10 +228,10 @@ async function decide(
 
 function showSynced(terminal: Terminal, output: Synced): void {
   const [written, removed] = [textsAt(output, 'written'), textsAt(output, 'removed')];
-  for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${id}`);
-  for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${id}`);
+  for (const id of written) terminal.out(`${terminal.paint('green', 'signed ')} ${visible(id)}`);
+  for (const id of removed) terminal.out(`${terminal.paint('yellow', 'removed')} ${visible(id)}`);
   for (const id of textsAt(output, 'left_alone')) {
-    terminal.note(`${id} is not listed any more; it was changed by hand, so it stays`);
+    terminal.note(`${visible(id)} is not listed any more; it was changed by hand, so it stays`);
   }
   for (const one of listAt(output, 'left_out')) {
     terminal.note(`left out ${visible(textAt(one, 'name'))}: ${visible(textAt(one, 'why'))}`);
@@ -341,7 +341,7 @@ export const listServers = inProject(async (runtime, { terminal }) => {
     for (const { name, server, signature, tools } of rows) {
       const none = tools.length === 0 ? `; \`km mcp sync ${name}\` takes its tools over` : '';
       const state = `${tools.length} tools, ${signature}${none}`;
-      terminal.out(`${name} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
+      terminal.out(`${visible(name)} ${terminal.paint('dim', visible(`${server} (${state})`))}`);
     }
     if (rows.length === 0)
       terminal.note('no server is connected; `km mcp add NAME --url …` or `--command …`');
@@ -373,6 +373,6 @@ export const removeServer = inProject(async (runtime, call) => {
   }
   removeFolder(item.file);
   return terminal.finish(ok({ server: name, removed: ids }), () => {
-    for (const id of ids) terminal.out(`removed ${id}`);
+    for (const id of ids) terminal.out(`removed ${visible(id)}`);
   });
 });
