@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import {
   anything,
+  fail,
   fillable,
   fillableText,
   flag,
@@ -32,6 +33,7 @@ import {
   verifierOf,
 } from '../kernel/index.ts';
 import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
+import type { Store } from '../store/index.ts';
 import { findAnswer, putQuestion } from './ask-outside.ts';
 import { isTraced } from './mcp-host.ts';
 import {
@@ -148,6 +150,24 @@ function putTool(open: OpenProject, library: Library): SyncPorts['put'] {
   };
 }
 
+/** A server that is another one each time it is asked does not fill the list of questions. */
+const MAX_WAITING = 3;
+
+async function mayAsk(store: Store, { operation, project }: JsonObject): Promise<Outcome<null>> {
+  const waiting = await store.approvals({ state: 'pending' });
+  if (!waiting.ok) return waiting;
+  const same = waiting.output.filter(
+    ({ binding }) => binding.operation === operation && binding.project === project,
+  );
+  if (same.length < MAX_WAITING) return ok(null);
+  const message = `${same.length} questions about this connector wait for a person already`;
+  return fail('quota_exceeded', message, {
+    approval: same[0]?.id ?? '',
+    retryable: false,
+    hint: 'its server lists other tools each time: a person syncs it and answers',
+  });
+}
+
 /** Bound to exactly these files of this connector, whoever runs it. */
 const approvalIn =
   (open: OpenProject): SyncPorts['approval'] =>
@@ -164,6 +184,8 @@ const approvalIn =
     if (!known.ok) return known;
     // A person at the command line may think again.
     const isOver = known.output?.state === 'denied' && surface === 'cli';
+    const free = known.output || surface === 'cli' ? ok(null) : await mayAsk(store, binding);
+    if (!free.ok) return free;
     const asked: Outcome<{ id: string; state: string }> =
       known.output && !isOver ? ok(known.output) : await putQuestion(open, store, binding, shown);
     if (!asked.ok) return asked;

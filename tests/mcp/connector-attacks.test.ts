@@ -394,3 +394,28 @@ test('a connector that came with a project cannot write to the terminal', async 
   }
   expect((await project.km('mcp', 'ls')).output).toContain('x\\u001b');
 });
+
+test('a server that is another one each time does not fill the list of questions', async () => {
+  const { args, set } = installServer(project, { tools: [QUERY] });
+  expect(await project.add(args, '--yes')).toMatchObject({ ok: true });
+  const runtime = await project.open();
+  try {
+    const answers: string[] = [];
+    for (let round = 0; round < 5; round++) {
+      set({ tools: [{ ...QUERY, description: `Runs a query, ${round}` }] });
+      const answer = await runtime.call(
+        'execute',
+        { item_type: 'tool', item_id: 'mcp/db/connector' },
+        { surface: 'library' },
+      );
+      answers.push(answer.ok ? 'asked' : answer.error.code);
+    }
+    expect(answers).toEqual(['asked', 'asked', 'asked', 'quota_exceeded', 'quota_exceeded']);
+  } finally {
+    await runtime.close();
+  }
+  // A person who looks at it is shown what there is now.
+  const asked = await project.km('mcp', 'sync', 'db', '--yes');
+  expect(asked.output).toContain('Runs a query, 4');
+  expect(asked.code).toBe(0);
+});
