@@ -41,8 +41,8 @@ export const FOUR_TOOLS: readonly VerbDefinition[] = [
         query: text('Words to look for'),
         item_type: one('directive tool knowledge', 'Only this kind'),
         source: one(
-          'project user installed bundle catalog registry local all',
-          'One level; catalog or registry: not installed yet; local or all: every level here',
+          'project user installed bundle catalog local all',
+          'One level; catalog: not installed yet; local or all: every level here',
         ),
         limit: { type: 'integer', minimum: 1, maximum: 100, description: '10 if absent' },
         cursor: text('next_cursor of the page before'),

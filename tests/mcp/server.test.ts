@@ -116,6 +116,11 @@ test('a client searches, loads and executes; the text twin says the same', async
       return result.structuredContent as Record<string, never>;
     };
     expect(await call('search', { query: 'read file' })).toMatchObject({ ok: true });
+    // Understood, though it is not in the list of sources.
+    const catalogs = await call('search', { query: 'read file', source: 'registry' });
+    expect(catalogs).toMatchObject({ ok: true });
+    const { tools } = await client.listTools();
+    expect(JSON.stringify(tools)).not.toContain('registry');
     expect(await call('load', { item_type: 'tool', item_id: 'fs/read_file' })).toMatchObject({
       output: { item: { item_id: 'fs/read_file' } },
     });

@@ -41,6 +41,10 @@ function listed(json: JsonObject, schema: ServerParts['schema']): ReturnType<typ
   return { '~standard': { ...standard, validate } };
 }
 
+/** What the original design called a catalog: understood, not listed. */
+const understood = (request: JsonObject): JsonObject =>
+  request.source === 'registry' ? { ...request, source: 'catalog' } : request;
+
 export function addVerbs(server: McpServer, parts: ServerParts): void {
   const { host, client, schema, answers } = parts;
   for (const tool of FOUR_TOOLS) {
@@ -55,7 +59,7 @@ export function addVerbs(server: McpServer, parts: ServerParts): void {
         annotations: hints,
       },
       async (request, context) => {
-        const fits = checkParameters(name, request, [], input);
+        const fits = checkParameters(name, understood(request), [], input);
         if (!fits.ok) return answer(fits, answers);
         const own = refuseSmuggled(host.library, fits.output);
         if (!own.ok) return answer(own, answers);
