@@ -204,6 +204,29 @@ test('names that mean something already are refused, and what cannot be reached 
   });
 });
 
+test('`km doctor` says what a server lacks', async () => {
+  const connector = `tool_id: docs_connector
+tool_type: mcp_connector
+version: 1.0.0
+description: Docs
+config:
+  mcp_url: https://docs.example/mcp
+  auth: { type: bearer, token: "\${DOCS_KEY}" }
+  headers: { X-Team: "\${DOCS_TEAM:-one}" }
+requires: [mcp.connect]
+`;
+  const file = project.write('.ai/tools/mcp/docs_connector.yaml', connector);
+  const before = await project.km('doctor');
+  expect(before.output).toMatch(/mcp docs +`mcp\/docs_connector` not signed, or changed since/);
+  expect(before.output).toContain(`km sign ${file}`);
+  expect(before.output).toMatch(/mcp docs +DOCS_KEY not set/);
+  expect((await project.km('sign', file)).code).toBe(0);
+  project.env.DOCS_KEY = 'sup3r-s3cret-value';
+  const after = await project.km('doctor');
+  expect(after.output).toMatch(/mcp servers +1 connected, 0 tools/);
+  expect(after.output).not.toContain('mcp docs');
+});
+
 test('a program that cannot start is told of by what it said, once', async () => {
   const { output } = await project.km(
     'mcp',

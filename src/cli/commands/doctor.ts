@@ -5,6 +5,7 @@ import { type Runtime, registryFile } from '../../runtime/index.ts';
 import { inProject } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
+import type { KnownServer } from './mcp/connectors.ts';
 
 // `doctor`: what this installation can and cannot do, and how to mend what is missing.
 
@@ -145,23 +146,36 @@ function aboutItems({ library }: Runtime): Finding[] {
   ];
 }
 
+/** Variables that a connector cannot do without and that are not set. */
+const unset = ({ item: { tool } }: KnownServer, env: Terminal['env']): string[] =>
+  (tool?.env ?? []).filter(
+    (name) => !env[name] && JSON.stringify(tool?.config).includes(`\${${name}}`),
+  );
+
 /** Other MCP servers, as far as files tell: none is asked. */
-function aboutServers({ library }: Runtime): Finding[] {
-  const tools = library.all('tool').filter(({ source }) => source !== 'bundle');
-  const connectors = tools.filter(({ tags }) => tags.includes('mcp_connector'));
-  const written = tools.filter(({ tags }) => tags.includes('mcp_tool'));
-  const open = [...connectors, ...written].filter(({ signature }) => signature.state !== 'signed');
-  if (connectors.length === 0) return [];
-  const [first] = open;
-  return [
-    first === undefined
-      ? good('mcp servers', `${connectors.length} connected, ${written.length} tools`)
-      : note(
-          'mcp servers',
-          `\`${first.id}\` is not signed, or was changed since`,
-          'look at it, then `km mcp sync NAME`, or `km sign` a connector',
-        ),
-  ];
+async function aboutServers(runtime: Runtime, env: Terminal['env']): Promise<Finding[]> {
+  const { knownServers } = await import('./mcp/connectors.ts');
+  const known = await knownServers(runtime);
+  const findings = known.flatMap((server): Finding[] => {
+    const { name, item, tools } = server;
+    const about = `mcp ${name}`;
+    const open = [item, ...tools].filter(({ signature }) => signature.state !== 'signed');
+    const [first, ...others] = open;
+    const missing = unset(server, env);
+    const more = others.length > 0 ? ` and ${others.length} more` : '';
+    const fix = first === item ? `\`km sign ${item.file}\`` : `\`km mcp sync ${name}\``;
+    return [
+      ...(first
+        ? [note(about, `\`${first.id}\`${more} not signed, or changed since`, `look, then ${fix}`)]
+        : []),
+      ...(missing.length > 0
+        ? [note(about, `${missing.join(', ')} not set`, 'set it in the environment of `km`')]
+        : []),
+    ];
+  });
+  const count = known.reduce((sum, { tools }) => sum + tools.length, 0);
+  if (known.length === 0) return [];
+  return [good('mcp servers', `${known.length} connected, ${count} tools`), ...findings];
 }
 
 const MARKS: Readonly<Record<Finding['state'], readonly [Colour, string]>> = {
@@ -178,7 +192,7 @@ export const run = inProject(async (runtime, { terminal }) => {
     await aboutSandbox(runtime),
     ...aboutPolicies(runtime),
     ...aboutItems(runtime),
-    ...aboutServers(runtime),
+    ...(await aboutServers(runtime, terminal.env)),
     await aboutRegistry(runtime),
     ...aboutProviders(runtime, terminal.env),
   ];

@@ -30,7 +30,7 @@ import {
 
 const room = () => import('../../../mcp/index.ts');
 
-interface KnownServer {
+export interface KnownServer {
   readonly name: string;
   readonly item: ToolItem;
   /** Written for it. */
