@@ -118,11 +118,11 @@ function faultLines(fault: Fault, paint: Paint): string[] {
     `${paint('red', 'error')}: ${visible(detail.message)} ${paint('dim', `[${code}]`)}`,
   ];
   const command = Object.hasOwn(COMMANDS, code) ? COMMANDS[code]?.(detail) : undefined;
-  const known = [detail.hint, detail.remediation].filter(
-    (hint) => typeof hint === 'string' && !detail.message.includes(hint),
-  );
+  const known = [detail.hint, detail.remediation]
+    .filter((hint) => typeof hint === 'string')
+    .filter((hint) => !detail.message.includes(hint));
   const hints = command === undefined || command === '' ? known : [...known, command];
-  for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(String(hint))}`);
+  for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(hint)}`);
   if (Array.isArray(detail.chain))
     lines.push(paint('dim', `  chain: ${detail.chain.map(plainText).join(' -> ')}`));
   return lines;
