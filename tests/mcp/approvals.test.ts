@@ -12,7 +12,14 @@ import { plainText } from '../../src/base/index.ts';
 import type { McpHost } from '../../src/mcp/index.ts';
 import type { Runtime } from '../../src/runtime/index.ts';
 import { makeFixture } from '../support/project.ts';
-import { directiveText, execute, stage } from '../support/thread-project.ts';
+import {
+  directive,
+  directiveText,
+  execute,
+  openStage,
+  type Stage,
+  stage,
+} from '../support/thread-project.ts';
 import { connectPeer, ERAS, type PeerOptions } from './support/peer.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
@@ -284,3 +291,79 @@ test.each(ERAS)(
     expect(readFileSync(join(fixture.root, 'out.txt'), 'utf8')).toBe('by a thread');
   },
 );
+
+const puts =
+  '<write resource="filesystem" path="**"/><execute resource="tool" id="fs/write_file"/>';
+const start = (name: string, wait_ms: number) => ({
+  item_type: 'tool',
+  item_id: 'threads/thread_directive',
+  parameters: { directive_name: name, wait_ms },
+});
+
+/** A thread whose child writes, and rests before it does. */
+const withChild = () =>
+  openStage(
+    {
+      '../home/policy.yaml': policy().replace('approve: [write]', 'approve: []'),
+      ...directive('lead', {
+        permissions: `${puts}<execute resource="spawn" action="thread"/>`,
+        limits: '<turns>9</turns>',
+      }),
+      ...directive('part', {
+        permissions: puts,
+        limits: '<turns>9</turns>',
+        guards: '<guard on="op:tool:fs/write_file"><ask>may it be written?</ask></guard>',
+      }),
+    },
+    {
+      lead: [
+        { tool_calls: [{ name: 'execute', arguments: start('part', 0) }] },
+        { text: 'all done' },
+      ],
+      part: [
+        { tool_calls: [execute('fs/write_file', { path: 'out.txt', content: 'by a child' })] },
+        { text: 'written' },
+      ],
+    },
+  );
+
+const childRests = ({ threads: { store } }: Stage) =>
+  expect
+    .poll(async () => {
+      const rows = await store.approvals({ state: 'pending' });
+      const resting = await store.query({ directive: 'part', status: 'waiting' });
+      return rows.ok && resting.ok ? [rows.output.length, resting.output.rows.length] : [];
+    })
+    .toEqual([1, 1]);
+
+test.each(ERAS)('what a child waits for is asked of the person, too (%s)', async (era) => {
+  const made = await withChild();
+  const { call, shown } = await peer(made.runtime, decide('approve'), { era });
+  const started = await call(start('lead', 0));
+  const handle = String(started.output?.thread_id);
+  await childRests(made);
+  const onIt = (action: string, parameters = {}) =>
+    call({ item_type: 'thread', item_id: handle, action, parameters });
+  await onIt('status');
+  expect(shown).toHaveLength(1);
+  expect(shown[0]).toContain('fs/write_file');
+  expect(shown[0]).toContain('by a child');
+  expect(await onIt('wait')).toMatchObject({ ok: true, output: { status: 'completed' } });
+  expect(readFileSync(join(made.fixture.root, 'out.txt'), 'utf8')).toBe('by a child');
+  expect(shown).toHaveLength(1);
+});
+
+test('what a child waits for is for the client alone that has the thread above, and may decide', async () => {
+  const made = await withChild();
+  const options = { caller: { id: 'token', role: 'steer' } } as const;
+  const steers = await peer(made.runtime, decide('approve'), options);
+  const started = await steers.call(start('lead', 0));
+  const onIt = { item_type: 'thread', item_id: started.output?.thread_id, action: 'status' };
+  await childRests(made);
+  await steers.call(onIt);
+  const other = await peer(made.runtime, decide('approve'), { caller: { id: 'other' } });
+  expect(await other.call(onIt)).toMatchObject({ error: { code: 'permission_denied' } });
+  expect([...steers.shown, ...other.shown]).toEqual([]);
+  expect(await states(steers.host)).toEqual(['pending']);
+  expect(existsSync(join(made.fixture.root, 'out.txt'))).toBe(false);
+});

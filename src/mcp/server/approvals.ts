@@ -20,7 +20,7 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
-import type { Approval, Store } from '../../store/index.ts';
+import type { Approval, Store, ThreadRow } from '../../store/index.ts';
 import { handlesOf } from './handles.ts';
 import type { ServerParts } from './host.ts';
 import { capabilitiesOf } from './request-state.ts';
@@ -31,7 +31,10 @@ const MAX_SHOWN = 8000;
 const MAX_TEXT = 2000;
 const MAX_STATE = 32_768;
 const MAX_ANSWERED = 10_000;
+/** Threads below one that are looked at. */
+const MAX_BELOW = 100;
 const KEY = 'approval';
+const RESTS = ['waiting', 'needs_input'] as const;
 
 /** Of one project in this process. States of another are over: which of them were answered is not known. */
 interface Questions {
@@ -70,27 +73,45 @@ function canAsk({ server, host, client }: ApprovalPorts, context: ServerContext)
   return hasForms !== false && client().role === 'approve' && host.policy().elicits('mcp');
 }
 
-/** What would have to be decided: an approval by its id, or those of a thread that waits. */
+/** What would have to be decided: an approval by its id, or those of a thread and of all below it. */
 function waitingFor(
   { host, client }: ApprovalPorts,
   request: JsonObject,
   outcome: Outcome<Json>,
-): { filter: Parameters<Store['approvals']>[0]; again: JsonObject } | undefined {
+): { wanted: { approval: string } | { thread: string }; again: JsonObject } | undefined {
   if (!outcome.ok) {
     const { code, detail } = outcome.error;
     const { answer, approval } = detail;
     if (code !== 'needs_input' || answer !== 'pending') return undefined;
     if (typeof approval !== 'string') return undefined;
-    return { filter: { id: approval }, again: request };
+    return { wanted: { approval }, again: request };
   }
   const status = getOwn(outcome.output, 'status');
-  if (status !== 'waiting' && status !== 'needs_input') return undefined;
+  // One that runs may do so for the sake of a child that waits.
+  if (![...RESTS, 'running'].some((one) => one === status)) return undefined;
   const handle = textAt(outcome.output, 'thread_id');
   const thread = handlesOf(host, client()).idOf(handle);
   if (thread === undefined) return undefined;
   // The same call again might start another thread: it is this one that goes on.
   const again = { item_type: 'thread', item_id: handle, action: 'wait' };
-  return { filter: { thread, state: 'pending' }, again };
+  return { wanted: { thread }, again };
+}
+
+/** Its own come first, then those of its children and hooks, the oldest first. */
+async function waitingBelow(store: Store, thread: string): Promise<Approval | undefined> {
+  const resting = await store.query({
+    within: thread,
+    status: RESTS,
+    direction: 'asc',
+    limit: MAX_BELOW,
+  });
+  const below = resting.ok ? resting.output.rows.map(({ id }) => id) : [];
+  for (const id of new Set([thread, ...below])) {
+    const rows = await store.approvals({ thread: id, state: 'pending' });
+    const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
+    if (row) return row;
+  }
+  return undefined;
 }
 
 /** Was it asked about a call of this client? */
@@ -106,14 +127,19 @@ async function openApproval(
   request: JsonObject,
   outcome: Outcome<Json>,
 ): Promise<{ row: Approval; again: JsonObject } | undefined> {
-  const wanted = waitingFor(ports, request, outcome);
-  if (!wanted) return undefined;
+  const waiting = waitingFor(ports, request, outcome);
+  if (!waiting) return undefined;
   const store = await ports.host.store();
-  const rows = store.ok ? await store.output.approvals(wanted.filter) : store;
+  if (!store.ok) return undefined;
+  const { wanted, again } = waiting;
+  if ('thread' in wanted) {
+    const row = await waitingBelow(store.output, wanted.thread);
+    return row && { row, again };
+  }
+  const rows = await store.output.approvals({ id: wanted.approval });
   const row = rows.ok ? rows.output.find(({ state }) => state === 'pending') : undefined;
   // A tool may fail with whatever words it likes: what others wait for is not this client's to answer.
-  const isOurs = wanted.filter.thread !== undefined || (row && isOfClient(row, ports.client().id));
-  return row && isOurs ? { row, again: wanted.again } : undefined;
+  return row && isOfClient(row, ports.client().id) ? { row, again } : undefined;
 }
 
 /** Nothing in it can look like a line of ours, or turn the letters around. */
@@ -228,13 +254,39 @@ export async function withApprovals(
   if (!decision) return await make(again);
   const decided = await ports.host.decide(approval, decision, ports.client());
   if (!decided.ok) return decided;
-  const outcome = await goOn(again, make);
+  const outcome = await goOn(ports, decided.output, again, make);
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
 }
 
 /** The call itself; or the thread that waited, which is told to go on. */
-async function goOn(again: JsonObject, make: MakeCall): Promise<Outcome<Json>> {
+async function goOn(
+  ports: ApprovalPorts,
+  decided: Approval,
+  again: JsonObject,
+  make: MakeCall,
+): Promise<Outcome<Json>> {
   if (again.item_type !== 'thread') return await make(again);
-  const resumed = await make({ ...again, action: 'resume' });
-  return resumed.ok ? await make(again) : resumed;
+  const child = await restingBelow(ports, decided, plainText(again.item_id));
+  const resumed = await make({ ...again, ...(child && { item_id: child }), action: 'resume' });
+  // A child may go on by itself; what is waited for is the thread that was handed out.
+  return resumed.ok || child ? await make(again) : resumed;
+}
+
+/** The child that asked, by a name for this client; a hook goes on with the thread that it is of. */
+async function restingBelow(
+  { host, client }: ApprovalPorts,
+  { thread: asker }: Approval,
+  handle: string,
+): Promise<string | undefined> {
+  const handles = handlesOf(host, client());
+  const handed = handles.idOf(handle);
+  const store = await host.store();
+  if (!store.ok || handed === undefined) return undefined;
+  for (let id = asker; id !== undefined && id !== handed; ) {
+    const row: Outcome<ThreadRow> = await store.output.thread(id);
+    if (!row.ok || !row.output.chain.includes(handed)) return undefined;
+    if (row.output.kind === 'thread') return handles.handleOf(id);
+    id = row.output.parent;
+  }
+  return undefined;
 }
