@@ -163,3 +163,21 @@ test('what nobody but us may write is not taken for changed by it', () => {
   expect(labelsOf('src/a.txt')).toBeUndefined();
   expect(labelsOf('src/out/b.txt')).toEqual(['secret']);
 });
+
+test('where nothing is labelled, what it may see is not worked out', () => {
+  let asked = 0;
+  const verify: Verifier = () => ok(null);
+  verify.globs = () => {
+    asked++;
+    return ['**'];
+  };
+  const records = createLabelRecords(file, root);
+  put('private/a.txt');
+  expect(box({ records, verify, mayWrite: false }).marks).toBe(EMPTY);
+  expect(asked).toBe(0);
+  // A rule, or a label, that is new is seen at once.
+  const named = ['dir:private'];
+  expect(box({ records, verify, mayWrite: false, named }).marks.taint).toEqual(named);
+  expect(records.remember(put('b.txt'), 'hash', secret)).toMatchObject({ ok: true });
+  expect(box({ records, verify, mayWrite: false }).marks.taint).toContain('secret');
+});

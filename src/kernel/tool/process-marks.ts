@@ -126,17 +126,21 @@ const nobodys = (): string => Buffer.from(systemRandom(12)).toString('hex');
 /** A name below a glob's beginning that nobody could have meant. */
 const sampleOf = (glob: string, name: string): string => glob.replace(/\*+|\?/g, name);
 
-/** What it can look at, as its caller's rights and the tool say. */
+/**
+ * What it can look at, as its caller's rights and the tool say. Where nothing is labelled nobody asks,
+ * and nothing is worked out.
+ */
 function viewOf({ verify, sees, isOpen }: Box) {
-  const name = nobodys();
+  let asked: { name: string; globs: readonly string[] | undefined } | undefined;
   const maySee = (place: string): boolean =>
     isOpen ||
     ((sees === undefined || sees.some((glob) => matchGlob(glob, place))) &&
       verify({ capability: 'fs.read', scope: { path: place } }).ok);
-  const globs = verify.globs?.();
   return {
     sees: maySee,
     seesBelow(folder: string): boolean {
+      asked ??= { name: nobodys(), globs: verify.globs?.() };
+      const { name, globs } = asked;
       if (maySee(folder) || maySee(`${folder}/${name}`) || maySee(`${folder}/${name}/${name}`)) {
         return true;
       }
