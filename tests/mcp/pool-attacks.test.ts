@@ -1,6 +1,13 @@
 // Servers that misbehave. After each attempt the pool must answer the next caller.
 import { execFile } from 'node:child_process';
-import { copyFileSync, existsSync, readdirSync, readFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
@@ -392,6 +399,28 @@ test('without a sandbox no server is started, unless a policy says so', async ()
   });
   const lax = rogue('plain', {}, { process: async () => portsOf(project, none) });
   expect(said(await lax.call('echo', { value: 'free' }))).toBe('free');
+});
+
+test('a list that is kept carries what the server could see by now', async () => {
+  const { labels, list } = rogue('plain', {
+    grants: { read: ['**'], write: [], network: false },
+  });
+  const labelsOf = async () => {
+    const listed = await list();
+    return listed.ok ? [listed.output.tools.length, listed.output.marks?.labels] : listed;
+  };
+  const [count, before] = (await labelsOf()) as [number, string[]];
+  expect(before).not.toContain('secret');
+  const file = join(project.root, 'seen-later.txt');
+  writeFileSync(file, 'x');
+  try {
+    labels.remember(file, 'hash', describeMarks({ labels: ['secret'] }));
+    expect(await labelsOf()).toEqual([count, expect.arrayContaining(['secret'])]);
+  } finally {
+    rmSync(file);
+  }
+  // It may have been read.
+  expect(await labelsOf()).toEqual([count, expect.arrayContaining(['secret'])]);
 });
 
 test('what went in with one call comes out marked with every other, and so do files', async () => {

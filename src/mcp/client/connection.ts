@@ -192,12 +192,17 @@ export class McpConnection {
     return await span(name, attributes, work);
   }
 
+  /** The list that it sent before, where that is young enough and nothing has changed since. */
+  kept(): Listed | undefined {
+    const listed = this.#listed;
+    const isYoung = listed && this.#ports.clock.monotonic() - listed.at < this.#limits.listAgeMs;
+    return isYoung && listed.of === this.#changes ? listed : undefined;
+  }
+
   /** The live list, as old as it may be. Whoever asks at the same time gets the same answer. */
   list(isFresh: boolean): Promise<Outcome<Listed>> {
-    const listed = this.#listed;
-    const isYoung =
-      listed && this.#ports.clock.monotonic() - listed.at < this.#limits.listAgeMs && !isFresh;
-    if (isYoung && listed.of === this.#changes) return Promise.resolve(ok(listed));
+    const kept = isFresh ? undefined : this.kept();
+    if (kept) return Promise.resolve(ok(kept));
     this.#reading ??= this.#read(isFresh).finally(() => {
       this.#reading = undefined;
     });

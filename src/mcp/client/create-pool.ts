@@ -46,8 +46,10 @@ export function createMcpPool(ports: McpPoolPorts): McpPool {
   ): Promise<Outcome<Listing>> {
     const given = await connection.give(timed.given);
     if (!given.ok) return given;
-    const listed = await waitedFor(connection.list(isFresh), timed);
-    const seen = await connection.give(EMPTY);
+    // Nothing goes in for a list that is kept, and nothing comes out: one look is enough.
+    const kept = isFresh ? undefined : connection.kept();
+    const listed = kept ? ok(kept) : await waitedFor(connection.list(isFresh), timed);
+    const seen = kept ? given : await connection.give(EMPTY);
     if (!seen.ok) return seen;
     const marks = mergeDescriptors(given.output, seen.output);
     if (!listed.ok) return markFailure(redacted(listed, timed.secrets), marks);
