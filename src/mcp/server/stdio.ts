@@ -24,10 +24,11 @@ export async function serveMcp(
     if (signal?.aborted) done();
     // Nobody reads what we say, or what came was too long: the input is not read on, and has no end then.
     const { onclose } = wire;
-    wire.onclose = () => {
+    const closed = (): void => {
       onclose?.();
       done();
     };
+    Object.assign(wire, { onclose: closed });
   });
   await handle.close();
   // Somebody may hold the other end open: nothing more is read from it.
