@@ -167,7 +167,7 @@ function shippedCeilings(
 }
 
 /** Equal for entries that say the same. */
-const grantKey = ({ capability, scope = {} }: Grant): string =>
+export const grantKey = ({ capability, scope = {} }: Grant): string =>
   JSON.stringify([capability, Object.entries(scope).toSorted(([a], [b]) => (a < b ? -1 : 1))]);
 
 /** A host is open when somebody with authority opened it and no level that lists hosts leaves it out. */

@@ -3,7 +3,7 @@
 import { type Diagnostic, matchGlob, nearest, type Position } from '../../base/index.ts';
 import type { GuardSource } from '../guards/guard-expression.ts';
 import { coversKey, isGlob, isRisk, normalizePattern, type OperationRisk } from '../operation.ts';
-import { composePolicies } from './compose.ts';
+import { composePolicies, grantKey } from './compose.ts';
 import type { Policy } from './policy.ts';
 
 interface KnownTool {
@@ -16,6 +16,8 @@ export interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];
+  /** What the bundle says of surfaces, where that is known. */
+  readonly shipped?: Policy['surfaces'];
 }
 
 type Path = readonly (string | number)[];
@@ -185,6 +187,24 @@ function idleFindings(policy: Policy): Finding[] {
     }));
 }
 
+/** What would take back a denial and does not: of a project, or of nothing that is denied. */
+function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames): Finding[] {
+  return Object.entries(surfaces).flatMap(([name, { open = [] }]) => {
+    const denied = shipped?.[name]?.capabilities?.deny ?? [];
+    const keys = new Set(denied.map(grantKey));
+    return open.flatMap((grant, index): Finding[] => {
+      const about = { path: ['surfaces', name, 'open', index], code: 'opens_nothing' };
+      if (level === 'project') {
+        const message = "`open` counts in the user's or the operator's policy alone";
+        return [{ ...about, message }];
+      }
+      if (!shipped || keys.has(grantKey(grant))) return [];
+      const message = `nothing that ships is denied on \`${name}\` in exactly these words`;
+      return [{ ...about, message }];
+    });
+  });
+}
+
 const asWarning =
   (file: string, locate: (path: Path) => Position) =>
   ({ path, code, message, hint }: Finding): Diagnostic => ({
@@ -220,6 +240,7 @@ export function lintPolicy(
     ...parameterFindings(policy, known),
     ...coverageFindings(policy, known),
     ...idleFindings(policy),
+    ...openFindings(policy, known),
   ];
   return findings.map(asWarning(policy.file ?? `policy (${policy.level})`, locate));
 }

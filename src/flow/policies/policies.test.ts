@@ -450,6 +450,25 @@ test('what lint finds stands where it was written', () => {
   expect(found).toMatchObject([{ file: 'p.yaml', line: 4, column: 19, code: 'unknown_tool' }]);
 });
 
+test('what would take back a denial and does not is told', () => {
+  const deny = [
+    { capability: 'fs.write' },
+    { capability: 'fs.read', scope: { path: '**/.env/**' } },
+  ];
+  const known = { tools: [], labels: [], shipped: { mcp: { capabilities: { deny } } } };
+  const open =
+    'surfaces: { mcp: { open: [fs.write, { capability: fs.read, path: "**/.env" }] } }\n';
+  const found = (level: 'user' | 'project') => {
+    const { policy, locate } = parsePolicy(open, 'p.yaml', level);
+    return lintPolicy(policy as Policy, known, locate).map(({ code, column }) => [code, column]);
+  };
+  expect(found('user')).toEqual([['opens_nothing', 37]]);
+  expect(found('project')).toEqual([
+    ['opens_nothing', 27],
+    ['opens_nothing', 37],
+  ]);
+});
+
 test('what look-ups let pass is what judging it in full would let pass', () => {
   const labels = ['secret', 'untrusted', 'sensitive', 'known', 'pii', 'src:file', 'pii:eu'];
   const value = fc

@@ -176,11 +176,17 @@ function checkPolicies(
   // What an operator says is to be seen by whoever has to live with it.
   const isChosen = ({ level }: PolicyPlace): boolean =>
     sources.includes(level === 'operator' ? 'user' : level);
+  const readAt = (place: PolicyPlace) =>
+    readPolicyFile(place, (text, file) => examinePolicy(text, file, trust));
+  const bundle = policies.find(({ level }) => level === 'bundle');
+  const shipped = (bundle && readAt(bundle))?.policy.surfaces;
   return policies.filter(isChosen).flatMap((place) => {
-    const read = readPolicyFile(place, (text, file) => examinePolicy(text, file, trust));
+    const read = readAt(place);
     if (!read) return [];
     const { policy, diagnostics, locate } = read;
-    const among = locate ? lintPolicy(policy, known(), locate) : [];
+    const among = locate
+      ? lintPolicy(policy, { ...known(), ...(shipped && { shipped }) }, locate)
+      : [];
     return [...diagnostics, ...among];
   });
 }
