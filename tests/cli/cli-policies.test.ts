@@ -272,7 +272,7 @@ test('a list that is stricter for clients opens nothing, and what was taken back
   expect(refused.output).toContain('surfaces.mcp.open');
   fixture.write(
     '../.ai/policy.yaml',
-    'surfaces: {mcp: {open: [{capability: fs.read, path: "**/.env"}]}}\n',
+    'surfaces: {mcp: {open: [{capability: fs.read, path: "**/.env/**"}]}}\n',
   );
   expect((await km(...read)).code).toBe(0);
 });
