@@ -3,6 +3,12 @@ import { isSoak } from './tests/support/soak.ts';
 
 const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
 const CRASH = ['tests/crash/**/*.test.ts'];
+/** Servers, clients and their libraries in one process: each file begins with fresh ones. */
+const PEERS = [
+  'tests/mcp/**/*.test.ts',
+  'tests/web/**/*.test.ts',
+  'tests/conformance/**/*.test.ts',
+];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
@@ -50,9 +56,10 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['tests/**/*.test.ts'],
-          exclude: [...CASES, ...CRASH, ...SUPPORT],
+          exclude: [...CASES, ...CRASH, ...PEERS, ...SUPPORT],
         },
       },
+      { test: { name: 'peers', include: PEERS, isolate: true } },
       { test: { name: 'crash', include: CRASH, isolate: true } },
       ...LATE,
     ],

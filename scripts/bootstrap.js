@@ -26,7 +26,7 @@ const TASKS = {
   test: [tests()],
   unit: [tests('unit')],
   cases: [tests('cases')],
-  e2e: [tests('e2e')],
+  e2e: [tests('e2e', 'peers')],
   crash: [tests('crash')],
   soak: [tests()],
   format: [[...bin('@biomejs/biome', 'bin', 'biome'), 'check', '--write', '.']],
