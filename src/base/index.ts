@@ -73,9 +73,12 @@ export { isInside, pathWithin, readRegularFile } from './regular-file.ts';
 export {
   countBefore,
   createLines,
+  hasHidden,
   lastSegment,
   nearest,
+  onOneLine,
   type Position,
   type TextLines,
+  withoutHidden,
 } from './text.ts';
 export { formatYaml, parseYaml } from './yaml.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { formatDiagnostic } from './diagnostic.ts';
-import { createLines, nearest } from './text.ts';
+import { createLines, hasHidden, nearest, onOneLine, withoutHidden } from './text.ts';
 
 test('places count from one', () => {
   const lines = createLines('ab\r\ncd\n');
@@ -49,4 +49,14 @@ test('the near word is found, a far one is not', () => {
   expect(nearest('ohoks', words)).toBe('hooks');
   expect(nearest('zebra', words)).toBeUndefined();
   expect(nearest('x'.repeat(10_000), words)).toBeUndefined();
+});
+
+test('what nobody sees is found and taken out, and one line stays one', () => {
+  for (const sign of ['\u200b', '\u202e', '\u034f', '\u2028', '\u0007', '\ufe00']) {
+    expect(hasHidden(`a${sign}b`)).toBe(true);
+    expect(hasHidden(withoutHidden(`a${sign}b`))).toBe(false);
+    expect(onOneLine(`a${sign}\n\tb`)).toMatch(/^a +b$/);
+  }
+  // The sign that makes an emoji one is part of it.
+  expect(withoutHidden('ok \u2764\ufe0f\nnext')).toBe('ok \u2764\ufe0f\nnext');
 });

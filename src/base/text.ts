@@ -80,3 +80,20 @@ export function createLines(text: string) {
     },
   };
 }
+
+/**
+ * Format characters, controls but for line ends and tabs, tags, private and unassigned signs, and all that
+ * is made to be ignored where it is shown; but for the one sign that makes an emoji one.
+ */
+const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![\n\t])/gu;
+
+export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
+
+/** Without what nobody sees; `by` takes its place. */
+export const withoutHidden = (text: string, by = ''): string => text.replace(HIDDEN, by);
+
+/** The same as one line: nothing in it can look like a line of ours, or turn the letters around. */
+export const onOneLine = (text: string): string =>
+  withoutHidden(text, ' ')
+    .replace(/[\n\t]+/g, ' ')
+    .trim();

@@ -17,7 +17,7 @@ let folder: string;
 let file: string;
 let now = 0;
 const clock = { now: () => now };
-const open = (project = '/work/a'): TokenStore =>
+const open = (project = '/projects/a'): TokenStore =>
   openTokens({ home: join(folder, 'home'), project }, clock);
 
 beforeEach(() => {
@@ -48,8 +48,8 @@ test('a token is shown once; the file has its hash and is closed to others', () 
 test('it opens one project, until it is over or taken away by whatever process', () => {
   const running = open();
   const { token, id } = make();
-  expect(open('/work/b').find(token)).toEqual({ ok: true, output: undefined });
-  expect(open('/work/b').remove(id)).toMatchObject({ ok: false, error: { code: 'not_found' } });
+  expect(open('/projects/b').find(token)).toEqual({ ok: true, output: undefined });
+  expect(open('/projects/b').remove(id)).toMatchObject({ ok: false, error: { code: 'not_found' } });
   expect(running.counts(id)).toBe(true);
   now += 30 * 24 * 60 * 60 * 1000 - 1;
   expect(running.counts(id)).toBe(true);
@@ -81,7 +81,7 @@ test('a file that others may read or that is a link is not taken', () => {
   const home = join(folder, 'other');
   mkdirSync(home);
   symlinkSync(file, join(home, 'web-tokens.jsonl'));
-  const linked = openTokens({ home, project: '/work/a' }, clock);
+  const linked = openTokens({ home, project: '/projects/a' }, clock);
   expect(linked.find(token)).toMatchObject({ ok: false });
   expect(linked.add({ name: '', role: 'view', days: 1 })).toMatchObject({ ok: false });
 });

@@ -15,6 +15,7 @@ import {
   type Json,
   type JsonObject,
   messageOf,
+  onOneLine,
 } from '../../base/index.ts';
 import type { Endpoint } from './pool.ts';
 import { TOO_LARGE } from './stdio-transport.ts';
@@ -42,9 +43,7 @@ export const secretsOf = (endpoint: Endpoint): string[] =>
   valuesOf(endpoint).filter((value) => value.length >= MIN_SECRET);
 
 const shortened = (words: string): string => {
-  const line = words
-    .replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e]+/g, ' ')
-    .trim();
+  const line = onOneLine(words);
   return line.length > MAX_WORDS ? `${line.slice(0, MAX_WORDS)}…` : line;
 };
 

@@ -3,6 +3,7 @@
 import { hash } from 'node:crypto';
 import {
   canonicalJson,
+  hasHidden,
   isDeeperThan,
   isObject,
   type Json,
@@ -10,7 +11,7 @@ import {
   textAt,
 } from '../../base/index.ts';
 import type { Listing, ServerTool } from '../client/pool.ts';
-import { hasHidden, speaksToModels } from './texts.ts';
+import { speaksToModels } from './texts.ts';
 
 const MAX_DEFINITION = 64 * 1024;
 const MAX_DEPTH = 40;

@@ -1,17 +1,10 @@
 // What a server writes is read by people and by models. Signs that nobody sees are taken out of what is
 // shown, and said; words that speak to a model instead of about a tool are said too.
-
-/**
- * Format characters, controls but for line ends and tabs, tags, private and unassigned signs, and all that
- * is made to be ignored where it is shown; but for the one sign that makes an emoji one.
- */
-const HIDDEN = /(?!(?<=\p{Emoji})\ufe0f(?!\p{DI}))[\p{C}\p{DI}\u2028\u2029](?<![\n\t])/gu;
-
-export const hasHidden = (text: string): boolean => text.search(HIDDEN) !== -1;
+import { withoutHidden } from '../../base/index.ts';
 
 /** For eyes and models: without what cannot be seen, no longer than `max`. */
 export function shownText(text: string, max: number): string {
-  const seen = text.replace(HIDDEN, '');
+  const seen = withoutHidden(text);
   return seen.length > max ? `${seen.slice(0, max)} …` : seen;
 }
 
@@ -27,4 +20,4 @@ const SPOKEN_TO_MODELS: readonly RegExp[] = [
 ];
 
 export const speaksToModels = (text: string): boolean =>
-  SPOKEN_TO_MODELS.some((pattern) => pattern.test(text.replace(HIDDEN, '')));
+  SPOKEN_TO_MODELS.some((pattern) => pattern.test(withoutHidden(text)));

@@ -17,6 +17,7 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
+  onOneLine,
   plainText,
   textAt,
 } from '../../base/index.ts';
@@ -142,13 +143,10 @@ async function openApproval(
   return row && isOfClient(row, ports.client().id) ? { row, again } : undefined;
 }
 
-/** Nothing in it can look like a line of ours, or turn the letters around. */
-const oneLine = (text: string): string => text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ').trim();
-
 /** Exactly what waits; undefined when it is too long to be read here. */
 function questionOf({ id, kind, shown }: Approval): string | undefined {
   const line = (label: string, value: Json | undefined): string[] =>
-    value === undefined || value === '' ? [] : [oneLine(`${label}: ${plainText(value)}`)];
+    value === undefined || value === '' ? [] : [onOneLine(`${label}: ${plainText(value)}`)];
   const given = isObject(shown.arguments) ? shown.arguments : {};
   const isCut = Object.values(given).some(
     (one) => typeof one === 'string' && one.length > MAX_TEXT,
@@ -160,7 +158,7 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
     ...line('Asked by', shown.asked_by),
     ...line('Target', shown.target),
     ...line('Directive', shown.directive),
-    oneLine(`Arguments: ${JSON.stringify(given)}`),
+    onOneLine(`Arguments: ${JSON.stringify(given)}`),
     ...line('It comes from', shown.sources),
     ...line('To change', shown.limits),
     ...line('Line', shown.line),

@@ -2,7 +2,7 @@
 // files beside this one each hang one thing into it.
 import { fromJsonSchema, McpServer } from '@modelcontextprotocol/server';
 import { CfWorkerJsonSchemaValidator } from '@modelcontextprotocol/server/validators/cf-worker';
-import type { JsonObject } from '../../base/index.ts';
+import { type JsonObject, onOneLine } from '../../base/index.ts';
 import { addAnswers, createAnswers, MAX_ANSWER } from './answers.ts';
 import { handedTo, withHandles } from './handles.ts';
 import type { McpClient, McpHost, ServerParts } from './host.ts';
@@ -31,8 +31,7 @@ function toldTo({ library }: McpHost): string {
 }
 
 /** What a client calls itself, for one line of a list: it cannot begin another. */
-const nameIn = (said: string): string =>
-  said.slice(0, 100).replace(/[\p{Cc}\p{Cf}\u2028\u2029]+/gu, ' ');
+const nameIn = (said: string): string => onOneLine(said.slice(0, 100));
 
 /** `client`: who speaks, as the transport found out; its name is added from what it says of itself. */
 export function createMcpServer(
