@@ -42,11 +42,15 @@ const TASKS = {
       'scripts',
     ],
   ],
-  types: [[...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json']],
+  types: [
+    [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.json'],
+    [...bin('typescript', 'bin', 'tsc'), '-p', join('src', 'web', 'page')],
+  ],
   build: [
     ['node', join(root, 'scripts', 'clean.js')],
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
     ['node', join(root, 'scripts', 'bundle.js')],
+    ['node', join(root, 'scripts', 'page.js')],
   ],
   house: [['node', '--no-warnings', join(root, 'scripts', 'house.ts')]],
   digests: [['node', join(root, 'scripts', 'digests.js')]],

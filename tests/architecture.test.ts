@@ -98,6 +98,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['run-script.ts'],
   ],
   mcp: [['client', 'server'], ['connector']],
+  web: [['model'], ['server', 'page']],
   cli: [
     ['terminal'],
     ['command.ts'],
@@ -124,7 +125,7 @@ function heightOf(path: string): number | undefined {
   if (isDoor(path)) return order.length;
   const part = partOf(path);
   const named = order.findIndex((parts) => parts.includes(part));
-  const unnamed = part.endsWith('.ts') ? order.findIndex((parts) => parts.includes('.')) : -1;
+  const unnamed = /\.tsx?$/.test(part) ? order.findIndex((parts) => parts.includes('.')) : -1;
   const height = named === -1 ? unnamed : named;
   return height === -1 ? undefined : height;
 }

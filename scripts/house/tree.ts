@@ -43,7 +43,7 @@ import {
 } from 'typescript/unstable/sync';
 
 const root = fileURLToPath(new URL('../..', import.meta.url)).replaceAll('\\', '/');
-const CONFIG = `${root}tsconfig.build.json`;
+const CONFIG = `${root}scripts/house/tsconfig.json`;
 
 export interface Import {
   /** A path below `src`, or the name of a package. */

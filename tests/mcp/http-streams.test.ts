@@ -6,8 +6,8 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ok } from '../../src/base/index.ts';
 import type { McpHost } from '../../src/mcp/index.ts';
 import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
-import { listen } from '../../src/web/listen.ts';
-import { openTokens } from '../../src/web/tokens.ts';
+import { listen } from '../../src/web/server/listen.ts';
+import { openTokens } from '../../src/web/server/tokens.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { connect } from './support/http.ts';
 

@@ -2,8 +2,8 @@
 // same browser: a name that is made to point here (`Host`), or a page of another origin. Elsewhere
 // nobody speaks without a token, which no foreign page has.
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../base/index.ts';
-import type { McpClient } from '../mcp/index.ts';
+import type { Clock } from '../../base/index.ts';
+import type { McpClient } from '../../mcp/index.ts';
 import type { TokenStore } from './tokens.ts';
 
 /** Wrong tokens from one address in a minute, after which it is told to wait. */

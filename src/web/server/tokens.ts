@@ -30,8 +30,8 @@ import {
   type RandomBytes,
   systemClock,
   systemRandom,
-} from '../base/index.ts';
-import type { McpClient } from '../mcp/index.ts';
+} from '../../base/index.ts';
+import type { McpClient } from '../../mcp/index.ts';
 
 type Role = McpClient['role'];
 const ROLES: readonly Role[] = ['view', 'steer', 'approve'];

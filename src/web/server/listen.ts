@@ -3,8 +3,8 @@
 import type { Server } from 'node:http';
 import { createAdaptorServer, type HttpBindings } from '@hono/node-server';
 import { Hono } from 'hono';
-import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '../base/index.ts';
-import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '../mcp/index.ts';
+import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '../../base/index.ts';
+import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '../../mcp/index.ts';
 import { type Admission, createGuard, inUrl, isLoopback } from './request-guard.ts';
 import type { TokenStore } from './tokens.ts';
 

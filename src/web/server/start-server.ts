@@ -10,14 +10,14 @@ import {
   packagePath,
   parseJson,
   plainText,
-} from '../base/index.ts';
-import { serveMcp } from '../mcp/index.ts';
+} from '../../base/index.ts';
+import { serveMcp } from '../../mcp/index.ts';
 import {
   openProgram,
   type ProgramRuntime,
   type RuntimeOptions,
   type ServedProject,
-} from '../runtime/index.ts';
+} from '../../runtime/index.ts';
 import { listen } from './listen.ts';
 import { openTokens } from './tokens.ts';
 

@@ -1,0 +1,559 @@
+// What the page and other programs are told over `/api`, `/api/stream` and `/api/socket`: data only, made
+// by the server, read by the page and by `threads top`. Answers stand in the envelope of `--json`:
+// `{ok: true, output}` or `{ok: false, error: {code, detail: {message, …}}}`. Times are milliseconds
+// since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
+// is still foreign: it is shown by `ForeignText` alone.
+
+export type Role = 'view' | 'steer' | 'approve';
+
+/** Any JSON; what the page shows of it goes through `JsonView`. */
+export type Data =
+  | null
+  | boolean
+  | number
+  | string
+  | readonly Data[]
+  | { readonly [name: string]: Data };
+export type DataObject = { readonly [name: string]: Data };
+
+/** `GET me`, and what `POST session` answers with besides the `key`. */
+export interface Me {
+  readonly who: string;
+  readonly role: Role;
+  /** The name of the project's folder, and where it is. */
+  readonly project: string;
+  readonly path: string;
+  readonly version: string;
+  readonly currency: string;
+  /** When the session is over. */
+  readonly expires: number;
+}
+
+/** One limit and what was used of it. Money is in the currency of `Me`, time in seconds. */
+export interface Meter {
+  /** `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, …: as limits are called. */
+  readonly name: string;
+  readonly used: number;
+  readonly reserved: number;
+  /** Absent: no limit. */
+  readonly max?: number;
+  /** Who set it: directive, policy, bundle, caller, `raised by …`. */
+  readonly from?: string;
+  /** What it was before it was raised. */
+  readonly raised_from?: number;
+}
+
+/** A thread as every list shows it. */
+export interface ListedRun {
+  readonly id: string;
+  readonly parent?: string;
+  readonly root: string;
+  readonly depth: number;
+  readonly kind: 'thread' | 'hook';
+  readonly directive: string;
+  readonly version: string;
+  readonly runner: string;
+  readonly detached: boolean;
+  readonly status: string;
+  /** How many events its journal holds. */
+  readonly seq: number;
+  readonly attempt: number;
+  readonly created: number;
+  readonly updated: number;
+  readonly ended?: number;
+  /** As `--json` shows it: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
+  readonly cost: DataObject;
+  readonly meters: readonly Meter[];
+  /** How many calls were denied. */
+  readonly denied: number;
+  /** How many approvals of this very thread wait for a person. */
+  readonly due: number;
+  /** What it does now: a tool, `reply`, or what waits; a name, never foreign text. */
+  readonly now?: string;
+  /** Why it ended (`thread_end.reason`), and the code behind it. Foreign text. */
+  readonly reason?: string;
+  readonly code?: string;
+  /** Somebody is at work on it in this server's process. */
+  readonly here: boolean;
+}
+
+export interface Totals {
+  readonly waits: number;
+  readonly at_work: number;
+  readonly ended: number;
+  /** Pending approvals. */
+  readonly due: number;
+}
+
+/** `GET threads`. Newest first; children of a listed parent are listed too when they are at work. */
+export interface ThreadList {
+  readonly rows: readonly ListedRun[];
+  readonly totals: Totals;
+  readonly directives: readonly string[];
+  readonly next_cursor?: string;
+  /** Where a stream goes on from here. */
+  readonly position: string;
+}
+
+/** A right in force at the start, or approved since, and what came of it. */
+export interface RightUse {
+  /** As `explain` names it: `fs.read notes/**`. */
+  readonly name: string;
+  readonly capability: string;
+  readonly scope: DataObject;
+  readonly uses: number;
+  readonly refused: number;
+  readonly state: 'used' | 'unused' | 'asks' | 'approved';
+  /** What a policy took from it. */
+  readonly capped?: readonly string[];
+  /** Of an approved one: uses left, when it ends, who gave it. */
+  readonly left?: number;
+  readonly until?: number;
+  readonly by?: string;
+}
+
+/** `GET threads/ID`. */
+export interface ThreadView {
+  readonly thread: ListedRun;
+  readonly inputs: Data;
+  readonly result?: Data;
+  readonly model: string;
+  /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
+  readonly ran: DataObject;
+  readonly rights: readonly RightUse[];
+  /** Of this thread and those below it. */
+  readonly due: readonly ListedApproval[];
+  readonly children: readonly ListedRun[];
+  /** What can be asked of it now. */
+  readonly acts: readonly Act[];
+  /** For the sheet that raises limits: by the name of the limit, the highest that would be taken and whose word that is. */
+  readonly ceilings: { readonly [limit: string]: { readonly max: number; readonly from: string } };
+  /** What one more turn costs at most, where it can be told. */
+  readonly worst_turn?: number;
+  readonly position: string;
+}
+
+export type Act = 'pause' | 'resume' | 'inject' | 'interrupt' | 'stop' | 'kill' | 'replay';
+
+export type Tone = 'plain' | 'dim' | 'run' | 'you' | 'ok' | 'bad' | 'limit' | 'idle';
+
+/**
+ * An event without its content. What is missing was not in the event. Only names, codes and numbers are
+ * ours; `text`, `preview`, `reason` and `target` are foreign.
+ */
+export interface SlimEvent {
+  readonly seq: number;
+  readonly ts: number;
+  readonly turn: number;
+  readonly type: string;
+  /** What `threads show` says of it, at most 200 characters; absent when it says nothing. */
+  readonly text?: string;
+  readonly tone?: Tone;
+  readonly call_id?: string;
+  readonly tool?: string;
+  readonly verb?: string;
+  readonly effect?: string;
+  /** What a call is aimed at: a path, a host, an id. */
+  readonly target?: string;
+  /** The beginning of arguments, a result or a message, at most 200 characters. */
+  readonly preview?: string;
+  /** How long the whole is. */
+  readonly bytes?: number;
+  /** Labels, without those that only name a source (`src:`, `dir:`). */
+  readonly labels?: readonly string[];
+  readonly is_error?: boolean;
+  readonly code?: string;
+  /** Who refused: capability, limits, policy, guard, primitive. */
+  readonly stage?: string;
+  /** The guard or rule. */
+  readonly rule?: string;
+  /** Who wrote a message or gave a signal: user, harness, model, tool, hook, or a person. */
+  readonly by?: string;
+  readonly usage?: {
+    readonly input: number;
+    readonly cached: number;
+    readonly output: number;
+    readonly tokens: number;
+    readonly estimated: boolean;
+  };
+  /** Money of this reply, or of a child that ended. */
+  readonly spend?: number;
+  readonly model?: string;
+  readonly price_row?: string;
+  readonly stop?: string;
+  /** The child or the hook's thread. */
+  readonly thread?: string;
+  readonly directive?: string;
+  readonly status?: string;
+  readonly reason?: string;
+  /** Of a hook: where it fired and what came of it. */
+  readonly event?: string;
+  readonly deed?: string;
+  readonly took_ms?: number;
+  readonly approval?: string;
+  readonly state?: string;
+  /** Of `limit` and `warning`. */
+  readonly limit?: string;
+  readonly current?: number;
+  readonly max?: number;
+  /** Limits that were raised here. */
+  readonly raised?: { readonly [limit: string]: number };
+  /** What nobody can read any more is told as such. */
+  readonly unreadable?: true;
+}
+
+/** `GET threads/ID/events`. */
+export interface EventPage {
+  readonly events: readonly SlimEvent[];
+  readonly first: number;
+  readonly last: number;
+}
+
+/** A long text in pieces: `GET …?offset=next` gives the next one. */
+export interface TextPiece {
+  readonly text: string;
+  readonly bytes: number;
+  readonly offset: number;
+  readonly next?: number;
+}
+
+export interface ArgumentView {
+  readonly name: string;
+  /** Exactly as it would be sent; the beginning of it when it is long. */
+  readonly text: string;
+  readonly bytes: number;
+  readonly is_cut: boolean;
+  readonly labels: readonly string[];
+  /** `from directive`, `from the user`, `from the model`, `field of a trusted result`, … */
+  readonly origin: string;
+  /** destination, path, command, content: what it steers. */
+  readonly role?: string;
+}
+
+/** The gates of a call in their order: right, limits, policy, run. */
+export interface Gate {
+  readonly stage: 'right' | 'limits' | 'policy' | 'run';
+  readonly state: 'passed' | 'refused' | 'asks' | 'not reached' | 'failed' | 'unknown';
+  readonly by: string;
+}
+
+/** `GET threads/ID/events/SEQ`. */
+export interface EventDetail {
+  /** As the journal has it, or `{}` with `raw` in pieces when it is long. */
+  readonly event: Data;
+  readonly raw: TextPiece;
+  /** What stands in it for a reader: arguments, the result, a message. */
+  readonly content?: TextPiece;
+  /** The seqs of the call, its denial and its result, when this is one of them. */
+  readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
+  readonly arguments?: readonly ArgumentView[];
+  readonly gates?: readonly Gate[];
+  /** In one line, without foreign text: `Denied before anything was sent`. */
+  readonly verdict?: string;
+  /** Why, as the fault says it. Foreign. */
+  readonly why?: string;
+  /** Ways out, the line to add among them. */
+  readonly ways?: readonly string[];
+  readonly artifacts?: readonly string[];
+  /** The command that shows the same. */
+  readonly command: string;
+}
+
+export interface ProvenanceStep {
+  readonly id: number;
+  readonly operation: string;
+  readonly place: { readonly file: string | null; readonly line: number | null };
+  readonly labels: readonly string[];
+  readonly sources: readonly string[];
+  /** Earlier ones that it was made of. */
+  readonly from: readonly number[];
+  /** The event of the thread that it stands for. */
+  readonly seq?: number;
+}
+
+/** `GET threads/ID/provenance`: as `km provenance --json`. */
+export interface ProvenanceView {
+  readonly subject: string;
+  readonly refusal: Data;
+  readonly labels: readonly string[];
+  readonly sources: readonly string[];
+  readonly from: readonly number[];
+  readonly nodes: readonly ProvenanceStep[];
+}
+
+export type ApprovalKinds = 'call' | 'capability' | 'limit' | 'question';
+
+/** `GET approvals`: as `approvals ls --json`, with what a list needs besides. */
+export interface ListedApproval {
+  readonly id: string;
+  readonly kind: ApprovalKinds;
+  readonly state: 'pending' | 'approved' | 'denied' | 'expired' | 'used';
+  readonly thread?: string;
+  readonly directive?: string;
+  /** The call or right in a few words: tool and target. Foreign. */
+  readonly title: string;
+  /** The rule, guard or tier that asks. */
+  readonly rule?: string;
+  readonly shown: DataObject;
+  readonly uses: number;
+  readonly asked: number;
+  readonly expires?: number;
+  readonly decided?: number;
+  readonly who?: string;
+  readonly channel?: string;
+  readonly why?: string;
+  /** Of what is shown; a decision sends it back. Its beginning is its `mark` (`7F3A-91C2`). */
+  readonly digest: string;
+  readonly mark: string;
+}
+
+export type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
+
+/** `GET approvals/ID`. */
+export interface ApprovalReview {
+  readonly approval: ListedApproval;
+  readonly tool?: string;
+  readonly effect?: string;
+  readonly tier?: string;
+  readonly arguments: readonly ArgumentView[];
+  readonly gates: readonly Gate[];
+  readonly provenance?: ProvenanceView;
+  /** Of a capability: the grant, and the line that would declare it. */
+  readonly grant?: { readonly name: string; readonly line: string; readonly beyond: boolean };
+  /** Of a limit. */
+  readonly limit?: {
+    readonly name: string;
+    readonly now: number;
+    readonly asked: number;
+    readonly ceiling?: number;
+    readonly from?: string;
+  };
+  /** Of a question, and what is proposed in it (a changed directive). Foreign. */
+  readonly question?: string;
+  /** Why it is asked, as the fault says it. Foreign. */
+  readonly because?: string;
+  /** What the model said with the call. Foreign. */
+  readonly says?: string;
+  readonly rights: readonly RightUse[];
+  readonly meters: readonly Meter[];
+  readonly turn?: number;
+  readonly seq?: number;
+  /** What can be decided, the safe answer last. `value`: which argument it would name. */
+  readonly choices: readonly DecisionWord[];
+  readonly named?: readonly string[];
+}
+
+/** `POST approvals/ID/decision`. */
+export interface DecisionRequest {
+  readonly decision: DecisionWord;
+  readonly digest: string;
+  readonly uses?: number;
+  readonly for_seconds?: number;
+  readonly beyond?: boolean;
+  readonly why?: string;
+  readonly answer?: string;
+}
+
+/** `POST threads/ID/resume`. */
+export interface ResumeWish {
+  readonly limits?: { readonly [limit: string]: number | string };
+  readonly model?: string;
+  readonly message?: string;
+  readonly from?: number | 'last';
+}
+
+/** `POST threads`. */
+export interface RunWish {
+  readonly directive: string;
+  readonly inputs: DataObject;
+  readonly limits?: { readonly [limit: string]: number | string };
+  readonly model?: string;
+  readonly message?: string;
+}
+
+/** What an act on a thread answers with. */
+export interface Acted {
+  readonly thread_id: string;
+  readonly kind: string;
+  readonly status: string;
+}
+
+/** `GET threads/ID/cost`: by turn, hooks apart. */
+export interface ThreadCostView {
+  readonly turns: readonly {
+    readonly turn: number;
+    readonly seq: number;
+    readonly ts: number;
+    readonly model: string;
+    readonly price_row: string;
+    readonly input: number;
+    readonly cached: number;
+    readonly output: number;
+    readonly spend: number;
+    readonly estimated: boolean;
+  }[];
+  readonly hooks: readonly {
+    readonly thread: string;
+    readonly directive: string;
+    readonly spend: number;
+    readonly tokens: number;
+  }[];
+  readonly children: readonly {
+    readonly thread: string;
+    readonly directive: string;
+    readonly spend: number;
+    readonly tokens: number;
+  }[];
+  readonly total: { readonly spend: number; readonly tokens: number };
+}
+
+export interface CostGroup {
+  readonly name: string;
+  readonly threads: number;
+  readonly tokens: number;
+  readonly spend: string;
+  /** By directive: refusals, and ends at a limit. */
+  readonly denied?: number;
+  readonly at_limit?: number;
+  /** By model. */
+  readonly requests?: number;
+  readonly input?: number;
+  readonly cached?: number;
+  readonly output?: number;
+  readonly price_row?: string;
+  /** By day: what each model took of it. */
+  readonly models?: readonly { readonly name: string; readonly spend: string }[];
+  readonly estimated?: boolean;
+}
+
+/** `GET cost`: `km cost --json`, each group with its `name`. */
+export interface CostReport {
+  readonly currency: string;
+  readonly since: number;
+  readonly total: CostGroup;
+  readonly by_directive: readonly CostGroup[];
+  readonly by_model: readonly CostGroup[];
+  readonly by_day: readonly CostGroup[];
+  /** The limit of a day, where the policy has one. */
+  readonly day_limit?: number;
+}
+
+/** One of `GET items`, as `search --json` shows it. */
+export interface ListedItem {
+  readonly item_type: 'directive' | 'tool' | 'knowledge';
+  readonly item_id: string;
+  readonly title?: string;
+  readonly summary?: string;
+  readonly version?: string;
+  readonly source?: string;
+  readonly signature: string;
+  readonly unavailable?: string;
+}
+
+export interface ItemInput {
+  readonly name: string;
+  readonly type: string;
+  readonly required: boolean;
+  readonly default?: Data;
+  readonly enum?: readonly Data[];
+  readonly description?: string;
+}
+
+/** `GET items/KIND/ID`: `show` and `explain` of it. */
+export interface ItemView {
+  readonly item: DataObject;
+  readonly signature: DataObject;
+  /** The file as it stands, for directives and knowledge. Foreign. */
+  readonly body?: TextPiece;
+  readonly file?: string;
+  readonly inputs: readonly ItemInput[];
+  /** `explain --json` of a directive or a tool. */
+  readonly explained?: DataObject;
+  readonly can_run: boolean;
+  /** Why not, one line each. */
+  readonly missing: readonly string[];
+  readonly steps: readonly string[];
+  readonly runs: number;
+  readonly denied: number;
+  readonly limits: readonly Meter[];
+}
+
+/** One of `GET scripts`: files of the project that `km script` would run. */
+export interface ListedScript {
+  readonly id: string;
+  readonly file: string;
+  readonly bytes: number;
+}
+
+/** `GET scripts/ID`, and with the outcome `POST scripts/ID/run {payload}`. */
+export interface ScriptView {
+  readonly id: string;
+  readonly file: string;
+  /** Foreign. */
+  readonly document: string;
+  readonly run?: {
+    readonly outcome: string;
+    readonly exit_code: number;
+    readonly effects: readonly {
+      readonly kind: string;
+      readonly text: string;
+      readonly target?: string;
+      readonly labels: readonly string[];
+      readonly line: number | null;
+    }[];
+    readonly fault?: {
+      readonly code: string;
+      readonly message: string;
+      readonly line?: number;
+      readonly column?: number;
+    };
+    readonly provenance?: ProvenanceView;
+  };
+}
+
+/** `GET health`: `doctor --json`, with the store and the streams. */
+export interface HealthView {
+  readonly healthy: boolean;
+  readonly findings: readonly {
+    readonly about: string;
+    readonly state: 'good' | 'note' | 'bad';
+    readonly message: string;
+    readonly fix?: string;
+  }[];
+  readonly server: {
+    readonly version: string;
+    readonly started: number;
+    readonly streams: number;
+    readonly sockets: number;
+    readonly running: number;
+    readonly lag_ms: number;
+    readonly memory_mb: number;
+  };
+}
+
+/** One frame of a stream. `id` is the position; `text` and `reset` have none. */
+export type Frame =
+  | {
+      readonly kind: 'batch';
+      /** Whole rows; the last one of an id counts. */
+      readonly threads?: readonly ListedRun[];
+      readonly totals?: Totals;
+      readonly approvals?: readonly ListedApproval[];
+      readonly events?: readonly {
+        readonly thread: string;
+        readonly events: readonly SlimEvent[];
+      }[];
+    }
+  /** A piece of the reply under way; may be left out, and is gone when its `assistant_message` comes. */
+  | { readonly kind: 'text'; readonly thread: string; readonly text: string }
+  /** Something was left out: read the snapshot of this topic again, events from `after` on. */
+  | { readonly kind: 'reset'; readonly topic: string; readonly after?: number };
+
+/** `threads`, `approvals` or `thread:ID`. */
+export type Topic = string;
+
+/** What a program sends over `/api/socket`. */
+export type SocketRequest =
+  | { readonly action: 'subscribe'; readonly thread_id: string; readonly from_seq?: number }
+  | { readonly action: 'subscribe'; readonly topic: 'threads' | 'approvals' }
+  | { readonly action: 'unsubscribe'; readonly thread_id?: string; readonly topic?: string };

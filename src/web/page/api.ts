@@ -1,0 +1,49 @@
+// Requests of the page. The cookie goes along by itself; the key has to be sent, and only a page of this
+// very origin has it.
+const KEY = 'kernmantle-key';
+
+export interface PageFault {
+  readonly code: string;
+  readonly detail: { readonly message: string; readonly [name: string]: unknown };
+}
+export type PageAnswer<T> =
+  | { readonly ok: true; readonly output: T }
+  | { readonly ok: false; readonly error: PageFault };
+
+const fault = (code: string, message: string): PageAnswer<never> => ({
+  ok: false,
+  error: { code, detail: { message } },
+});
+
+export const readKey = (): string => localStorage.getItem(KEY) ?? '';
+export function keepKey(key: string): void {
+  if (key === '') localStorage.removeItem(KEY);
+  else localStorage.setItem(KEY, key);
+}
+
+export const headersOf = (): Record<string, string> => ({ 'x-kernmantle-key': readKey() });
+
+async function ask<T>(path: string, init: RequestInit): Promise<PageAnswer<T>> {
+  try {
+    const response = await fetch(`/api/${path}`, init);
+    const body: unknown = await response.json();
+    if (typeof body === 'object' && body !== null && 'ok' in body) return body as PageAnswer<T>;
+    return fault('server', `the server answered ${response.status} with something else`);
+  } catch (error) {
+    if (error instanceof DOMException && error.name === 'AbortError') {
+      return fault('aborted', 'the request was given up');
+    }
+    return fault('unreachable', 'the server does not answer');
+  }
+}
+
+export const get = <T>(path: string, signal?: AbortSignal): Promise<PageAnswer<T>> =>
+  ask(path, { headers: headersOf(), ...(signal ? { signal } : {}) });
+
+/** Every act has a key of its own: sent again it is the same act. */
+export const post = <T>(path: string, body: unknown, key: string = crypto.randomUUID()) =>
+  ask<T>(path, {
+    method: 'POST',
+    headers: { ...headersOf(), 'content-type': 'application/json', 'idempotency-key': key },
+    body: JSON.stringify(body),
+  });

@@ -1,0 +1,5 @@
+import { EmptyState } from '../parts/states.tsx';
+
+export function ItemsPage() {
+  return <EmptyState title="items" />;
+}

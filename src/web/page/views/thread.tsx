@@ -1,0 +1,5 @@
+import { EmptyState } from '../parts/states.tsx';
+
+export function ThreadPage() {
+  return <EmptyState title="thread" />;
+}

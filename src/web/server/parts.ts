@@ -1,0 +1,82 @@
+// What the pieces of the web server are made of: whoever asks, and what routes are handed.
+import type { HttpBindings } from '@hono/node-server';
+import type { Hono } from 'hono';
+import type { Clock, Outcome } from '../../base/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
+import type { Store, ThreadSummary } from '../../store/index.ts';
+import type { Acted, Frame, ListedRun, ResumeWish, Role, RunWish, Topic } from '../model/api.ts';
+
+/** Who asks: a person with a session of the page, or a program with a token. */
+export interface Asker {
+  /** Of the session or the token. */
+  readonly id: string;
+  /** As journals and the audit name them. */
+  readonly who: string;
+  readonly role: Role;
+  readonly expires: number;
+}
+
+export interface ApiEnv {
+  Bindings: HttpBindings;
+  Variables: { asker: Asker };
+}
+
+/** One client of the hub: a stream or a socket. It is handed frames as they are flushed. */
+export interface Listener {
+  readonly topics: readonly Topic[];
+  /** Where it was before; absent: from now on. */
+  readonly after?: string;
+  /** False when it cannot take more now: what comes is left out until `ready`, and a reset says so. */
+  send(frame: Frame, position?: string): boolean;
+}
+
+export interface Subscription {
+  /** The listener has taken what it was sent. */
+  ready(): void;
+  /** Other topics from now on; those it had go on where they are. */
+  change(topics: readonly Topic[]): void;
+  end(): void;
+}
+
+/** The one reader of the store; no client touches it. */
+export interface Hub {
+  /** `unavailable` when there are too many. */
+  subscribe(listener: Listener): Outcome<Subscription>;
+  /** For a snapshot that is made now; `thread`: up to which event it holds. */
+  position(thread?: { readonly id: string; readonly seq: number }): string;
+  /** A piece of a reply that runs here. */
+  text(thread: string, piece: string): void;
+  /** Rows as lists show them. */
+  rows(threads: readonly ThreadSummary[]): Promise<Outcome<ListedRun[]>>;
+  /** How far behind the last flush was. */
+  figures(): { readonly clients: number; readonly lag_ms: number };
+  close(): Promise<void>;
+}
+
+/** Threads that run in this process because somebody asked for them here. */
+export interface Runs {
+  /** Answers when the thread is there, not when it is over. */
+  start(wish: RunWish, by: Asker): Promise<Outcome<Acted>>;
+  resume(id: string, wish: ResumeWish, by: Asker): Promise<Outcome<Acted>>;
+  /** What waited and was decided goes on here, unless another process is at work on it. */
+  decided(thread: string): void;
+  isHere(id: string): boolean;
+  count(): number;
+  /** What is under way is interrupted and can be resumed. */
+  close(): Promise<void>;
+}
+
+export interface WebParts {
+  readonly runtime: Runtime;
+  /** Where nothing ever ran there is none yet: `not_found`, and nothing is made. */
+  store(): Promise<Outcome<Store>>;
+  readonly hub: Hub;
+  readonly runs: Runs;
+  readonly clock: Clock;
+  readonly version: string;
+  readonly started: number;
+  onError(error: Error): void;
+}
+
+/** Adds its resources to `/api`. */
+export type AddRoutes = (api: Hono<ApiEnv>, parts: WebParts) => void;

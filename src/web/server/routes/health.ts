@@ -1,0 +1,3 @@
+import type { AddRoutes } from '../parts.ts';
+
+export const addHealthRoutes: AddRoutes = (_api, _parts) => {};
