@@ -1,5 +1,7 @@
 // Requests of the page. The cookie goes along by itself; the key has to be sent, and only a page of this
 // very origin has it.
+import { signal } from '@preact/signals';
+
 const KEY = 'kernmantle-key';
 
 export interface PageFault {
@@ -9,6 +11,9 @@ export interface PageFault {
 export type PageAnswer<T> =
   | { readonly ok: true; readonly output: T }
   | { readonly ok: false; readonly error: PageFault };
+
+/** The server no longer knows this session: what is shown stays, nothing new comes. */
+export const isOver = signal(false);
 
 const fault = (code: string, message: string): PageAnswer<never> => ({
   ok: false,
@@ -26,6 +31,7 @@ export const headersOf = (): Record<string, string> => ({ 'x-kernmantle-key': re
 async function ask<T>(path: string, init: RequestInit): Promise<PageAnswer<T>> {
   try {
     const response = await fetch(`/api/${path}`, init);
+    if (response.status === 401 && path !== 'session') isOver.value = true;
     const body: unknown = await response.json();
     if (typeof body === 'object' && body !== null && 'ok' in body) return body as PageAnswer<T>;
     return fault('server', `the server answered ${response.status} with something else`);

@@ -1,5 +1,6 @@
 // Single keys, for people who keep their hands where they are. They work outside of fields only, can be
 // switched off, and none of them approves, stops or kills.
+import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
 export interface KeyAct {
@@ -9,6 +10,10 @@ export interface KeyAct {
 }
 /** By key, or by two keys one after the other: `g t`. */
 export type KeyActs = Readonly<Record<string, KeyAct>>;
+
+const OFF = 'kernmantle-keys';
+/** How long the second key of two may take. */
+const PATIENCE_MS = 1200;
 
 const layers: KeyActs[] = [];
 
@@ -21,4 +26,44 @@ export function useKeys(acts: KeyActs): void {
     layers.push(acts);
     return () => void layers.splice(layers.indexOf(acts), 1);
   });
+}
+
+export const areKeysOn = signal(localStorage.getItem(OFF) !== 'off');
+export function switchKeys(isOn: boolean): void {
+  areKeysOn.value = isOn;
+  if (isOn) localStorage.removeItem(OFF);
+  else localStorage.setItem(OFF, 'off');
+}
+
+/** In a field keys are letters; in a list or on a button `Enter` and arrows are the element's own. */
+const isField = (target: EventTarget | null): boolean =>
+  target instanceof HTMLElement &&
+  (target.isContentEditable || target.closest('input, textarea, select, dialog[open]') !== null);
+
+const ownKeys = new Set(['Enter', ' ', 'ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight']);
+const isOwn = (event: KeyboardEvent): boolean =>
+  event.defaultPrevented ||
+  (ownKeys.has(event.key) &&
+    event.target instanceof HTMLElement &&
+    event.target.closest('a, button, summary') !== null);
+
+/** Listens for as long as the page lives; gives back how to stop. */
+export function listenToKeys(): () => void {
+  let before = { key: '', at: 0 };
+  const onKey = (event: KeyboardEvent) => {
+    if (event.metaKey || event.ctrlKey || event.altKey || event.isComposing) return;
+    if (!areKeysOn.value || isField(event.target) || isOwn(event)) return;
+    const pair = event.timeStamp - before.at < PATIENCE_MS ? `${before.key} ${event.key}` : '';
+    before = { key: event.key, at: event.timeStamp };
+    for (const name of [pair, event.key]) {
+      const act = keysNow().find((acts) => Object.hasOwn(acts, name))?.[name];
+      if (!act) continue;
+      event.preventDefault();
+      before = { key: '', at: 0 };
+      act.run();
+      return;
+    }
+  };
+  addEventListener('keydown', onKey);
+  return () => removeEventListener('keydown', onKey);
 }

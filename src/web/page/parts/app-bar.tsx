@@ -1,0 +1,121 @@
+// The bar on top of every page: where one is, where one can go, what waits, and whether what is shown is
+// live. On a phone the links are behind one button that keeps the count.
+import { useEffect, useState } from 'preact/hooks';
+import { count } from '../../model/format.ts';
+import { Link, route } from '../router.tsx';
+import { Icon } from './icons.tsx';
+
+export interface BarCounts {
+  readonly at_work: number;
+  readonly due: number;
+}
+export type ConnectionWord = 'connecting' | 'live' | 'lost' | 'over';
+
+const LINKS = [
+  ['', 'Threads'],
+  ['approvals', 'Approvals'],
+  ['cost', 'Cost'],
+  ['items', 'Items'],
+  ['scripts', 'Scripts'],
+  ['health', 'Health'],
+] as const;
+
+const WORDS: Readonly<Record<ConnectionWord, string>> = {
+  connecting: 'connecting',
+  live: 'live',
+  lost: 'not connected',
+  over: 'session over',
+};
+
+const Due = ({ due }: { due: number }) =>
+  due > 0 ? <span class="count due">{count(due)}</span> : null;
+
+function Links({ counts }: { counts: BarCounts }) {
+  const [word = ''] = route.value.parts;
+  return LINKS.map(([path, name]) => (
+    <Link key={path} to={`/${path}`} current={word === path || (path === '' && word === 't')}>
+      {name}{' '}
+      {path === '' && counts.at_work > 0 ? (
+        <span class="count">{count(counts.at_work)}</span>
+      ) : null}
+      {path === 'approvals' ? <Due due={counts.due} /> : null}
+    </Link>
+  ));
+}
+
+export const Brand = () => (
+  <span class="brand">
+    <svg viewBox="0 0 18 18" fill="none" aria-hidden="true">
+      <circle cx="9" cy="9" r="7.6" stroke="var(--text)" stroke-width="1.5" />
+      <circle cx="9" cy="9" r="3" fill="var(--you)" />
+    </svg>
+    kernmantle
+  </span>
+);
+
+export function AppBar(props: {
+  project: string;
+  counts: BarCounts;
+  connection: ConnectionWord;
+  onFind: () => void;
+  onKeys: () => void;
+  onTheme: () => void;
+}) {
+  const { project, counts, connection } = props;
+  const [isOpen, setOpen] = useState(false);
+  const { path } = route.value;
+  useEffect(() => setOpen(false), [path]);
+  return (
+    <header class="top">
+      <Brand />
+      <span class="project cut">{project}</span>
+      <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
+        <Links counts={counts} />
+        <button type="button" class="in-menu" onClick={props.onFind}>
+          Find
+        </button>
+        <button type="button" class="in-menu" onClick={props.onTheme}>
+          Theme
+        </button>
+      </nav>
+      <button type="button" class="find" onClick={props.onFind}>
+        <Icon name="find" />
+        <span>Find a thread, call, item</span>
+        <kbd>/</kbd>
+      </button>
+      <span class={`live is-${connection}`} role="status">
+        <span class="dot" />
+        {WORDS[connection]}
+      </span>
+      <button
+        type="button"
+        class="btn only wide-only"
+        aria-label="Theme: light, dark or as the system has it"
+        title="Theme (t)"
+        onClick={props.onTheme}
+      >
+        <Icon name="theme" />
+      </button>
+      <button
+        type="button"
+        class="btn only wide-only"
+        aria-label="Keys"
+        title="Keys (?)"
+        onClick={props.onKeys}
+      >
+        ?
+      </button>
+      <button
+        type="button"
+        class="btn menu"
+        aria-expanded={isOpen}
+        aria-controls="main-menu"
+        aria-label={counts.due > 0 ? `Menu, ${counts.due} waiting for you` : 'Menu'}
+        onClick={() => setOpen(!isOpen)}
+      >
+        <Icon name={isOpen ? 'x' : 'list'} />
+        <Due due={counts.due} />
+      </button>
+    </header>
+  );
+}

@@ -1,0 +1,43 @@
+// Stands above the view when what is shown is not live any more: since when, what happens next, and what
+// a person can do. What was shown stays.
+import { clockTime, seconds } from '../../model/format.ts';
+import { Command } from './copy.tsx';
+import { now } from './figures.tsx';
+import { Icon } from './icons.tsx';
+
+/** `retry` tries at once. Nothing is drawn while all is well. */
+export function ConnectionBar(props: {
+  state: 'connecting' | 'live' | 'lost' | 'over';
+  since: number;
+  retryAt?: number;
+  retry: () => void;
+}) {
+  const { state, since, retryAt, retry } = props;
+  if (state === 'over') {
+    return (
+      <section class="conn-bar" aria-label="Session" role="status">
+        <Icon name="warn" />
+        <span>
+          This session is over. Nothing is lost: a new link from the terminal opens it again.
+        </span>
+        <Command text="km web link" />
+      </section>
+    );
+  }
+  if (state !== 'lost') return null;
+  const left = retryAt === undefined ? 0 : Math.ceil((retryAt - now.value) / 1000);
+  return (
+    <section class="conn-bar" aria-label="Connection" role="status">
+      <Icon name="warn" />
+      <span>
+        Not connected since <span class="mono">{clockTime(since)}</span>,{' '}
+        <span aria-hidden="true">
+          {left > 0 ? `trying again in ${seconds(left)}` : 'trying again'}
+        </span>
+      </span>
+      <button type="button" class="btn" onClick={retry}>
+        Now
+      </button>
+    </section>
+  );
+}

@@ -1,0 +1,49 @@
+// Text to take along: a command of the terminal that does the same, an id, an address. What is copied is
+// the text itself, whatever it looks like on the page.
+import { useEffect, useState } from 'preact/hooks';
+import { Icon } from './icons.tsx';
+
+export async function copyText(text: string): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Says `copied` for a moment, or that the browser does not allow it. */
+export function CopyButton(props: { text: string; label?: string; keyName?: string }) {
+  const { text, label = 'Copy', keyName } = props;
+  const [state, setState] = useState<'' | 'copied' | 'not allowed'>('');
+  useEffect(() => {
+    if (state === '') return undefined;
+    const timer = setTimeout(() => setState(''), 1500);
+    return () => clearTimeout(timer);
+  }, [state]);
+  const copy = async () => setState((await copyText(text)) ? 'copied' : 'not allowed');
+  return (
+    <button type="button" class="copy" aria-label={label} onClick={() => void copy()}>
+      <Icon name={state === 'copied' ? 'ok' : 'copy'} />
+      <span role="status">{state}</span>
+      {keyName === undefined || state !== '' ? null : <kbd>{keyName}</kbd>}
+    </button>
+  );
+}
+
+/** A command line with a copy button. `text` is ours: foreign words are quoted before they get here. */
+export function Command(props: { text: string; keyName?: string }) {
+  const { text, keyName } = props;
+  return (
+    <span class="command">
+      <code class="cut" title={text}>
+        {text}
+      </code>
+      <CopyButton
+        text={text}
+        label="Copy command"
+        {...(keyName === undefined ? {} : { keyName })}
+      />
+    </span>
+  );
+}

@@ -1,0 +1,53 @@
+// A native dialog: the browser keeps the focus inside and the rest inert. It is opened by a person's act
+// only, never by data, and gives the focus back where it was.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useRef } from 'preact/hooks';
+import { Icon } from './icons.tsx';
+
+/** Shown as long as it is rendered; `onClose` comes with Escape, the cross and a click outside. */
+export function Dialog(props: {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  /** Buttons, the safe one first. */
+  foot?: ComponentChildren;
+  class?: string;
+}) {
+  const { title, onClose, children, foot } = props;
+  const box = useRef<HTMLDialogElement>(null);
+  const id = useId();
+  useEffect(() => {
+    const before = document.activeElement;
+    const dialog = box.current;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={box}
+      class={`dialog ${props.class ?? ''}`}
+      aria-labelledby={id}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClick={(event) => {
+        if (event.target === box.current) onClose();
+      }}
+    >
+      <div class="dialog-in">
+        <header>
+          <h2 id={id}>{title}</h2>
+          <button type="button" class="btn only" aria-label="Close" onClick={onClose}>
+            <Icon name="x" />
+          </button>
+        </header>
+        <div class="dialog-body">{children}</div>
+        {foot === undefined ? null : <footer>{foot}</footer>}
+      </div>
+    </dialog>
+  );
+}

@@ -1,0 +1,66 @@
+// Numbers and times with their unit and, where there is one, their limit.
+import { signal } from '@preact/signals';
+import type { Meter } from '../../model/api.ts';
+import { ago, clockTime, dayTime, limitName, limitValue } from '../../model/format.ts';
+
+/** The time of this second; what reads it is drawn anew when it moves. Stands still in a hidden tab. */
+export const now = signal(Date.now());
+setInterval(() => {
+  if (!document.hidden) now.value = Date.now();
+}, 1000);
+addEventListener('visibilitychange', () => {
+  if (!document.hidden) now.value = Date.now();
+});
+
+/** Relative in lists (`ago`), exact on hover; `clock` shows the time of day. */
+export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact' }) {
+  const { at, form = 'ago' } = props;
+  const text = form === 'ago' ? ago(now.value - at) : clockTime(at, form === 'exact');
+  return (
+    <time class="time" dateTime={new Date(at).toISOString()} title={dayTime(at)}>
+      {text}
+    </time>
+  );
+}
+
+const percent = (part: number, whole: number): number =>
+  whole <= 0 ? 100 : Math.max(0, Math.min(100, (part / whole) * 100));
+
+/** Used solid, reserved hatched, a mark at 80 %, and where the limit was before it was raised. */
+export function MeterBar({ meter }: { meter: Meter }) {
+  const { name, used, reserved, max, raised_from: raised } = meter;
+  if (max === undefined) return <span class="meter none" aria-hidden="true" />;
+  const [a, b] = [percent(used, max), percent(used + reserved, max)];
+  const warm = a >= 80 ? 'warm' : '';
+  return (
+    <span
+      class="meter"
+      role="meter"
+      aria-label={limitName(name)}
+      aria-valuemin={0}
+      aria-valuemax={100}
+      aria-valuenow={Math.round(a)}
+      aria-valuetext={`${limitValue(name, used)} of ${limitValue(name, max)}`}
+    >
+      <i class={warm} style={{ width: `${a}%` }} />
+      {b > a ? <i class={`res ${warm}`} style={{ left: `${a}%`, width: `${b - a}%` }} /> : null}
+      <i class="at80" />
+      {raised === undefined ? null : (
+        <i class="was" style={{ left: `${percent(raised, max)}%` }} title="before it was raised" />
+      )}
+    </span>
+  );
+}
+
+/** `0.2955 of 0.50 USD`, or only the number where there is no limit. `unit` stands at the end. */
+export function MeterValue({ meter, unit = '' }: { meter: Meter; unit?: string }) {
+  const { name, used, max } = meter;
+  return (
+    <span class="v">
+      {limitValue(name, used)}{' '}
+      <span>
+        {max === undefined ? '' : `of ${limitValue(name, max)}`} {unit}
+      </span>
+    </span>
+  );
+}

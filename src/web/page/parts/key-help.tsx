@@ -1,0 +1,44 @@
+// `?`: the keys that work here and now. They can be switched off; that is kept in this browser.
+import { areKeysOn, type KeyActs, switchKeys } from '../keys.ts';
+import { Dialog } from './dialog.tsx';
+
+/** `keys`: those of the view first, then those of the page; what is in both is told once. */
+export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }) {
+  const { keys, onClose } = props;
+  const told = new Set<string>();
+  const groups = keys.map((acts) =>
+    Object.entries(acts).filter(([key]) => {
+      const isNew = !told.has(key);
+      told.add(key);
+      return isNew;
+    }),
+  );
+  return (
+    <Dialog title="Keys" onClose={onClose} class="keys">
+      {groups
+        .filter((group) => group.length > 0)
+        .map((group) => (
+          <dl key={group[0]?.[0]}>
+            {group.map(([key, { says }]) => (
+              <div key={key}>
+                <dt>
+                  {key.split(' ').map((one) => (
+                    <kbd key={one}>{one}</kbd>
+                  ))}
+                </dt>
+                <dd>{says}</dd>
+              </div>
+            ))}
+          </dl>
+        ))}
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={areKeysOn.value}
+          onChange={(event) => switchKeys(event.currentTarget.checked)}
+        />
+        Single keys work outside of fields. None of them approves, stops or kills.
+      </label>
+    </Dialog>
+  );
+}

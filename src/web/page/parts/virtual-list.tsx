@@ -1,0 +1,183 @@
+// A list that draws only the rows in sight: rows have one height, so where each stands is a product, and
+// 10,000 of them cost as much as 40. It is a grid with a row that has the focus; screen readers are told
+// how many rows there are.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { Tone } from '../../model/api.ts';
+
+const SPARE = 8;
+
+export interface VirtualListProps {
+  /** What a screen reader calls the list. */
+  readonly label: string;
+  readonly count: number;
+  readonly rowHeight: number;
+  /** The cells of a row; give each `role="gridcell"`. */
+  row(index: number): ComponentChildren;
+  keyOf(index: number): string;
+  rowClass?(index: number): string;
+  /** How far a row is indented; CSS reads it as `--in`. */
+  depthOf?(index: number): number;
+  readonly selected?: number;
+  /** By click, arrows, Home, End, PageUp and PageDown. */
+  onSelect?(index: number): void;
+  /** By Enter. */
+  onOpen?(index: number): void;
+  /** Rows worth a mark on the rail at the right; a click goes there. */
+  readonly marks?: readonly { readonly index: number; readonly tone: Tone }[];
+  /** Keeps the end in sight; the first scroll up calls `onFollow(false)`. */
+  readonly follow?: boolean;
+  onFollow?(follow: boolean): void;
+  /** Called when the last row comes near. */
+  onEnd?(): void;
+  readonly class?: string;
+}
+
+/** Where the scroll has to be so that row `index` is in sight. */
+export function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
+  const start = index * rowHeight;
+  if (start < top) return start;
+  return start + rowHeight > top + height ? start + rowHeight - height : top;
+}
+
+const MOVES: Readonly<Record<string, (at: number, page: number, last: number) => number>> = {
+  ArrowDown: (at) => at + 1,
+  ArrowUp: (at) => at - 1,
+  PageDown: (at, page) => at + page,
+  PageUp: (at, page) => at - page,
+  Home: () => 0,
+  End: (_at, _page, last) => last,
+};
+
+/** Which rows are in sight, and the box that scrolls. */
+function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListProps) {
+  const box = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const wanted = useRef(-1);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    const measure = () => setView({ top: element.scrollTop, height: element.clientHeight });
+    const watcher = new ResizeObserver(measure);
+    watcher.observe(element);
+    measure();
+    return () => watcher.disconnect();
+  }, []);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (!follow || !element) return;
+    element.scrollTop = element.scrollHeight;
+    wanted.current = element.scrollTop;
+  }, [follow, count, view.height]);
+  const onScroll = () => {
+    const element = box.current;
+    if (!element) return;
+    const { scrollTop: top, clientHeight: height } = element;
+    if (follow && top < wanted.current - rowHeight) onFollow?.(false);
+    setView({ top, height });
+    if (top + height > (count - SPARE) * rowHeight) onEnd?.();
+  };
+  const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
+  const last = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
+  return { box, view, first, last, onScroll };
+}
+
+export function VirtualList(props: VirtualListProps) {
+  const { count, rowHeight, selected, onSelect, onOpen, label } = props;
+  const { box, view, first, last, onScroll } = useWindow(props);
+  const id = useId();
+  const shownSelected = useRef<number | undefined>(undefined);
+  useEffect(() => {
+    const element = box.current;
+    if (!element || selected === undefined || selected === shownSelected.current) return;
+    shownSelected.current = selected;
+    element.scrollTop = scrollFor(selected, rowHeight, element.scrollTop, element.clientHeight);
+  }, [selected, rowHeight]);
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.metaKey || event.ctrlKey || event.altKey || event.target !== box.current) return;
+    if (event.key === 'Enter' && selected !== undefined && onOpen) {
+      event.preventDefault();
+      onOpen(selected);
+      return;
+    }
+    const move = MOVES[event.key];
+    if (!move || !onSelect || count === 0) return;
+    event.preventDefault();
+    const page = Math.max(1, Math.floor(view.height / rowHeight) - 1);
+    const next = move(selected ?? -1, page, count - 1);
+    onSelect(Math.max(0, Math.min(count - 1, next)));
+  };
+  const isShown = selected !== undefined && selected >= first && selected < last;
+  return (
+    <div class={`rows ${props.class ?? ''}`}>
+      <div
+        ref={box}
+        class="scroller"
+        role="grid"
+        aria-label={label}
+        aria-rowcount={count}
+        {...(isShown ? { 'aria-activedescendant': `${id}-${selected}` } : {})}
+        // biome-ignore lint: a grid takes the focus, its rows do not
+        tabIndex={0}
+        onScroll={onScroll}
+        onKeyDown={onKeyDown}
+      >
+        <div class="sizer" role="presentation" style={{ height: `${count * rowHeight}px` }}>
+          <div
+            role="presentation"
+            class="slice"
+            style={{ transform: `translateY(${first * rowHeight}px)` }}
+          >
+            {Array.from({ length: Math.max(0, last - first) }, (_, at) => (
+              <Row key={props.keyOf(first + at)} list={props} index={first + at} id={id} />
+            ))}
+          </div>
+        </div>
+      </div>
+      <Rail list={props} box={box} />
+    </div>
+  );
+}
+
+function Row({ list, index, id }: { list: VirtualListProps; index: number; id: string }) {
+  const depth = list.depthOf?.(index) ?? 0;
+  return (
+    <div
+      id={`${id}-${index}`}
+      role="row"
+      class={`row ${list.rowClass?.(index) ?? ''}`}
+      style={{ height: `${list.rowHeight}px`, ...(depth > 0 ? { '--in': String(depth) } : {}) }}
+      aria-rowindex={index + 1}
+      aria-selected={list.selected === index}
+      onClick={() => list.onSelect?.(index)}
+    >
+      {list.row(index)}
+    </div>
+  );
+}
+
+/** Marks fall into at most 200 places, so that a thousand of them are not a thousand elements. */
+function Rail({ list, box }: { list: VirtualListProps; box: { current: HTMLDivElement | null } }) {
+  const { marks = [], count, rowHeight } = list;
+  if (marks.length === 0) return null;
+  const places = new Map<number, (typeof marks)[number]>();
+  for (const mark of marks) {
+    const place = Math.floor((mark.index / Math.max(1, count)) * 200);
+    if (!places.has(place)) places.set(place, mark);
+  }
+  return (
+    <div class="rail" aria-hidden="true">
+      {[...places].map(([place, { index, tone }]) => (
+        <i
+          key={place}
+          class={`mark-${tone}`}
+          style={{ top: `${place / 2}%` }}
+          onClick={() => {
+            if (box.current) box.current.scrollTop = (index - 4) * rowHeight;
+            list.onSelect?.(index);
+          }}
+        />
+      ))}
+    </div>
+  );
+}

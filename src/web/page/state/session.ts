@@ -1,0 +1,47 @@
+// Who looks at this page and what the server lets them do. The page hides nothing for security: it only
+// spares people buttons that would be refused.
+import { signal } from '@preact/signals';
+import type { Me, Role } from '../../model/api.ts';
+import { get, isOver, keepKey, type PageAnswer, post, readKey } from '../api.ts';
+
+/** Absent until the server has said so. */
+export const me = signal<Me | undefined>(undefined);
+
+const RANK: Readonly<Record<Role, number>> = { view: 0, steer: 1, approve: 2 };
+
+/** Each role may what the one before it may. */
+export const may = (role: Role): boolean =>
+  me.value !== undefined && RANK[me.value.role] >= RANK[role];
+
+/** Asks the server who this is; a refusal means that there is no session. */
+export async function loadMe(): Promise<PageAnswer<Me>> {
+  const answer = await get<Me>('me');
+  if (answer.ok) {
+    me.value = answer.output;
+    isOver.value = false;
+  }
+  return answer;
+}
+
+/** Exchanges a token for a session: the cookie comes with the answer, the key is kept here. */
+export async function openSession(token: string): Promise<PageAnswer<Me>> {
+  const answer = await post<Me & { key: string }>('session', { token });
+  if (!answer.ok) return answer;
+  keepKey(answer.output.key);
+  me.value = answer.output;
+  isOver.value = false;
+  return answer;
+}
+
+/**
+ * The token in the fragment of a link, and the address without it at once: it shall stand in no history
+ * and on no screen. Absent without one.
+ */
+export function takeLinkToken(): string | undefined {
+  const token = new URLSearchParams(location.hash.slice(1)).get('t');
+  if (token === null) return undefined;
+  history.replaceState(null, '', location.pathname + location.search);
+  return token;
+}
+
+export const hasKey = (): boolean => readKey() !== '';
