@@ -73,11 +73,14 @@ export { isInside, pathWithin, readRegularFile } from './regular-file.ts';
 export {
   countBefore,
   createLines,
+  durationText,
   hasHidden,
   lastSegment,
+  masked,
   nearest,
   onOneLine,
   type Position,
+  shorten,
   type TextLines,
   withoutHidden,
 } from './text.ts';

@@ -97,3 +97,24 @@ export const onOneLine = (text: string): string =>
   withoutHidden(text, ' ')
     .replace(/[\n\t]+/g, ' ')
     .trim();
+
+/** One line, however long or wide the value is. */
+export function shorten(text: string, max: number): string {
+  const flat = text.replace(/\s+/g, ' ').trim();
+  return flat.length <= max ? flat : `${flat.slice(0, Math.max(0, max - 1))}…`;
+}
+
+/** `4.2 s`, `3 m 05 s`, `2 h 10 m`. */
+export function durationText(value: unknown): string {
+  const total = Number(value) || 0;
+  if (total < 60) return `${total < 10 ? total.toFixed(1) : Math.round(total)} s`;
+  const [minutes, rest] = [Math.floor(total / 60), Math.floor(total % 60)];
+  if (minutes < 60) return `${minutes} m ${String(rest).padStart(2, '0')} s`;
+  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
+}
+
+/** A secret that stands sealed in the registry, as a journal refers to it. */
+const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
+
+/** Sealed secrets look the same wherever a person or a program reads of them. */
+export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');

@@ -1,5 +1,6 @@
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
+export { argumentsText, type EventTone, eventLine, unreadableLine } from './observe/event-words.ts';
 export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export type { ReplayReport } from './replay/replay.ts';

@@ -1,12 +1,11 @@
 // `replay`: an ended thread again, from its journal, and where it would go another way today.
-import { compact, type JsonObject, ok } from '../../base/index.ts';
-import type { Noted, ReplayReport } from '../../harness/index.ts';
+import { compact, type JsonObject, masked, ok, shorten } from '../../base/index.ts';
+import { eventLine, type Noted, type ReplayReport } from '../../harness/index.ts';
 import type { CommandRun } from '../command.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { masked, type Terminal, visible } from '../terminal/terminal.ts';
+import { type Terminal, visible } from '../terminal/terminal.ts';
 import { around, firstDifference } from '../threads/difference.ts';
 import { countOption, withThread } from '../threads/open-threads.ts';
-import { eventLine, shorten } from '../threads/words.ts';
 
 type Difference = NonNullable<ReplayReport['difference']>;
 

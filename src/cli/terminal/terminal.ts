@@ -2,6 +2,7 @@ import {
   type Diagnostic,
   type Fault,
   formatDiagnostic,
+  masked,
   type Outcome,
   plainText,
 } from '../../base/index.ts';
@@ -72,12 +73,6 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
 };
 
 export type Terminal = ReturnType<typeof createTerminal>;
-
-/** A secret that stands sealed in the registry, as a journal refers to it. */
-const REFERENCE = /\{secret [\w-]{16} \d+=?\}/g;
-
-/** Sealed secrets look the same wherever a person or a program reads of them. */
-export const masked = (text: string): string => text.replace(REFERENCE, '[secret]');
 
 /** Control characters except tab and line feed, and what turns the direction of writing. */
 const HIDDEN =

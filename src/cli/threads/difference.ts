@@ -1,7 +1,14 @@
 // Where two values depart from each other, and what each looks like there: for people who compare.
-import { getOwn, isObject, type Json, type JsonObject, plainText } from '../../base/index.ts';
-import { masked, visible } from '../terminal/terminal.ts';
-import { shorten } from './words.ts';
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  masked,
+  plainText,
+  shorten,
+} from '../../base/index.ts';
+import { visible } from '../terminal/terminal.ts';
 
 interface Parted {
   path: string;

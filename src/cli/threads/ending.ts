@@ -1,11 +1,11 @@
 // What a thread has used of each of its limits.
-import { getOwn, type JsonObject, plainText } from '../../base/index.ts';
+import { durationText, getOwn, type JsonObject, plainText, shorten } from '../../base/index.ts';
 import type { ThreadResult } from '../../harness/index.ts';
 import type { Store } from '../../store/index.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { allThreads } from './open-threads.ts';
-import { costText, count, seconds, shorten, statusColour } from './words.ts';
+import { costText, count, statusColour } from './words.ts';
 
 export interface UsedOf {
   name: string;
@@ -30,7 +30,7 @@ export function amountsOf({ cost, limits }: { cost: JsonObject; limits: JsonObje
       name === 'duration' ? cost.duration_seconds : (getOwn(cost.attempt, name) ?? cost[name]);
     const words = (value: unknown): string => {
       if (name === 'spend') return plainText(value ?? '0.00');
-      return name === 'duration' ? seconds(value) : count(value);
+      return name === 'duration' ? durationText(value) : count(value);
     };
     const [have, most] = [Number(used ?? 0), Number(max)];
     return [

@@ -1,12 +1,12 @@
 // The live view as lines of text: what is going on and how much of each limit is used.
-import type { JsonObject } from '../../base/index.ts';
-import type { EventType, Noted } from '../../harness/index.ts';
+import { type JsonObject, shorten } from '../../base/index.ts';
+import { argumentsText, type EventType, type Noted } from '../../harness/index.ts';
 import type { Live } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { createScreen } from '../terminal/screen.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './ending.ts';
-import { argumentsText, count, eventLine, fit, shorten } from './words.ts';
+import { count, fit, toldOf } from './words.ts';
 
 interface RunFigures {
   directive: string;
@@ -183,7 +183,7 @@ function lineFor(
   if (event.type === 'turn_start') {
     return isOwn ? terminal.paint('dim', `turn ${event.turn}`) : undefined;
   }
-  const told = UNSAID.has(event.type) ? undefined : eventLine(event);
+  const told = UNSAID.has(event.type) ? undefined : toldOf(event);
   if (!told) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;

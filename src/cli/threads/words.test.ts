@@ -1,10 +1,11 @@
 import { expect, test } from 'vitest';
-import { masked } from '../terminal/terminal.ts';
-import { age, argumentsText, costText, count, eventLine, fit, seconds, shorten } from './words.ts';
+import { durationText, masked, shorten } from '../../base/index.ts';
+import { argumentsText } from '../../harness/index.ts';
+import { age, costText, count, fit, toldOf } from './words.ts';
 
 test('amounts are written as people write them', () => {
   expect([0, 999, 1000, 1234567].map(count)).toEqual(['0', '999', '1,000', '1,234,567']);
-  expect([0.4, 12, 65, 7260].map(seconds)).toEqual(['0.4 s', '12 s', '1 m 05 s', '2 h 01 m']);
+  expect([0.4, 12, 65, 7260].map(durationText)).toEqual(['0.4 s', '12 s', '1 m 05 s', '2 h 01 m']);
   expect([5000, 65_000, 7_200_000, 864_000_000].map(age)).toEqual(['5 s', '1 m', '2 h', '10 d']);
 });
 
@@ -37,7 +38,7 @@ test('a secret of the registry is never shown as its reference', () => {
   const text = 'key {secret 9epxAB-_12345678 1} and {secret 9epxAB-_12345678 12=}';
   expect(masked(text)).toBe('key [secret] and [secret]');
   const injected = { text, by: 'me', marks: { labels: [], taint: [], sources: [] } };
-  const told = eventLine({ type: 'injected_message', data: injected });
+  const told = toldOf({ type: 'injected_message', data: injected });
   expect(told?.text).toBe('me: key [secret] and [secret]');
 });
 
@@ -45,21 +46,21 @@ test('a call whose outcome is unknown is said once', () => {
   const fault = { code: 'outcome_unknown', detail: { message: 'look before you repeat it' } };
   const marks = { labels: [], taint: [], sources: [] };
   const content = { error: fault };
-  expect(eventLine({ type: 'error', data: fault })?.text).toContain('look before');
+  expect(toldOf({ type: 'error', data: fault })?.text).toContain('look before');
   const result = { call_id: 'c', content, is_error: true, marks };
-  expect(eventLine({ type: 'tool_result', data: result })).toBeUndefined();
+  expect(toldOf({ type: 'tool_result', data: result })).toBeUndefined();
 });
 
 test('a denial or a limit is said once', () => {
   const fault = (code: string, message = 'no') => ({ code, detail: { message } });
   const denied = fault('permission_denied');
   const marks = { labels: [], taint: [], sources: [] };
-  expect(eventLine({ type: 'permission_denied', data: denied })?.text).toBe('denied: no');
-  expect(eventLine({ type: 'error', data: denied })).toBeUndefined();
-  expect(eventLine({ type: 'error', data: fault('turns_exceeded') })).toBeUndefined();
+  expect(toldOf({ type: 'permission_denied', data: denied })?.text).toBe('denied: no');
+  expect(toldOf({ type: 'error', data: denied })).toBeUndefined();
+  expect(toldOf({ type: 'error', data: fault('turns_exceeded') })).toBeUndefined();
   const content = { error: denied };
   expect(
-    eventLine({ type: 'tool_result', data: { call_id: 'c', content, is_error: true, marks } }),
+    toldOf({ type: 'tool_result', data: { call_id: 'c', content, is_error: true, marks } }),
   ).toBeUndefined();
-  expect(eventLine({ type: 'error', data: fault('timeout', 'late') })?.text).toBe('timeout: late');
+  expect(toldOf({ type: 'error', data: fault('timeout', 'late') })?.text).toBe('timeout: late');
 });

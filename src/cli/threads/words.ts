@@ -1,21 +1,14 @@
 // Events and amounts of threads in words: what `run`, `tail` and `show` say about them.
+import { durationText, type Failure, type JsonObject, plainText } from '../../base/index.ts';
 import {
-  type Failure,
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  plainText,
-} from '../../base/index.ts';
-import type { DataOf, EventType } from '../../harness/index.ts';
+  type DataOf,
+  type EventTone,
+  type EventType,
+  eventLine,
+  unreadableLine,
+} from '../../harness/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
-import { type Colour, masked } from '../terminal/terminal.ts';
-
-interface EventLine {
-  mark: string;
-  colour: Colour;
-  text: string;
-}
+import type { Colour } from '../terminal/terminal.ts';
 
 const STATUS_COLOURS: Partial<Record<ThreadStatus, Colour>> = {
   completed: 'green',
@@ -29,12 +22,6 @@ const STATUS_COLOURS: Partial<Record<ThreadStatus, Colour>> = {
 /** What is no good news and no waiting is red. */
 export const statusColour = (status: string): Colour =>
   STATUS_COLOURS[status as ThreadStatus] ?? 'red';
-
-/** One line, however long or wide the value is. */
-export function shorten(text: string, max: number): string {
-  const flat = text.replace(/\s+/g, ' ').trim();
-  return flat.length <= max ? flat : `${flat.slice(0, Math.max(0, max - 1))}…`;
-}
 
 const WIDE =
   /\p{Emoji_Presentation}|[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\u{20000}-\u{3fffd}]/u;
@@ -62,30 +49,8 @@ export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start
   return keeps === 'start' ? `${kept.join('')}…` : `…${kept.toReversed().join('')}`;
 }
 
-const valueText = (value: Json): string =>
-  typeof value === 'string' ? value : JSON.stringify(value);
-
-/** `path=README.md limit=3`: what a call was given, as a person would type it. */
-export function argumentsText(given: Json | undefined, max = 100): string {
-  const inner = getOwn(given, 'parameters');
-  const parameters = isObject(inner) ? inner : isObject(given) ? given : {};
-  const words = Object.entries(parameters).map(
-    ([name, value]) => `${name}=${shorten(valueText(value), 60)}`,
-  );
-  return shorten(words.join(' '), max);
-}
-
 export const count = (value: unknown): string =>
   String(Math.round(Number(value) || 0)).replace(/\B(?=(\d{3})+$)/g, ',');
-
-/** `4.2 s`, `3 m 05 s`, `2 h 10 m`. */
-export function seconds(value: unknown): string {
-  const total = Number(value) || 0;
-  if (total < 60) return `${total < 10 ? total.toFixed(1) : Math.round(total)} s`;
-  const [minutes, rest] = [Math.floor(total / 60), Math.floor(total % 60)];
-  if (minutes < 60) return `${minutes} m ${String(rest).padStart(2, '0')} s`;
-  return `${Math.floor(minutes / 60)} h ${String(minutes % 60).padStart(2, '0')} m`;
-}
 
 /** `12 s`, `5 m`, `3 h`, `9 d`: how long ago, roughly. */
 export function age(ms: number): string {
@@ -104,119 +69,42 @@ export function costText(cost: JsonObject, currency = 'USD'): string {
     plural(cost.tool_calls, 'tool call'),
     `${count(cost.tokens)} tokens`,
     `${cost.estimated === true ? 'about ' : ''}${plainText(cost.spend ?? '0.00')} ${currency}`,
-    seconds(cost.duration_seconds),
+    durationText(cost.duration_seconds),
   ].join(', ');
 }
 
-const line = (mark: string, colour: Colour, text: string): EventLine => ({ mark, colour, text });
-
-/** Texts of a reply, without its calls: those have events of their own. */
-const replyText = (content: DataOf<'assistant_message'>['content']): string =>
-  content.map((block) => (block.type === 'text' ? block.text : '')).join('');
-
-/** Denials and limits are events of their own; the error that carries them says it again. */
-const hasOwnLine = (code: string): boolean =>
-  code === 'permission_denied' || code.endsWith('_exceeded');
-
-/** What the harness answers for a tool it has said before. */
-const SAID_BEFORE: ReadonlySet<string> = new Set(['outcome_unknown', 'loop_detected']);
-
-function resultLine({ content, is_error }: DataOf<'tool_result'>): EventLine | undefined {
-  const fault = getOwn(content, 'error');
-  const code = plainText(getOwn(fault, 'code')) || 'failed';
-  if (!is_error || hasOwnLine(code) || SAID_BEFORE.has(code)) return undefined;
-  const message = getOwn(fault, 'message') ?? getOwn(getOwn(fault, 'detail'), 'message');
-  return line('✗', 'red', `${code}: ${plainText(message)}`);
-}
-
-type Tell<Type extends EventType> = (data: DataOf<Type>) => EventLine | undefined;
-const nothing = (): undefined => undefined;
-
-/** What came of a hook's answer: the action, as its directive says it, and what that meant there. */
-const DEEDS: ReadonlyMap<string, string> = new Map([
-  ['proceed', 'continue'],
-  ['tell_error', 'continue (the model gets the error)'],
-  ['tell_warning', 'continue (the model is warned)'],
-  ['run_with_granted', 'continue (with what is granted)'],
-  ['raise', 'continue (limit raised)'],
-  ['restart', 'retry (from the start)'],
-  ['repeat_step', 'retry (the step again)'],
-  ['new_attempt', 'retry (a new attempt)'],
-  ['skip_step', 'skip (not done)'],
-  ['withhold_result', 'skip (result withheld)'],
-  ['count_as_done', 'skip (counts as done)'],
-  ['ask_person', 'a person is asked'],
-  ['wait', 'waits for a person'],
-]);
-
-/** One for each type: a new event must fail to compile here. */
-const LINES: { readonly [type in EventType]: Tell<type> } = {
-  thread_start: ({ directive, version, model }) =>
-    line('●', 'bold', `${directive} ${version} with ${model}`),
-  status: nothing,
-  user_message: ({ text }) => line('›', 'dim', text),
-  assistant_message(data) {
-    const text = data.injected ? '' : replyText(data.content);
-    return text === '' ? undefined : line('‹', 'bold', text);
-  },
-  tool_call: ({ tool, arguments: given }) =>
-    line('→', 'blue', `${tool} ${argumentsText(given)}`.trim()),
-  tool_result: resultLine,
-  turn_start: nothing,
-  turn_end: nothing,
-  cost_update: nothing,
-  hook_start: nothing,
-  hook: ({ directive, event, deed }) =>
-    line('◆', 'yellow', `hook ${directive} at ${event}: ${DEEDS.get(deed) ?? deed}`),
-  hook_state: nothing,
-  permission_denied: ({ detail }) => line('✗', 'red', `denied: ${detail.message}`),
-  limit({ limit, current, max, reserved, needed }) {
-    const held = reserved === undefined ? '' : `, ${reserved} reserved for others`;
-    const next = needed === undefined ? '' : `, ${needed} needed`;
-    return line('■', 'red', `limit ${limit} reached: ${current} of ${max}${held}${next}`);
-  },
-  warning: ({ percent, limit, current, max }) =>
-    line('!', 'yellow', `${percent} % of ${limit} used: ${current} of ${max}`),
-  loop_detected: ({ detail }) => line('!', 'yellow', detail.message),
-  retry: (data) =>
-    line(
-      '↻',
-      'yellow',
-      data.try === undefined
-        ? `attempt ${data.attempt}`
-        : `try ${data.try} of this turn${data.wait_ms > 0 ? ` in ${seconds(data.wait_ms / 1000)}` : ''} (${data.because})`,
-    ),
-  model_fallback: ({ to, because }) => line('↻', 'yellow', `goes on with ${to} (${because})`),
-  spawn: ({ thread_id }) => line('⑂', 'blue', `started ${thread_id}`),
-  child_end: ({ thread_id, status }) => line('⑂', 'blue', `${thread_id} ended ${status}`),
-  injected_message: ({ by, text }) => line('›', 'yellow', `${by}: ${text}`),
-  signal: ({ kind, by }) =>
-    kind === 'start' || kind === 'resume' ? undefined : line('!', 'yellow', `${kind} by ${by}`),
-  approval: ({ approval = '' }) => line('?', 'yellow', `approval ${approval}`.trim()),
-  snapshot: nothing,
-  error: ({ code, detail }) =>
-    hasOwnLine(code) ? undefined : line('✗', 'red', `${code}: ${detail.message}`),
-  stream_error: (data) =>
-    line(
-      '!',
-      'yellow',
-      `broken stream: ${data.code === undefined ? data.message : data.detail.message}`,
-    ),
-  logged: ({ event_type, by }) => line('·', 'dim', `${event_type}, noted by ${by}`),
-  thread_end: ({ status, reason }) =>
-    line('●', statusColour(status), `${status}${reason ? `: ${reason}` : ''}`),
+const TONES: Readonly<Record<EventTone, Colour>> = {
+  plain: 'bold',
+  dim: 'dim',
+  run: 'blue',
+  you: 'yellow',
+  idle: 'yellow',
+  ok: 'green',
+  bad: 'red',
+  limit: 'red',
 };
 
-/** What a person is told about an event; undefined when it says nothing new. */
-export function eventLine<Type extends EventType>(event: {
-  readonly type: Type;
-  readonly data: DataOf<Type>;
-}): EventLine | undefined {
-  const tell: Tell<Type> = LINES[event.type];
-  const told = tell(event.data);
-  return told && { ...told, text: masked(told.text) };
+interface PaintedLine {
+  mark: string;
+  colour: Colour;
+  text: string;
 }
 
-/** What nobody wrote is told as such: a registry that cannot be read whole is shown all the same. */
-export const unreadableLine = ({ error }: Failure): EventLine =>
-  line('✗', 'red', error.detail.message);
+/** What `show` and the others say of an event: an end as its status is, a warning not yet as a limit. */
+export function toldOf<Type extends EventType>(event: {
+  readonly type: Type;
+  readonly data: DataOf<Type>;
+}): PaintedLine | undefined {
+  const told = eventLine(event);
+  if (!told) return undefined;
+  const { tone, ...words } = told;
+  if (event.type === 'warning') return { ...words, colour: 'yellow' };
+  const isEnd = event.type === 'thread_end' && 'status' in event.data;
+  const colour = isEnd ? statusColour(plainText(event.data.status)) : TONES[tone];
+  return { ...words, colour };
+}
+
+export function unreadableOf(failure: Failure): PaintedLine {
+  const { tone, ...words } = unreadableLine(failure);
+  return { ...words, colour: TONES[tone] };
+}

@@ -8,6 +8,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  shorten,
 } from '../../../base/index.ts';
 import { decode } from '../../../harness/index.ts';
 import { waitForEnd } from '../../../runtime/index.ts';
@@ -32,7 +33,7 @@ import {
   withRegistry,
   withThread,
 } from '../../threads/open-threads.ts';
-import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
+import { costText, statusColour, toldOf, unreadableOf } from '../../threads/words.ts';
 import { threadHead, threadLine } from './list.ts';
 
 function print(event: StoredEvent, terminal: Terminal): void {
@@ -41,7 +42,7 @@ function print(event: StoredEvent, terminal: Terminal): void {
   if (event.type === 'status') return;
   const read = decode(event);
   const plain = { mark: '·', colour: 'dim', text: event.type } as const;
-  const told = (read.ok ? eventLine(read.output) : unreadableLine(read)) ?? plain;
+  const told = (read.ok ? toldOf(read.output) : unreadableOf(read)) ?? plain;
   const time = new Date(event.ts).toISOString().slice(11, 19);
   const place = terminal.paint('dim', `${time} ${String(event.turn).padStart(3)}`);
   const text = visible(shorten(told.text, 300));

@@ -4,16 +4,18 @@ import {
   isObject,
   type Json,
   type JsonObject,
+  masked,
   ok,
   plainText,
+  shorten,
 } from '../../../base/index.ts';
 import { decode, readStored } from '../../../harness/index.ts';
 import type { StoredEvent, ThreadRow } from '../../../store/index.ts';
 import type { CommandRun } from '../../command.ts';
-import { masked, type Terminal, visible } from '../../terminal/terminal.ts';
+import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { amountsOf } from '../../threads/ending.ts';
 import { withThread } from '../../threads/open-threads.ts';
-import { costText, eventLine, shorten, statusColour, unreadableLine } from '../../threads/words.ts';
+import { costText, statusColour, toldOf, unreadableOf } from '../../threads/words.ts';
 
 const time = (ms: number): string => new Date(ms).toISOString().replace('T', ' ').slice(0, 19);
 
@@ -56,7 +58,7 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
     terminal.out(`    ${terminal.paint('dim', text)}`);
     return;
   }
-  const told = read.ok ? eventLine(read.output) : unreadableLine(read);
+  const told = read.ok ? toldOf(read.output) : unreadableOf(read);
   if (!told || event?.type === 'thread_end') return;
   const text = max === Number.POSITIVE_INFINITY ? told.text : shorten(told.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
