@@ -202,9 +202,13 @@ export interface SlimEvent {
   readonly unreadable?: true;
 }
 
-/** `GET threads/ID/events`. */
+/**
+ * `GET threads/ID/events`, oldest first: those from `after` on, or the last ones before `before`; the
+ * newest when neither is given.
+ */
 export interface EventPage {
   readonly events: readonly SlimEvent[];
+  /** The seqs of the first and the last event that the journal holds; 0 when there is none. */
   readonly first: number;
   readonly last: number;
 }
@@ -305,6 +309,13 @@ export interface ListedApproval {
   /** Of what is shown; a decision sends it back. Its beginning is its `mark` (`7F3A-91C2`). */
   readonly digest: string;
   readonly mark: string;
+}
+
+/** `GET approvals`: oldest first. */
+export interface ApprovalList {
+  readonly approvals: readonly ListedApproval[];
+  /** Where a stream goes on from here. */
+  readonly position: string;
 }
 
 export type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';

@@ -4,7 +4,16 @@ import type { Hono } from 'hono';
 import type { Clock, Outcome } from '../../base/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
-import type { Acted, Frame, ListedRun, ResumeWish, Role, RunWish, Topic } from '../model/api.ts';
+import type {
+  Acted,
+  Frame,
+  ListedRun,
+  ResumeWish,
+  Role,
+  RunWish,
+  Topic,
+  Totals,
+} from '../model/api.ts';
 
 /** Who asks: a person with a session of the page, or a program with a token. */
 export interface Asker {
@@ -26,15 +35,18 @@ export interface Listener {
   readonly topics: readonly Topic[];
   /** Where it was before; absent: from now on. */
   readonly after?: string;
-  /** False when it cannot take more now: what comes is left out until `ready`, and a reset says so. */
+  /**
+   * False when it did not take this one: what comes is left out too until `ready`, and a reset says so.
+   * The same frame is handed to many, so that it is put into words once.
+   */
   send(frame: Frame, position?: string): boolean;
 }
 
 export interface Subscription {
   /** The listener has taken what it was sent. */
   ready(): void;
-  /** Other topics from now on; those it had go on where they are. */
-  change(topics: readonly Topic[]): void;
+  /** Other topics from now on; those it had go on where they are, new ones from `after` on. */
+  change(topics: readonly Topic[], after?: string): void;
   end(): void;
 }
 
@@ -42,12 +54,14 @@ export interface Subscription {
 export interface Hub {
   /** `unavailable` when there are too many. */
   subscribe(listener: Listener): Outcome<Subscription>;
-  /** For a snapshot that is made now; `thread`: up to which event it holds. */
+  /** For a snapshot: ask for it before anything is read. `thread`: up to which event it holds. */
   position(thread?: { readonly id: string; readonly seq: number }): string;
   /** A piece of a reply that runs here. */
   text(thread: string, piece: string): void;
   /** Rows as lists show them. */
   rows(threads: readonly ThreadSummary[]): Promise<Outcome<ListedRun[]>>;
+  /** Of all threads but those of hooks. */
+  totals(): Promise<Outcome<Totals>>;
   /** How far behind the last flush was. */
   figures(): { readonly clients: number; readonly lag_ms: number };
   close(): Promise<void>;
