@@ -1,0 +1,244 @@
+// The one stream of this tab. Whoever shows something live names its topic and from where it goes on
+// (the position of its snapshot); the stream is read with `fetch`, because the key has to be sent, and
+// goes on by the last id after every break. Frames are handed out together, once for each picture that
+// the browser draws. A hidden tab closes its stream after a while; one of them, the holder of a lock,
+// keeps the approvals, so that some title shows their count.
+import { batch, signal } from '@preact/signals';
+import { createParser } from 'eventsource-parser';
+import type { Frame, Topic } from '../model/api.ts';
+import { headersOf } from './api.ts';
+
+export interface ConnectionState {
+  /** `over`: the session is; a new link is needed. */
+  readonly state: 'connecting' | 'live' | 'lost' | 'over';
+  /** Since when, in milliseconds since 1970. */
+  readonly since: number;
+  readonly retry_at?: number;
+}
+
+export interface TopicReader {
+  /** Something about this topic; called inside a batch of signals. */
+  take(frame: Exclude<Frame, { kind: 'reset' }>): void;
+  /** Something was left out: the snapshot has to be read again, events from `after` on. */
+  reset(after?: number): void;
+}
+
+const FIRST_RETRY_MS = 500;
+const LAST_RETRY_MS = 15_000;
+/** The server says something every 15 s. */
+const SILENCE_MS = 40_000;
+const HIDDEN_MS = 30_000;
+/** Topics that begin together are asked for together. */
+const GATHER_MS = 30;
+const LOCK = 'kernmantle-approvals';
+
+export const connection = signal<ConnectionState>({ state: 'connecting', since: Date.now() });
+
+interface Listened {
+  readonly readers: Set<TopicReader>;
+  position: string | undefined;
+}
+const listened = new Map<Topic, Listened>();
+/** `all`: shown; `few`: hidden, but the one that counts approvals; `none`: hidden. */
+let wanted: 'all' | 'few' | 'none' = 'all';
+let current: AbortController | undefined;
+let currentTopics = '';
+let timer: ReturnType<typeof setTimeout> | undefined;
+let retryMs = FIRST_RETRY_MS;
+let releaseLock: (() => void) | undefined;
+
+function become(state: ConnectionState['state'], retry_at?: number): void {
+  const before = connection.peek();
+  const since = before.state === state ? before.since : Date.now();
+  connection.value = { state, since, ...(retry_at === undefined ? {} : { retry_at }) };
+}
+
+function wantedTopics(): Topic[] {
+  const all = [...listened.keys()].toSorted();
+  if (wanted === 'all') return all;
+  return wanted === 'few' ? all.filter((topic) => topic === 'approvals') : [];
+}
+
+/**
+ * Hands out what comes about a topic, from `position` on; answers with the end. Topics stay open for
+ * their readers alone.
+ */
+export function listen(
+  topic: Topic,
+  position: string | undefined,
+  reader: TopicReader,
+): () => void {
+  const known = listened.get(topic);
+  if (known) known.readers.add(reader);
+  else listened.set(topic, { readers: new Set([reader]), position });
+  connectSoon(GATHER_MS);
+  return () => {
+    const now = listened.get(topic);
+    now?.readers.delete(reader);
+    if (now?.readers.size === 0) listened.delete(topic);
+    connectSoon(GATHER_MS);
+  };
+}
+
+/** At once, whatever the next try was set for. */
+export function connectNow(): void {
+  retryMs = FIRST_RETRY_MS;
+  if (connection.peek().state === 'over') become('connecting');
+  current?.abort();
+  current = undefined;
+  currentTopics = '';
+  connectSoon(0);
+}
+
+function connectSoon(ms: number): void {
+  if (connection.peek().state === 'over') return;
+  clearTimeout(timer);
+  timer = setTimeout(connect, ms);
+}
+
+/** Where each topic goes on; the server joins them. */
+function query(topics: readonly Topic[]): string {
+  const words = new URLSearchParams({ topics: topics.join(',') });
+  const positions = new Set(topics.map((topic) => listened.get(topic)?.position ?? ''));
+  for (const position of positions) if (position !== '') words.append('after', position);
+  return words.toString();
+}
+
+function connect(): void {
+  const topics = wantedTopics();
+  const key = topics.join(',');
+  // What is open already and still wanted stays open.
+  if (current && key === currentTopics) return;
+  current?.abort();
+  current = undefined;
+  currentTopics = key;
+  if (topics.length === 0) return;
+  const stop = new AbortController();
+  current = stop;
+  void readStream(topics, stop).then((end) => {
+    if (current !== stop) return;
+    current = undefined;
+    currentTopics = '';
+    if (end === 'over') become('over');
+    else lose();
+  });
+}
+
+/** Later each time, and not all tabs at once. */
+function lose(): void {
+  const wait = retryMs * (0.75 + Math.random() * 0.5);
+  retryMs = Math.min(retryMs * 2, LAST_RETRY_MS);
+  become('lost', Date.now() + wait);
+  connectSoon(wait);
+}
+
+async function readStream(
+  topics: readonly Topic[],
+  stop: AbortController,
+): Promise<'lost' | 'over'> {
+  let silence: ReturnType<typeof setTimeout> | undefined;
+  const heard = (): void => {
+    clearTimeout(silence);
+    silence = setTimeout(() => stop.abort(), SILENCE_MS);
+  };
+  try {
+    heard();
+    const init = { headers: headersOf(), signal: stop.signal, cache: 'no-store' } as const;
+    const response = await fetch(`/api/stream?${query(topics)}`, init);
+    if (response.status === 401) return 'over';
+    if (!response.ok || !response.body) return 'lost';
+    retryMs = FIRST_RETRY_MS;
+    become('live');
+    const parser = createParser({
+      onEvent: ({ id, data }) => arrive(topics, JSON.parse(data) as Frame, id),
+    });
+    const text = new TextDecoder();
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done || stop.signal.aborted) return 'lost';
+      heard();
+      parser.feed(text.decode(value, { stream: true }));
+    }
+  } catch {
+    return 'lost';
+  } finally {
+    clearTimeout(silence);
+    stop.abort();
+  }
+}
+
+// Frames wait for the next picture; a hidden tab draws none and takes them by the clock.
+let waiting: Frame[] = [];
+let isDue = false;
+
+function arrive(topics: readonly Topic[], frame: Frame, id: string | undefined): void {
+  if (id !== undefined) {
+    for (const topic of topics) {
+      const known = listened.get(topic);
+      if (known) known.position = id;
+    }
+  }
+  waiting.push(frame);
+  if (isDue) return;
+  isDue = true;
+  if (document.hidden) setTimeout(handOut, 100);
+  else requestAnimationFrame(handOut);
+}
+
+function handOut(): void {
+  isDue = false;
+  const frames = waiting;
+  waiting = [];
+  batch(() => {
+    for (const frame of frames) for (const topic of topicsOf(frame)) tell(topic, frame);
+  });
+}
+
+function topicsOf(frame: Frame): Topic[] {
+  if (frame.kind === 'reset') return [frame.topic];
+  if (frame.kind === 'text') return [`thread:${frame.thread}`];
+  const topics = (frame.events ?? []).map(({ thread }) => `thread:${thread}`);
+  if (frame.threads || frame.totals) topics.push('threads');
+  if (frame.approvals) topics.push('approvals');
+  return topics;
+}
+
+function tell(topic: Topic, frame: Frame): void {
+  for (const reader of listened.get(topic)?.readers ?? []) {
+    if (frame.kind === 'reset') reader.reset(frame.after);
+    else reader.take(frame);
+  }
+}
+
+// Hidden tabs: browsers allow six connections to a host, and nobody looks at these.
+let hiding: ReturnType<typeof setTimeout> | undefined;
+
+function rest(): void {
+  wanted = 'none';
+  connectSoon(0);
+  void navigator.locks?.request(LOCK, () => {
+    if (!document.hidden) return undefined;
+    wanted = 'few';
+    connectSoon(0);
+    return new Promise<void>((resolve) => {
+      releaseLock = resolve;
+    });
+  });
+}
+
+document.addEventListener('visibilitychange', () => {
+  clearTimeout(hiding);
+  if (document.hidden) {
+    hiding = setTimeout(rest, HIDDEN_MS);
+    return;
+  }
+  releaseLock?.();
+  releaseLock = undefined;
+  wanted = 'all';
+  retryMs = FIRST_RETRY_MS;
+  connectSoon(0);
+});
+addEventListener('online', () => {
+  if (connection.peek().state === 'lost') connectNow();
+});

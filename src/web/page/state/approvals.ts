@@ -1,0 +1,81 @@
+// What waits for a person, and what was decided while this page was open.
+import { signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import type { ApprovalList, Frame, ListedApproval } from '../../model/api.ts';
+import { get, type PageFault } from '../api.ts';
+import { listen } from '../connection.ts';
+
+/** Oldest first. */
+export const pending = signal<readonly ListedApproval[]>([]);
+/** Decided, used up or expired since the page was opened, the latest first. */
+export const decided = signal<readonly ListedApproval[]>([]);
+const fault = signal<PageFault | undefined>(undefined);
+const isLoaded = signal(false);
+
+const KEPT = 200;
+let isListening = false;
+let isReading = false;
+
+type ApprovalReader = (approvals: readonly ListedApproval[]) => void;
+const readers = new Set<ApprovalReader>();
+
+/** Approvals as they change; answers with the end. */
+export function onApprovals(reader: ApprovalReader): () => void {
+  readers.add(reader);
+  return () => void readers.delete(reader);
+}
+
+async function load(): Promise<void> {
+  if (isReading) return;
+  isReading = true;
+  const answer = await get<ApprovalList>('approvals?state=pending');
+  isReading = false;
+  fault.value = answer.ok ? undefined : answer.error;
+  if (!answer.ok) return;
+  const { approvals, position } = answer.output;
+  pending.value = approvals;
+  isLoaded.value = true;
+  for (const reader of readers) reader(approvals);
+  if (isListening) return;
+  isListening = true;
+  listen('approvals', position, { take, reset: () => void load() });
+}
+
+function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+  if (frame.kind !== 'batch' || !frame.approvals) return;
+  const waits = new Map(pending.peek().map((one) => [one.id, one]));
+  const done = new Map(decided.peek().map((one) => [one.id, one]));
+  for (const one of frame.approvals) {
+    if (one.state === 'pending') waits.set(one.id, one);
+    else {
+      waits.delete(one.id);
+      done.set(one.id, one);
+    }
+  }
+  pending.value = [...waits.values()].toSorted((a, b) => a.asked - b.asked);
+  decided.value = [...done.values()]
+    .toSorted((a, b) => (b.decided ?? b.expires ?? 0) - (a.decided ?? a.expires ?? 0))
+    .slice(0, KEPT);
+  for (const reader of readers) reader(frame.approvals);
+}
+
+/** What waits, kept up to date as long as the page is open. */
+export function useApprovals(): {
+  readonly pending: readonly ListedApproval[];
+  readonly decided: readonly ListedApproval[];
+  readonly isLoading: boolean;
+  readonly error?: PageFault;
+  again(): void;
+} {
+  useEffect(() => {
+    if (!isListening) void load();
+  }, []);
+  const error = fault.value;
+  return {
+    pending: pending.value,
+    decided: decided.value,
+    isLoading: !isLoaded.value && error === undefined,
+    ...(error === undefined ? {} : { error }),
+    again: () => void load(),
+  };
+}

@@ -1,0 +1,245 @@
+// One thread as it runs: its view, and its events in one flat array by number, without gap or double.
+// The newest events are read first and older ones after them; what the stream brings goes to the end,
+// and where something is missing it is read.
+import { batch, type Signal, signal } from '@preact/signals';
+import { useEffect, useMemo } from 'preact/hooks';
+import type {
+  EventPage,
+  Frame,
+  ListedApproval,
+  ListedRun,
+  SlimEvent,
+  ThreadView,
+} from '../../model/api.ts';
+import { get, type PageFault } from '../api.ts';
+import { listen } from '../connection.ts';
+import { onApprovals, useApprovals } from './approvals.ts';
+import { onRows, useTotals } from './threads.ts';
+
+export interface LiveThread {
+  readonly view?: ThreadView;
+  /** By seq, without gaps; the beginning may be missing (see `isWhole`). */
+  readonly events: readonly SlimEvent[];
+  /** Of the reply under way; empty when there is none or another process runs it. */
+  readonly text: string;
+  readonly isWhole: boolean;
+  readonly isLoading: boolean;
+  readonly error?: PageFault;
+  /** Reads everything anew. */
+  again(): void;
+  /** More of the beginning, where it was too long to read by itself. */
+  loadBefore(): void;
+}
+
+const PAGE = 500;
+/** So many are read without being asked for. */
+const BY_ITSELF = 10_000;
+const TEXT_KEPT = 64 * 1024;
+/** Rights and acts change with what happens: read again, but not with every event. */
+const VIEW_MS = 700;
+
+/** What ends the reply that is under way. */
+const ENDS_TEXT: ReadonlySet<string> = new Set([
+  'assistant_message',
+  'turn_start',
+  'turn_end',
+  'stream_error',
+  'retry',
+  'thread_end',
+]);
+/** What changes nothing but itself. */
+const ONLY_EVENTS: ReadonlySet<string> = new Set([
+  'turn_start',
+  'turn_end',
+  'cost_update',
+  'hook_state',
+  'snapshot',
+]);
+
+/** Adds what comes right after the end or right before the beginning; what is there stays. */
+export function joinEvents(
+  events: readonly SlimEvent[],
+  more: readonly SlimEvent[],
+): { readonly events: readonly SlimEvent[]; readonly hasGap: boolean } {
+  const [first, last] = [events[0]?.seq, events.at(-1)?.seq];
+  const [from, to] = [more[0]?.seq, more.at(-1)?.seq];
+  if (from === undefined || to === undefined) return { events, hasGap: false };
+  if (first === undefined || last === undefined) return { events: more, hasGap: false };
+  if (from > last + 1 || to < first - 1) return { events, hasGap: true };
+  const before = more.filter(({ seq }) => seq < first);
+  const after = more.filter(({ seq }) => seq > last);
+  if (before.length + after.length === 0) return { events, hasGap: false };
+  return { events: [...before, ...events, ...after], hasGap: false };
+}
+
+function createThreadState(id: string) {
+  const path = `threads/${encodeURIComponent(id)}`;
+  const view: Signal<ThreadView | undefined> = signal(undefined);
+  const events: Signal<readonly SlimEvent[]> = signal([]);
+  const text = signal('');
+  const fault: Signal<PageFault | undefined> = signal(undefined);
+  const isLoading = signal(true);
+  const ends: (() => void)[] = [];
+  const stop = new AbortController();
+  let viewTimer: ReturnType<typeof setTimeout> | undefined;
+  let isFilling = false;
+  let isLooking = false;
+
+  const read = <T>(rest: string) => get<T>(`${path}${rest}`, stop.signal);
+
+  async function readView(): Promise<string | undefined> {
+    const answer = await read<ThreadView>('');
+    if (stop.signal.aborted) return undefined;
+    batch(() => {
+      isLoading.value = false;
+      fault.value = answer.ok ? undefined : answer.error;
+      if (answer.ok) view.value = answer.output;
+    });
+    return answer.ok ? answer.output.position : undefined;
+  }
+
+  /** What lies between the end and `now`, page by page; the newest alone when there is nothing yet. */
+  async function readOn(): Promise<void> {
+    if (isFilling) return;
+    isFilling = true;
+    try {
+      for (;;) {
+        const last = events.peek().at(-1)?.seq;
+        const from = last === undefined ? '' : `after=${last}&`;
+        const answer = await read<EventPage>(`/events?${from}limit=${PAGE}`);
+        if (stop.signal.aborted) return;
+        if (!answer.ok) {
+          fault.value = answer.error;
+          return;
+        }
+        add(answer.output.events);
+        if (last === undefined || answer.output.events.length < PAGE) return;
+      }
+    } finally {
+      isFilling = false;
+    }
+  }
+
+  async function readBack(most: number): Promise<void> {
+    if (isLooking) return;
+    isLooking = true;
+    try {
+      for (let count = 0; count < most; count += PAGE) {
+        const first = events.peek()[0]?.seq ?? 1;
+        if (first <= 1) return;
+        const answer = await read<EventPage>(`/events?before=${first}&limit=${PAGE}`);
+        if (!answer.ok || stop.signal.aborted || answer.output.events.length === 0) return;
+        add(answer.output.events);
+      }
+    } finally {
+      isLooking = false;
+    }
+  }
+
+  function add(more: readonly SlimEvent[]): void {
+    const joined = joinEvents(events.peek(), more);
+    events.value = joined.events;
+    if (joined.hasGap) void readOn();
+  }
+
+  function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+    if (frame.kind === 'text') {
+      if (frame.thread === id) text.value = `${text.peek()}${frame.text}`.slice(-TEXT_KEPT);
+      return;
+    }
+    for (const part of frame.events ?? []) {
+      if (part.thread !== id) continue;
+      add(part.events);
+      if (part.events.some(({ type }) => ENDS_TEXT.has(type))) text.value = '';
+      if (part.events.some(({ type }) => !ONLY_EVENTS.has(type))) viewSoon();
+    }
+  }
+
+  function viewSoon(): void {
+    viewTimer ??= setTimeout(() => {
+      viewTimer = undefined;
+      void readView();
+    }, VIEW_MS);
+  }
+
+  function takeRows(rows: readonly ListedRun[]): void {
+    const before = view.peek();
+    if (!before) return;
+    const own = rows.find((row) => row.id === id);
+    const below = rows.filter((row) => row.parent === id);
+    if (!own && below.length === 0) return;
+    const children = new Map(before.children.map((row) => [row.id, row]));
+    for (const row of below) children.set(row.id, row);
+    view.value = { ...before, thread: own ?? before.thread, children: [...children.values()] };
+    if (own && own.status !== before.thread.status) viewSoon();
+  }
+
+  function takeApprovals(approvals: readonly ListedApproval[]): void {
+    const before = view.peek();
+    const isOurs = ({ thread }: ListedApproval): boolean =>
+      thread === id || before?.children.some((row) => row.id === thread) === true;
+    if (before && approvals.some(isOurs)) viewSoon();
+  }
+
+  async function begin(): Promise<void> {
+    const position = await readView();
+    if (position === undefined || stop.signal.aborted) return;
+    // The position is older than the events that are read after it: no gap, and doubles are known.
+    await readOn();
+    if (stop.signal.aborted) return;
+    const reset = (): void => {
+      void readOn();
+      viewSoon();
+    };
+    ends.push(listen(`thread:${id}`, position, { take, reset }));
+    await readBack(BY_ITSELF);
+  }
+
+  return {
+    view,
+    events,
+    text,
+    fault,
+    isLoading,
+    open(): void {
+      ends.push(onRows(takeRows), onApprovals(takeApprovals));
+      void begin();
+    },
+    again(): void {
+      if (view.peek() === undefined) void begin();
+      else {
+        void readView();
+        void readOn();
+      }
+    },
+    loadBefore: () => void readBack(PAGE),
+    close(): void {
+      stop.abort();
+      clearTimeout(viewTimer);
+      for (const end of ends) end();
+    },
+  };
+}
+
+/** A thread as long as a view shows it. */
+export function useThread(id: string): LiveThread {
+  useTotals();
+  useApprovals();
+  const state = useMemo(() => createThreadState(id), [id]);
+  useEffect(() => {
+    state.open();
+    return state.close;
+  }, [state]);
+  const [view, error] = [state.view.value, state.fault.value];
+  const events = state.events.value;
+  return {
+    ...(view === undefined ? {} : { view }),
+    ...(error === undefined ? {} : { error }),
+    events,
+    text: state.text.value,
+    isWhole: (events[0]?.seq ?? 1) <= 1,
+    isLoading: state.isLoading.value,
+    again: state.again,
+    loadBefore: state.loadBefore,
+  };
+}

@@ -1,0 +1,150 @@
+// Threads as lists show them: one snapshot for a filter, and rows as they change. Rows that the filter
+// would not have found are left out; a row that stops to fit stays where it is until the list is read
+// anew, so that nothing moves under the pointer.
+import { computed, signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import type { Frame, ListedRun, ThreadList, Totals } from '../../model/api.ts';
+import { get, type PageFault } from '../api.ts';
+import { listen } from '../connection.ts';
+
+/** As `GET threads` takes it. */
+export interface ThreadsFilter {
+  readonly status?: string;
+  readonly directive?: string;
+  readonly within?: string;
+  readonly since?: string;
+  readonly order?: string;
+}
+
+export interface ThreadsState {
+  readonly rows: ReadonlyMap<string, ListedRun>;
+  readonly totals: Totals;
+  readonly directives: readonly string[];
+  readonly isLoading: boolean;
+  readonly error?: PageFault;
+  readonly next_cursor?: string;
+}
+
+const NONE: Totals = { waits: 0, at_work: 0, ended: 0, due: 0 };
+const PAGE = 50;
+
+export const list = signal<ThreadsState>({
+  rows: new Map(),
+  totals: NONE,
+  directives: [],
+  isLoading: true,
+});
+/** For the bar: of all threads, whatever the filter. */
+export const totals = computed(() => list.value.totals);
+
+/** Of all readers: rows of every thread that moves. */
+export type RowReader = (rows: readonly ListedRun[]) => void;
+const rowReaders = new Set<RowReader>();
+
+/** Rows as they come, also those that the list does not show; answers with the end. */
+export function onRows(reader: RowReader): () => void {
+  rowReaders.add(reader);
+  return () => void rowReaders.delete(reader);
+}
+
+let filter: ThreadsFilter = {};
+let reading: AbortController | undefined;
+let isListening = false;
+
+const wordsOf = (wanted: ThreadsFilter): [string, string][] =>
+  Object.entries(wanted).flatMap(([name, value]) =>
+    typeof value === 'string' && value !== '' ? [[name, value] as [string, string]] : [],
+  );
+
+function pathFor(wanted: ThreadsFilter, cursor?: string): string {
+  const words = new URLSearchParams([...wordsOf(wanted), ['limit', String(PAGE)]]);
+  if (cursor !== undefined) words.set('cursor', cursor);
+  return `threads?${words.toString()}`;
+}
+
+async function load(isNew: boolean): Promise<void> {
+  reading?.abort();
+  const stop = new AbortController();
+  reading = stop;
+  const cursor = isNew ? undefined : list.peek().next_cursor;
+  list.value = { ...list.peek(), isLoading: true };
+  const answer = await get<ThreadList>(pathFor(filter, cursor), stop.signal);
+  if (reading !== stop) return;
+  reading = undefined;
+  const { error: _error, next_cursor: _cursor, ...before } = list.peek();
+  if (!answer.ok) {
+    list.value = { ...before, isLoading: false, error: answer.error };
+    return;
+  }
+  const { rows, totals: counted, directives, next_cursor, position } = answer.output;
+  const kept = isNew ? [] : before.rows;
+  list.value = {
+    rows: new Map([...kept, ...rows.map((row) => [row.id, row] as const)]),
+    totals: counted,
+    directives,
+    isLoading: false,
+    ...(next_cursor === undefined ? {} : { next_cursor }),
+  };
+  if (isListening) return;
+  isListening = true;
+  listen('threads', position, { take, reset: () => void load(true) });
+}
+
+/** Would the filter have found it? What only the server can tell is taken when it is shown already. */
+function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
+  const { status, directive, within, since } = filter;
+  if (rows.has(row.id)) return true;
+  if (status !== undefined && status !== '' && !status.split(',').includes(row.status))
+    return false;
+  if (directive !== undefined && directive !== '' && row.directive !== directive) return false;
+  if (since !== undefined && since !== '' && row.created < Number(since)) return false;
+  if (within === undefined || within === '') return true;
+  return row.root === within || (row.parent !== undefined && rows.has(row.parent));
+}
+
+function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+  if (frame.kind !== 'batch') return;
+  const before = list.peek();
+  const rows = new Map(before.rows);
+  const directives = new Set(before.directives);
+  for (const row of frame.threads ?? []) {
+    if (fits(row, rows)) rows.set(row.id, row);
+    directives.add(row.directive);
+  }
+  const isSame = directives.size === before.directives.length;
+  list.value = {
+    ...before,
+    rows,
+    totals: frame.totals ?? before.totals,
+    directives: isSame ? before.directives : [...directives].toSorted(),
+  };
+  if (frame.threads) for (const reader of rowReaders) reader(frame.threads);
+}
+
+/** The next page, when there is one. */
+export function loadMore(): void {
+  const { isLoading, next_cursor } = list.peek();
+  if (!isLoading && next_cursor !== undefined) void load(false);
+}
+
+/** Reads the list anew, as after an error. */
+export const reloadThreads = (): void => void load(true);
+
+/** The list of threads that a view shows. */
+export function useThreads(wanted: ThreadsFilter): void {
+  const key = JSON.stringify(wordsOf(wanted));
+  useEffect(() => {
+    const isSame = key === JSON.stringify(wordsOf(filter));
+    filter = wanted;
+    if (!isSame) list.value = { ...list.peek(), rows: new Map() };
+    if (!isSame || !isListening) void load(true);
+  }, [key]);
+}
+
+/** For views without a list: totals are read once, and kept. */
+export function useTotals(): Totals {
+  useEffect(() => {
+    if (!isListening && !reading) void load(true);
+  }, []);
+  return totals.value;
+}
