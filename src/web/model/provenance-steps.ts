@@ -1,0 +1,243 @@
+// What a graph of provenance shows: sources, operations and the end, with runs of operations that only
+// hand on folded to one box. Pure data; where it stands is `layer-graph.ts`, how it looks is the page's.
+import type { ProvenanceStep, ProvenanceView } from './api.ts';
+
+type StepTone = 'hot' | 'warm' | 'cold';
+
+/** One box. `name` and `detail` are foreign text. */
+export interface StepBox {
+  readonly id: number;
+  readonly kind: 'source' | 'step' | 'fold' | 'end';
+  readonly name: string;
+  readonly detail: string;
+  readonly labels: readonly string[];
+  /** What its edges downwards carry. */
+  readonly tone: StepTone;
+  readonly from: readonly number[];
+  /** The event to open. */
+  readonly seq?: number;
+  /** Of a fold: the number of its first operation, to open it. */
+  readonly opens?: number;
+}
+
+interface StepChoice {
+  /** Also what does not carry the label that decided. */
+  readonly isWhole: boolean;
+  /** Folds that were opened. */
+  readonly opened: ReadonlySet<number>;
+  readonly limit: number;
+}
+
+interface StepGraph {
+  readonly boxes: readonly StepBox[];
+  /** Operations that the boxes stand for, and all there are. */
+  readonly shown: number;
+  readonly total: number;
+  /** Boxes beyond the limit. */
+  readonly more: number;
+}
+
+/** Small ones are clearer whole. */
+const SMALL = 12;
+
+/** The labels that the refusal speaks of; without a word about one, those that are not only `untrusted`. */
+function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
+  if (refusal === null || refusal === undefined) return [];
+  const words = JSON.stringify(refusal);
+  const named = labels.filter((label) => words.includes(label));
+  if (named.length > 0) return named;
+  const strict = labels.filter((label) => label !== 'untrusted');
+  return strict.length > 0 ? strict : labels;
+}
+
+const toneOf = (labels: readonly string[], deciding: readonly string[]): StepTone => {
+  if (labels.some((label) => deciding.includes(label))) return 'hot';
+  return labels.includes('untrusted') ? 'warm' : 'cold';
+};
+
+function placeWords({ file, line }: ProvenanceStep['place']): string {
+  if (file === null) return line === null ? '' : `line ${line}`;
+  if (file === 'turn') return line === null ? 'turn' : `turn ${line}`;
+  return line === null ? file : `${file}:${line}`;
+}
+
+const wordsOf = (...parts: readonly string[]): string =>
+  parts.filter((part) => part !== '').join(', ');
+
+/** Those that carry the label that decided, or all of them. */
+function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
+  const seen = new Set<number>();
+  const once = view.nodes.filter(({ id }) => !seen.has(id) && seen.add(id));
+  const sorted = once.toSorted((a, b) => a.id - b.id);
+  const deciding = decidingLabels(view);
+  if (isWhole || sorted.length <= SMALL || deciding.length === 0) return sorted;
+  const carry = sorted.filter(({ labels }) => labels.some((label) => deciding.includes(label)));
+  return carry.length > 0 ? carry : sorted;
+}
+
+const sameLabels = (one: ProvenanceStep, other: ProvenanceStep): boolean =>
+  one.labels.length === other.labels.length &&
+  one.labels.every((label) => other.labels.includes(label));
+
+/** Runs of two and more with one input and one output that change no label, oldest first. */
+function runsOf(steps: readonly ProvenanceStep[], last: ReadonlySet<number>): ProvenanceStep[][] {
+  const byId = new Map(steps.map((step) => [step.id, step]));
+  const inputs = (step: ProvenanceStep) => step.from.filter((id) => id < step.id && byId.has(id));
+  const users = new Map<number, number>();
+  for (const step of steps) {
+    for (const id of new Set(inputs(step))) users.set(id, (users.get(id) ?? 0) + 1);
+  }
+  const isLink = (step: ProvenanceStep): boolean =>
+    new Set(inputs(step)).size === 1 &&
+    step.sources.length === 0 &&
+    (users.get(step.id) ?? 0) + (last.has(step.id) ? 1 : 0) === 1;
+  const runs = new Map<number, ProvenanceStep[]>();
+  for (const step of steps.filter(isLink)) {
+    const [before = -1] = inputs(step);
+    const run = runs.get(before);
+    const previous = run?.at(-1);
+    if (run && previous && sameLabels(previous, step)) {
+      runs.delete(before);
+      runs.set(step.id, [...run, step]);
+    } else runs.set(step.id, [step]);
+  }
+  return [...runs.values()].filter((run) => run.length > 1);
+}
+
+/** Sources that come in at a step: one box for each, above the first that names it. */
+function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly string[]> {
+  const found = new Map<string, readonly string[]>();
+  for (const { sources, labels } of steps) {
+    for (const source of sources) {
+      const known = found.get(source);
+      found.set(source, known ? known.filter((label) => labels.includes(label)) : labels);
+    }
+  }
+  return found;
+}
+
+/** The nearest to the end come first; numbers stay in order, so edges still point to earlier ones. */
+function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[] {
+  if (boxes.length <= limit) return boxes;
+  const byId = new Map(boxes.map((box) => [box.id, box]));
+  const kept = new Set<number>();
+  let edge: readonly number[] = boxes.slice(-1).map(({ id }) => id);
+  while (edge.length > 0 && kept.size < limit) {
+    for (const id of edge.slice(0, limit - kept.size)) kept.add(id);
+    const next = edge.flatMap((id) => byId.get(id)?.from ?? []);
+    edge = [...new Set(next)].filter((id) => !kept.has(id));
+  }
+  return boxes.filter(({ id }) => kept.has(id));
+}
+
+/** The boxes of a graph, each naming earlier ones only. */
+export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
+  const deciding = decidingLabels(view);
+  const steps = chosenSteps(view, choice.isWhole);
+  const known = new Set(steps.map(({ id }) => id));
+  const ends = view.from.filter((id) => known.has(id));
+  const folds = runsOf(steps, new Set(ends)).filter(
+    ([first]) => !choice.opened.has(first?.id ?? -1),
+  );
+  const foldOf = new Map(folds.flatMap((run) => run.map((step) => [step.id, run] as const)));
+  const labelsOf = sourceLabels([...steps, { ...END, labels: view.labels, sources: view.sources }]);
+  const boxes: StepBox[] = [];
+  const boxOf = new Map<number | string, number>();
+  const add = (key: number | string, box: Omit<StepBox, 'id' | 'tone'>): void => {
+    boxOf.set(key, boxes.length);
+    boxes.push({ ...box, id: boxes.length, tone: toneOf(box.labels, deciding) });
+  };
+  const idsOf = (keys: readonly (number | string)[]): number[] =>
+    [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
+  const addSources = (sources: readonly string[]): void => {
+    for (const source of sources.filter((name) => !boxOf.has(name))) {
+      const labels = labelsOf.get(source) ?? [];
+      add(source, { kind: 'source', name: source, detail: labels.join(', '), labels, from: [] });
+    }
+  };
+  for (const step of steps) {
+    const run = foldOf.get(step.id);
+    const [head = step] = run ?? [];
+    if (run && head !== step) {
+      boxOf.set(step.id, boxOf.get(head.id) ?? 0);
+      continue;
+    }
+    addSources(step.sources);
+    const from = idsOf([...step.from.filter((id) => id < step.id), ...step.sources]);
+    const { labels } = step;
+    if (run) {
+      const detail = wordsOf(`${head.operation} …`, ...labels);
+      add(step.id, {
+        kind: 'fold',
+        name: `${run.length} operations`,
+        detail,
+        labels,
+        from,
+        opens: head.id,
+      });
+      continue;
+    }
+    const detail = wordsOf(placeWords(step.place), ...labels);
+    const { operation: name, seq } = step;
+    add(step.id, {
+      kind: 'step',
+      name,
+      detail,
+      labels,
+      from,
+      ...(seq === undefined ? {} : { seq }),
+    });
+  }
+  addSources(view.sources);
+  const last = { kind: 'end', name: view.subject, detail: view.labels.join(', ') } as const;
+  add('\u0000end', { ...last, labels: view.labels, from: idsOf([...ends, ...view.sources]) });
+  const near = nearestTo(boxes, choice.limit);
+  return {
+    boxes: near,
+    shown: steps.length,
+    total: view.nodes.length,
+    more: boxes.length - near.length,
+  };
+}
+
+const END: ProvenanceStep = {
+  id: -1,
+  operation: '',
+  place: { file: null, line: null },
+  labels: [],
+  sources: [],
+  from: [],
+};
+
+/** The same as an indented outline, from the end to the beginning; what stands above is not repeated. */
+export function stepLines(view: ProvenanceView, limit: number): { depth: number; text: string }[] {
+  const byId = new Map(view.nodes.map((step) => [step.id, step]));
+  const seen = new Set<number>();
+  const lines = [{ depth: 0, text: wordsOf(view.subject, ...view.labels) }];
+  const left: { id: number | string; depth: number; below: number }[] = [];
+  const push = (
+    ids: readonly number[],
+    sources: readonly string[],
+    depth: number,
+    below: number,
+  ) => {
+    for (const source of sources.toReversed()) left.push({ id: source, depth, below });
+    for (const id of ids.toReversed()) left.push({ id, depth, below });
+  };
+  push(view.from, view.sources, 1, Infinity);
+  for (let next = left.pop(); next !== undefined && lines.length < limit; next = left.pop()) {
+    const { id, depth, below } = next;
+    if (typeof id === 'string') {
+      lines.push({ depth, text: id });
+      continue;
+    }
+    const step = byId.get(id);
+    if (!step || id >= below) continue;
+    const isKnown = seen.has(id);
+    seen.add(id);
+    const text = wordsOf(step.operation, placeWords(step.place), ...step.labels);
+    lines.push({ depth, text: isKnown ? `${text} (above)` : text });
+    if (!isKnown) push(step.from, step.sources, depth + 1, id);
+  }
+  return lines;
+}
