@@ -326,6 +326,7 @@ export interface ApprovalReview {
   readonly tool?: string;
   readonly effect?: string;
   readonly tier?: string;
+  /** One that `is_cut` comes in pieces from `GET approvals/ID/argument?name=NAME&offset=N`: a `TextPiece`. */
   readonly arguments: readonly ArgumentView[];
   readonly gates: readonly Gate[];
   readonly provenance?: ProvenanceView;
