@@ -1,0 +1,257 @@
+import fc from 'fast-check';
+import { expect, test } from 'vitest';
+import type { SlimEvent } from './api.ts';
+import { createThreadFold, foldThread } from './fold-thread.ts';
+import { deedTargets, FILTERS, sumRows } from './thread-sums.ts';
+
+type Told = Partial<SlimEvent> & { readonly type: string };
+const numbered = (told: readonly Told[]): SlimEvent[] =>
+  told.map((event, index) => ({ seq: index + 1, ts: 1_000 * index, turn: 1, ...event }));
+const usage = { input: 100, cached: 0, output: 10, tokens: 110, estimated: false };
+
+const anyEvent: fc.Arbitrary<Told> = fc.record(
+  {
+    type: fc.constantFrom(
+      'thread_start',
+      'turn_start',
+      'assistant_message',
+      'tool_call',
+      'tool_result',
+      'permission_denied',
+      'approval',
+      'spawn',
+      'child_end',
+      'hook_start',
+      'hook',
+      'warning',
+      'signal',
+      'thread_end',
+      'of a later version',
+    ),
+    turn: fc.nat(4),
+    call_id: fc.constantFrom('a', 'b', 'c'),
+    tool: fc.constantFrom('fs/read_file', 'http/request'),
+    thread: fc.constantFrom('child_1', 'child_2'),
+    directive: fc.constantFrom('one', 'two'),
+    target: fc.constantFrom('one', 'notes/a.md'),
+    approval: fc.constantFrom('ap_1', 'ap_2'),
+    state: fc.constantFrom('pending', 'used', 'denied', 'expired'),
+    status: fc.constantFrom('completed', 'failed'),
+    is_error: fc.boolean(),
+    code: fc.constantFrom('permission_denied', 'timeout', 'outcome_unknown'),
+    rule: fc.constantFrom('no-secret-exfil'),
+    labels: fc.subarray(['untrusted', 'secret']),
+    text: fc.string(),
+    usage: fc.constant(usage),
+    spend: fc.nat(100),
+    raised: fc.constant({ turns: 12 }),
+    unreadable: fc.constant(true as const),
+  },
+  { requiredKeys: ['type', 'turn'] },
+);
+const journal = fc.array(anyEvent, { maxLength: 60 }).map(numbered);
+
+test('the fold of any split of the events is the fold of the whole', () => {
+  fc.assert(
+    fc.property(journal, fc.array(fc.nat(60)), (events, cuts) => {
+      const fold = createThreadFold();
+      let from = 0;
+      for (const cut of [...cuts, events.length].sort((a, b) => a - b)) {
+        fold.add(events.slice(from, cut));
+        fold.read();
+        from = Math.max(from, cut);
+      }
+      expect(fold.read()).toEqual(foldThread(events));
+    }),
+  );
+});
+
+test('no refusal is lost, and none is told twice', () => {
+  fc.assert(
+    fc.property(journal, (events) => {
+      const refused = events.filter(
+        ({ type, unreadable }) => type === 'permission_denied' && !unreadable,
+      );
+      const { rows } = foldThread(events);
+      const told = rows.flatMap(({ denials }) => denials);
+      expect(told.sort((a, b) => a - b)).toEqual(refused.map(({ seq }) => seq));
+      expect(rows.filter(FILTERS.denied).length).toBe(sumRows(rows).denied);
+    }),
+  );
+});
+
+test('rows have numbers of their own, and what nobody can read is a row', () => {
+  fc.assert(
+    fc.property(journal, (events) => {
+      const { rows, unreadable } = foldThread(events);
+      expect(new Set(rows.map(({ kind, seq }) => `${kind} ${seq}`)).size).toBe(rows.length);
+      expect(rows.filter(({ name }) => name === 'unreadable').length).toBe(unreadable);
+    }),
+  );
+});
+
+test('what is heard twice is one event', () => {
+  fc.assert(
+    fc.property(journal, (events) => {
+      const fold = createThreadFold();
+      fold.add(events);
+      fold.add(events);
+      expect(fold.read()).toEqual(foldThread(events));
+    }),
+  );
+});
+
+const call = (id: string, more: Partial<SlimEvent> = {}): Told => ({
+  type: 'tool_call',
+  call_id: id,
+  tool: 'fs/write_file',
+  effect: 'write',
+  target: `out/${id}.md`,
+  ...more,
+});
+
+test('a turn is one row, with the numbers of its request, until the last of its steps', () => {
+  const { rows } = foldThread(
+    numbered([
+      { type: 'turn_start' },
+      { type: 'retry', text: 'try 2 of this turn (timeout)' },
+      { type: 'turn_start' },
+      { type: 'assistant_message', usage, spend: 0.02 },
+      call('a'),
+      { type: 'tool_result', call_id: 'a', labels: ['untrusted'] },
+      { type: 'turn_start', turn: 2 },
+    ]),
+  );
+  expect(rows.map(({ name, state }) => [name, state])).toEqual([
+    ['Turn 1', 'done'],
+    ['retry', 'plain'],
+    ['fs/write_file', 'done'],
+    ['Turn 2', 'open'],
+  ]);
+  expect(rows[0]).toMatchObject({ spend: 0.02, usage, start: 0, end: 3_000, until: 5_000 });
+  expect(rows[2]).toMatchObject({ labels: ['untrusted'], start: 4_000, end: 5_000 });
+});
+
+test('a denial without its call belongs to the last call that is open', () => {
+  const events = numbered([
+    { type: 'turn_start' },
+    call('a'),
+    { type: 'tool_result', call_id: 'a' },
+    call('b'),
+    { type: 'permission_denied', stage: 'capability' },
+    { type: 'tool_result', call_id: 'b', is_error: true, code: 'permission_denied' },
+    { type: 'permission_denied', rule: 'no-start', text: 'denied: nothing of this' },
+  ]);
+  const { rows } = foldThread(events);
+  expect(rows.map(({ state, why }) => [state, why])).toEqual([
+    ['open', ''],
+    ['done', ''],
+    ['denied', 'not granted'],
+    ['denied', 'no-start'],
+  ]);
+  expect(sumRows(rows)).toMatchObject({ calls: 3, done: 1, denied: 2 });
+});
+
+test('a call that was refused once and then done is counted as both', () => {
+  const { rows } = foldThread(
+    numbered([
+      { type: 'turn_start' },
+      call('a'),
+      { type: 'permission_denied', call_id: 'a', rule: 'first' },
+      { type: 'hook', directive: 'fix', deed: 'repeat_step', took_ms: 900 },
+      call('a'),
+      { type: 'tool_result', call_id: 'a' },
+    ]),
+  );
+  expect(sumRows(rows)).toMatchObject({ calls: 1, done: 1, denied: 1, hooks: 1 });
+  expect(rows.find(({ kind }) => kind === 'hook')).toMatchObject({ start: 2_100, end: 3_000 });
+});
+
+test('a call waits for a person, is let through, and one is not', () => {
+  const asked = numbered([
+    { type: 'turn_start' },
+    call('a'),
+    { type: 'approval', call_id: 'a', approval: 'ap_1', state: 'pending' },
+    call('b'),
+    { type: 'approval', call_id: 'b', approval: 'ap_2', state: 'pending' },
+  ]);
+  expect(sumRows(foldThread(asked).rows)).toMatchObject({ waits: 2 });
+  const decided = numbered([
+    ...asked,
+    { type: 'approval', call_id: 'a', approval: 'ap_1', state: 'used' },
+    { type: 'approval', call_id: 'b', approval: 'ap_2', state: 'denied', by: 'ops' },
+    { type: 'tool_result', call_id: 'a' },
+  ]).map((event, index) => ({ ...event, seq: index + 1, ts: index }));
+  const { rows } = foldThread(decided);
+  expect(rows.slice(1).map(({ state, why }) => [state, why])).toEqual([
+    ['done', ''],
+    ['denied', 'by ops'],
+  ]);
+});
+
+test('what a thread did is told by target, children by what they are', () => {
+  const { rows } = foldThread(
+    numbered([
+      { type: 'turn_start' },
+      call('r', { tool: 'fs/read_file', effect: 'read', target: 'notes/a.md' }),
+      { type: 'tool_result', call_id: 'r' },
+      call('n', { tool: 'ops/incidents', effect: 'read', target: 'status.example.com' }),
+      { type: 'tool_result', call_id: 'n' },
+      call('s', { tool: 'spawn', target: 'sum_up' }),
+      { type: 'spawn', thread: 'sum_up_1', directive: 'sum_up' },
+      call('w', { bytes: 40 }),
+      { type: 'tool_result', call_id: 'w' },
+      call('u'),
+      { type: 'tool_result', call_id: 'u', is_error: true, code: 'outcome_unknown' },
+      call('d'),
+      { type: 'permission_denied', call_id: 'd' },
+    ]),
+  );
+  expect(deedTargets(rows).map(({ verb, target, unknown, open }) => [verb, target, unknown, open]))
+    // What was denied was not done.
+    .toEqual([
+      ['wrote', 'out/w.md', 0, 0],
+      ['wrote', 'out/u.md', 1, 0],
+      ['sent', 'status.example.com', 0, 0],
+      ['started', 'sum_up', 0, 1],
+      ['read', 'notes/a.md', 0, 0],
+    ]);
+});
+
+test('a child runs on after the call that started it, and ends with what it cost', () => {
+  const begun = [
+    { type: 'turn_start' },
+    call('s', { tool: 'spawn', thread: 'sum_up_1', target: 'sum_up' }),
+    { type: 'spawn', thread: 'sum_up_1', directive: 'sum_up' },
+    { type: 'tool_result', call_id: 's' },
+  ];
+  expect(foldThread(numbered(begun)).rows[1]).toMatchObject({
+    kind: 'child',
+    name: 'sum_up',
+    state: 'open',
+  });
+  const ended = [
+    ...begun,
+    { type: 'child_end', thread: 'sum_up_1', status: 'completed', spend: 0.1 },
+  ];
+  expect(foldThread(numbered(ended)).rows[1]).toMatchObject({ state: 'done', spend: 0.1 });
+});
+
+test('an open call of a thread that ended has an outcome that nobody knows', () => {
+  const { rows, ended } = foldThread(
+    numbered([{ type: 'turn_start' }, call('a'), { type: 'thread_end', text: 'killed' }]),
+  );
+  expect(rows[1]?.state).toBe('unknown');
+  expect(ended).toBe(2_000);
+});
+
+test('ten thousand events are folded at once, also where nothing is ever answered', () => {
+  const busy = numbered(
+    Array.from({ length: 10_000 }, (_, index) =>
+      index % 2 === 0 ? call(`c${index}`) : { type: 'permission_denied' },
+    ),
+  );
+  const started = performance.now();
+  expect(foldThread(busy).rows.length).toBe(5_001);
+  expect(performance.now() - started).toBeLessThan(500);
+});
