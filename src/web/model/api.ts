@@ -374,6 +374,32 @@ export interface ResumeWish {
   readonly from?: number | 'last';
 }
 
+/** `POST threads/ID/inject`: goes in before the next turn; `interrupt` after it makes that now. */
+export interface InjectWish {
+  readonly text: string;
+  readonly role: 'user' | 'system';
+}
+
+/** `POST threads/ID/pause`, `interrupt`, `stop` and `kill`. */
+export interface SignalWish {
+  readonly reason?: string;
+}
+
+/** What `POST threads/ID/replay` answers with: as `km replay --json`. */
+export interface ReplayView {
+  readonly isSame: boolean;
+  /** How many events were the same, of how many recorded ones. */
+  readonly same: number;
+  readonly recorded: number;
+  readonly status?: string;
+  /** The first event that is not, on both sides; null where one of them had ended. Foreign. */
+  readonly difference?: {
+    readonly seq: number;
+    readonly recorded: Data;
+    readonly replayed: Data;
+  };
+}
+
 /** `POST threads`. */
 export interface RunWish {
   readonly directive: string;
