@@ -53,6 +53,7 @@ import {
 
 export type { Live } from '../harness/index.ts';
 export { type AskPerson, askHere } from './ask-outside.ts';
+export { goOnAfterAnswers } from './go-on.ts';
 export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
@@ -248,6 +249,7 @@ export type {
 } from './program.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {
+  approvalDigest,
   decideApproval,
   endThread,
   personIn,

@@ -1,7 +1,9 @@
 // What a person or a program says to a thread, from any process. A thread that nobody is at work on
 // cannot hear; what it was told waits, and an end is written for it.
+import { hash } from 'node:crypto';
 import { userInfo } from 'node:os';
 import {
+  canonicalJson,
   fail,
   getOwn,
   isObject,
@@ -76,8 +78,9 @@ export interface Told {
   status: ThreadStatus;
 }
 
-/** Two words are two signals, however alike. */
-const signalKey = (): string => `told:${Buffer.from(systemRandom(9)).toString('base64url')}`;
+/** Two words are two signals, however alike; unless whoever says them names them by a key of their own. */
+const signalKey = (given?: string): string =>
+  given === undefined ? `told:${Buffer.from(systemRandom(9)).toString('base64url')}` : given;
 
 async function told(store: Store, id: string, kind: string): Promise<Outcome<Told>> {
   const now = await store.thread(id);
@@ -90,9 +93,10 @@ export async function tellThread(
   kind: 'pause' | 'message' | 'interrupt',
   payload: JsonObject,
   by: Speaker,
+  key?: string,
 ): Promise<Outcome<Told>> {
   const row = personRow(by, COMMANDS[kind], thread, plainText(payload.reason ?? ''));
-  const signal = { thread, kind, payload, key: signalKey(), by: spokenBy(by) };
+  const signal = { thread, kind, payload, key: signalKey(key), by: spokenBy(by) };
   const sent = await heardBy(store, row, store.signal(signal, row));
   return sent.ok ? await told(store, thread, kind) : sent;
 }
@@ -184,6 +188,22 @@ async function endBy(
     if (!killed.ok) return killed;
   }
   return await told(store, id, kind);
+}
+
+/**
+ * What a person was shown, as one number: who sends it back decides about exactly that. It changes when
+ * anything of the question does, and when somebody has taken up the thread that asks.
+ */
+export function approvalDigest(
+  { id, thread = '', kind, binding, shown, uses, expires = 0 }: Approval,
+  epoch: number,
+): { readonly digest: string; readonly mark: string } {
+  const digest = hash(
+    'sha256',
+    canonicalJson({ id, thread, epoch, kind, binding, shown, uses, expires }),
+  );
+  const mark = `${digest.slice(0, 4)}-${digest.slice(4, 8)}`.toUpperCase();
+  return { digest, mark };
 }
 
 /** A decision on exactly what was asked for; words are for questions, `beyond` for undeclared rights. */

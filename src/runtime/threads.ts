@@ -43,6 +43,10 @@ export interface Threads {
   history(id: string): Promise<Outcome<StoredEvent[]>>;
   run(request: RunRequest, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
+  /** Goes on where it stood, in its own project; nothing of what has ended. */
+  goOn(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** Those that are at work in this process. */
+  atWork(): readonly string[];
   /** Its transcript as the registry has it; it may have been lost or cut off. */
   mend(id: string): Promise<void>;
   /** An ended thread again, from its journal, without a model and without tools. */
@@ -472,6 +476,14 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
     // Whoever has this is a person or their program: what has ended goes on, too.
     resume: (id, signal, options) =>
       told(() => resumeIn(harness, ports, id, signal, { ...options, reopen: true })),
+    goOn: (id, signal) =>
+      told(async () => {
+        const row = await store.thread(id);
+        if (!row.ok) return row;
+        const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
+        return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
+      }),
+    atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     mend: (id) => harness.mendTranscript(ports, id),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),
