@@ -1,0 +1,187 @@
+// Threads that run in this process because somebody at the page, or a program, asked for it. Whoever asks
+// is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
+// journal. What waited for a person goes on here after the answer, wherever that was given.
+import { setTimeout as sleep } from 'node:timers/promises';
+import { compact, createRecent, fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  directiveLimits,
+  packLimits,
+  type ResumeOptions,
+  type RunRequest,
+} from '../../harness/index.ts';
+import {
+  goOnAfterAnswers,
+  type Live,
+  personRow,
+  type Runtime,
+  type Speaker,
+  spokenBy,
+  type Threads,
+} from '../../runtime/index.ts';
+import type { Acted, ResumeWish, RunWish } from '../model/api.ts';
+import type { Asker, Hub, Runs, WebParts } from './parts.ts';
+
+interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
+  readonly hub: Pick<Hub, 'text'>;
+}
+
+/** So many are remembered to have been at work here. */
+const MAX_OWN = 10_000;
+const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating']);
+const LOOK_MS = 20;
+const MAX_LOOKS = 100;
+
+export const speakerOf = ({ who }: Asker): Speaker => ({ who, channel: 'web' });
+
+/** More than it would have anyway is refused, where the run could only be given less. */
+function checkLowered(
+  { library, policies }: Runtime,
+  name: string,
+  wanted: RunRequest['limits'],
+): Outcome<null> {
+  const found = library.find('directive', name);
+  if (!wanted || !found.ok || !found.output.directive) return ok(null);
+  const { directive } = found.output;
+  const own = directiveLimits(library, policies().policy.limits, directive);
+  const both = directiveLimits(library, policies().policy.limits, { limits: wanted });
+  if (!own.ok || !both.ok) return own.ok ? (both.ok ? ok(null) : both) : own;
+  const has = packLimits(own.output);
+  for (const [limit, asked] of Object.entries(wanted)) {
+    const most = has[limit];
+    const max = Number(
+      typeof most === 'object' && most && 'value' in most ? most.value : Number.NaN,
+    );
+    if (!(Number(asked) > max)) continue;
+    const message = `limit \`${limit}\` cannot be ${String(asked)}: it may only be lowered, and is ${max}`;
+    return fail('invalid_input', message, { field: `limits.${limit}`, max });
+  }
+  return ok(null);
+}
+
+/** Limits are read by name where they are used; what is no limit is refused there. */
+const limitsIn = (limits: RunWish['limits']): { limits?: NonNullable<RunRequest['limits']> } =>
+  limits === undefined ? {} : { limits: { ...limits } };
+
+const requestOf = ({ directive, inputs, limits, model, message }: RunWish, by: Asker): RunRequest =>
+  compact<RunRequest>({
+    directive,
+    inputs: { ...inputs } as NonNullable<RunRequest['inputs']>,
+    model,
+    message,
+    ...limitsIn(limits),
+    by: { who: by.who, surface: 'web' },
+  });
+
+function optionsOf(id: string, wish: ResumeWish, asker: Asker): ResumeOptions {
+  const speaker = speakerOf(asker);
+  const by = spokenBy(speaker);
+  const { limits, model, message, from } = wish;
+  return compact<ResumeOptions>({
+    from,
+    model,
+    ...limitsIn(limits),
+    words: message === undefined ? undefined : { text: message, by },
+    by,
+    audit: personRow(speaker, 'resume', id),
+  });
+}
+
+export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): Runs {
+  const own = createRecent<string, true>(MAX_OWN);
+  const running = new Set<Promise<unknown>>();
+  const beginning = new Map<string, Promise<Outcome<Acted>>>();
+  const over = new AbortController();
+  let [atWork, isClosed]: [Threads['atWork'], boolean] = [() => [], false];
+
+  /** One run: `begun` when the first thing is noted in its journal. */
+  async function launch(
+    work: (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>,
+    kind: string,
+    known?: string,
+  ): Promise<Outcome<Acted>> {
+    if (isClosed) return fail('unavailable', 'the server is closing');
+    const begun = Promise.withResolvers<Outcome<string>>();
+    const live: Live = {
+      onText: hub.text,
+      onEvent(thread) {
+        own.set(thread, true);
+        if (known === undefined || thread === known) begun.resolve(ok(thread));
+      },
+    };
+    const opened = await runtime.threads(live);
+    if (!opened.ok) return opened;
+    const threads = opened.output;
+    atWork = threads.atWork;
+    const done = work(threads, over.signal).then(
+      (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
+      (error: unknown) => {
+        onError(error as Error);
+        begun.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
+      },
+    );
+    running.add(done);
+    void done.then(() => running.delete(done));
+    const id = await begun.promise;
+    if (!id.ok) return id;
+    const row = await threads.store.thread(id.output);
+    return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
+  }
+
+  /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
+  async function hasLeft(id: string): Promise<boolean> {
+    for (let look = 0; atWork().includes(id); look++) {
+      const opened = await store();
+      const row = opened.ok ? await opened.output.thread(id) : opened;
+      if (!row.ok || AT_WORK.has(row.output.status) || look > MAX_LOOKS) return false;
+      await sleep(LOOK_MS);
+    }
+    return true;
+  }
+
+  /** Once at a time: who comes second hears what the first one does, or that it runs. */
+  async function takeUp(id: string, work: Parameters<typeof launch>[0]): Promise<Outcome<Acted>> {
+    const under = beginning.get(id);
+    if (under) return await under;
+    const begun = hasLeft(id)
+      .then((isFree) =>
+        isFree
+          ? launch(work, 'resume', id)
+          : fail('conflict', `thread \`${id}\` is running`, { thread: id }),
+      )
+      .finally(() => beginning.delete(id));
+    beginning.set(id, begun);
+    return await begun;
+  }
+
+  const goingOn = goOnAfterAnswers({
+    store,
+    isOwn: (id) => own.get(id) === true,
+    now: () => clock.now(),
+    onError,
+    goOn: (id) => takeUp(id, (threads, signal) => threads.goOn(id, signal)),
+  });
+
+  return {
+    async start(wish, by) {
+      const request = requestOf(wish, by);
+      const lowered = checkLowered(runtime, wish.directive, request.limits);
+      if (!lowered.ok) return lowered;
+      const may = await runtime.mayRun(request);
+      if (!may.ok) return may;
+      return await launch((threads, signal) => threads.run(request, signal), 'start');
+    },
+    async resume(id, wish, by) {
+      const options = optionsOf(id, wish, by);
+      return await takeUp(id, (threads, signal) => threads.resume(id, signal, options));
+    },
+    decided: () => goingOn.look(),
+    isHere: (id) => atWork().includes(id),
+    count: () => atWork().length,
+    async close() {
+      isClosed = true;
+      await goingOn.close();
+      over.abort();
+      await Promise.allSettled(running);
+    },
+  };
+}
