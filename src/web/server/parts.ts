@@ -1,4 +1,5 @@
 // What the pieces of the web server are made of: whoever asks, and what routes are handed.
+import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Clock, Outcome } from '../../base/index.ts';
@@ -80,17 +81,29 @@ export interface Runs {
   close(): Promise<void>;
 }
 
-export interface WebParts {
+/** What is there before the hub and the runs are: `createHub` takes it with `isHere`, `createRuns` with the hub. */
+export interface WebBase {
   readonly runtime: Runtime;
   /** Where nothing ever ran there is none yet: `not_found`, and nothing is made. */
   store(): Promise<Outcome<Store>>;
-  readonly hub: Hub;
-  readonly runs: Runs;
   readonly clock: Clock;
   readonly version: string;
   readonly started: number;
   onError(error: Error): void;
 }
+
+export interface WebParts extends WebBase {
+  readonly hub: Hub;
+  readonly runs: Runs;
+}
+
+/**
+ * Who wants to open `/api/socket`: a program with a token, or why not, with the status to say so. What was
+ * admitted is cut off by the gate when its token does not count any more.
+ */
+export type AdmitSocket = (
+  incoming: IncomingMessage,
+) => { readonly asker: Asker } | { readonly status: number; readonly message: string };
 
 /** Adds its resources to `/api`. */
 export type AddRoutes = (api: Hono<ApiEnv>, parts: WebParts) => void;
