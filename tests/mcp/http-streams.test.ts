@@ -6,12 +6,12 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ok } from '../../src/base/index.ts';
 import type { McpHost } from '../../src/mcp/index.ts';
 import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
-import { listen } from '../../src/web/server/listen.ts';
-import { openTokens } from '../../src/web/server/tokens.ts';
+import { openTokens } from '../../src/web/server/access/tokens.ts';
+import { listenForMcp } from '../../src/web/server/listen-mcp.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { connect } from './support/http.ts';
 
-type Listener = Parameters<NonNullable<Parameters<typeof listen>[1]['changes']>['follow']>[0];
+type Listener = Parameters<NonNullable<Parameters<typeof listenForMcp>[1]['changes']>['follow']>[0];
 
 let fixture: Fixture;
 let runtime: Runtime;
@@ -31,7 +31,7 @@ afterEach(async () => {
 
 async function start(change: Partial<McpHost> = {}): Promise<string> {
   const host = { ...createMcpHost(runtime, '1.0.0', () => {}), ...change };
-  const opened = await listen(host, {
+  const opened = await listenForMcp(host, {
     tokens: openTokens(runtime),
     onRefused() {},
     changes: {

@@ -18,8 +18,8 @@ import {
   type RuntimeOptions,
   type ServedProject,
 } from '../../runtime/index.ts';
-import { listen } from './listen.ts';
-import { openTokens } from './tokens.ts';
+import { openTokens } from './access/tokens.ts';
+import { listenForMcp } from './listen-mcp.ts';
 
 export interface ServerSettings {
   /** Any that is free unless said otherwise. */
@@ -47,9 +47,9 @@ export interface RunningServer {
 export function serveHttp(
   served: ServedProject,
   { host, port, native = false }: Pick<ServerSettings, 'host' | 'port' | 'native'>,
-): ReturnType<typeof listen> {
+): ReturnType<typeof listenForMcp> {
   const { project, audit } = served;
-  return listen(served.host, {
+  return listenForMcp(served.host, {
     native,
     tokens: openTokens(served),
     onRefused: (caller, reason) =>

@@ -1,29 +1,14 @@
 import { hostname } from 'node:os';
-import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
+import { compact, ok } from '../../../base/index.ts';
 import type { McpHost } from '../../../mcp/index.ts';
 import type { Runtime } from '../../../runtime/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
-import { interruptible, visible } from '../../terminal/terminal.ts';
+import { interruptible } from '../../terminal/terminal.ts';
+import { aborted, leaveSoon, portOf, quietly } from '../serving.ts';
 
-/** What does not end by itself then is ended: a timer of somebody else does not keep a server alive. */
-const LAST_MS = 5000;
 const PARENT_MS = 1000;
-
-const NOTES = 20;
-const NOTES_MS = 60_000;
-
-/** What clients do wrong is said, in a few words and so often: whoever sends nonsense fills no log. */
-function quietly(note: (line: string) => void): (error: Error) => void {
-  let [since, count] = [0, 0];
-  return ({ message }) => {
-    if (performance.now() - since > NOTES_MS) [since, count] = [performance.now(), 0];
-    count += 1;
-    if (count <= NOTES) note(`mcp: ${visible(message.slice(0, 300))}`);
-    if (count === NOTES) note('mcp: more of this is not said for a minute');
-  };
-}
 
 /** Aborts with the signal, and when whoever started this process is gone. */
 function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } {
@@ -37,20 +22,6 @@ function untilAlone(signal: AbortSignal): { signal: AbortSignal; stop(): void } 
     stop: () => clearInterval(timer),
   };
 }
-
-function portOf(options: CommandCall['options']): Outcome<number | undefined> {
-  const text = asText(options.port);
-  if (text === undefined) return ok(undefined);
-  return /^\d{1,5}$/.test(text) && Number(text) < 65_536
-    ? ok(Number(text))
-    : fail('usage', `\`--port\` must be a number below 65536, not \`${text}\``);
-}
-
-const aborted = (signal: AbortSignal): Promise<void> =>
-  new Promise((resolve) => {
-    if (signal.aborted) resolve();
-    else signal.addEventListener('abort', () => resolve(), { once: true });
-  });
 
 async function serveHttp(
   runtime: Runtime,
@@ -105,7 +76,7 @@ async function serveStdio(
 export const run = inProject(async (runtime, call) => {
   const { createMcpHost } = await import('../../../runtime/index.ts');
   const { terminal, options } = call;
-  const host = createMcpHost(runtime, version(), quietly(terminal.note));
+  const host = createMcpHost(runtime, version(), quietly(terminal.note, 'mcp'));
   return await interruptible(async (interrupted) => {
     const isHttp =
       options.http === true || options.port !== undefined || options.host !== undefined;
@@ -116,7 +87,7 @@ export const run = inProject(async (runtime, call) => {
         : await serveHttp(runtime, host, call, interrupted);
     } finally {
       alone?.stop();
-      setTimeout(() => process.exit(), LAST_MS).unref();
+      leaveSoon();
     }
   });
 });

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ok } from '../../base/index.ts';
+import { ok } from '../../../base/index.ts';
 import { createGuard } from './request-guard.ts';
 
 const KNOWN = {

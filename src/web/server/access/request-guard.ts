@@ -2,8 +2,8 @@
 // same browser: a name that is made to point here (`Host`), or a page of another origin. Elsewhere
 // nobody speaks without a token, which no foreign page has.
 import { randomUUID } from 'node:crypto';
-import type { Clock } from '../../base/index.ts';
-import type { McpClient } from '../../mcp/index.ts';
+import type { Clock } from '../../../base/index.ts';
+import type { McpClient } from '../../../mcp/index.ts';
 import type { TokenStore } from './tokens.ts';
 
 /** Wrong tokens from one address in a minute, after which it is told to wait. */
@@ -12,18 +12,29 @@ const MINUTE_MS = 60_000;
 /** Addresses that are remembered; the one that began first is forgotten first. */
 const MAX_ADDRESSES = 1000;
 
-interface GuardOptions {
-  /** As it was bound. */
-  readonly hostname: string;
-  port(): number;
+/** Somebody is not let in; `wait` in seconds. */
+export interface Rejection {
+  readonly status: number;
+  readonly message: string;
+  readonly wait?: number;
+}
+
+interface TokenGuardOptions {
   readonly tokens: Pick<TokenStore, 'find'>;
   readonly clock: Pick<Clock, 'monotonic'>;
   /** Somebody tried a token that does not count; told a bounded number of times. */
   onRefused(address: string, reason: string): void;
 }
 
+interface GuardOptions extends TokenGuardOptions {
+  /** As it was bound. */
+  readonly hostname: string;
+  port(): number;
+}
+
 type Allowed = Omit<McpClient, 'name'>;
-export type Admission = { client: Allowed } | { status: number; message: string; wait?: number };
+type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
+type Admission = { client: Allowed } | Rejection;
 
 export const isLoopback = (hostname: string): boolean =>
   /^(localhost|127(\.\d{1,3}){3}|\[?::1\]?)$/i.test(hostname);
@@ -65,41 +76,53 @@ function isFor(host: string, target: string): boolean {
   return URL.canParse(target) && new URL(target).host === host;
 }
 
-/** Why a request is not even looked at; undefined when it may be. */
-function placeProblem(
+interface Place {
+  isOwnHost(host: string): boolean;
+  /** `http` or `https`, where it is known which: an origin must have it too. */
+  readonly scheme?: string;
+  /** A browser may say that a person opened it, without a page: `none`. */
+  readonly isDocument?: boolean;
+}
+
+/**
+ * Why a request is not even looked at; undefined when it may be. `target`: as it stands in the first line
+ * of the request.
+ */
+export function placeProblem(
   headers: Headers,
   target: string,
-  isOwnHost: (host: string) => boolean,
-): { status: number; message: string } | undefined {
+  place: Place,
+): Rejection | undefined {
+  const { isOwnHost, scheme, isDocument = true } = place;
   const host = headers.get('host')?.toLowerCase() ?? '';
   if (!isOwnHost(host) || !isFor(host, target)) {
     return { status: 421, message: 'this server does not go by that name' };
   }
   const origin = headers.get('origin');
-  if (origin !== null && originHost(origin) !== host) {
+  const isOwnScheme = (given: string) => !scheme || given.toLowerCase().startsWith(`${scheme}://`);
+  if (origin !== null && !(originHost(origin) === host && isOwnScheme(origin))) {
     return { status: 403, message: 'requests from other origins are refused' };
   }
   const site = headers.get('sec-fetch-site');
-  if (site !== null && site !== 'same-origin' && site !== 'none') {
+  if (site !== null && site !== 'same-origin' && !(isDocument && site === 'none')) {
     return { status: 403, message: 'requests from other sites are refused' };
   }
   return undefined;
 }
 
-export function createGuard(options: GuardOptions) {
-  const { hostname, port, tokens, clock, onRefused } = options;
-  const isLocal = isLoopback(hostname);
+/** Names of this machine that a browser on it may use, with the port. */
+export function localNames(hostname: string, port: () => number): (host: string) => boolean {
   const names = ['127.0.0.1', 'localhost', '[::1]', inUrl(hostname).toLowerCase()];
+  return (host) =>
+    names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
+}
+
+/** Bearer tokens, and how often an address may be wrong about them. */
+export function createTokenGuard({ tokens, clock, onRefused }: TokenGuardOptions) {
   const attempts = createAttempts(clock);
-  // Whoever comes over loopback without a token is this server's one client, whom nobody can guess.
-  const local: Allowed = { id: `http:${randomUUID()}`, role: 'steer' };
 
-  function isOwnHost(host: string): boolean {
-    if (!isLocal) return host !== '' && URL.canParse(`http://${host}`);
-    return names.some((name) => host === `${name}:${port()}` || (port() === 80 && host === name));
-  }
-
-  function refuse(address: string, reason: string): Admission {
+  /** One more that is wrong. */
+  function refuse(address: string, reason: string): Rejection {
     if (attempts.note(address)) {
       onRefused(address, reason);
       return { status: 401, message: reason };
@@ -109,20 +132,42 @@ export function createGuard(options: GuardOptions) {
   }
 
   return {
-    /** `target`: as it stands in the first line of the request. */
-    judge(headers: Headers, address: string, target = '/'): Admission {
-      const problem = placeProblem(headers, target, isOwnHost);
-      if (problem) return problem;
-      const given = headers.get('authorization');
-      if (given === null) {
-        return isLocal ? { client: local } : { status: 401, message: 'a bearer token is needed' };
-      }
+    refuse,
+    /** `given`: the header `Authorization`. */
+    judge(given: string, address: string): { token: WebToken } | Rejection {
       const [, token] = /^bearer +([\w-]{1,200})$/i.exec(given) ?? [];
       if (token === undefined) return refuse(address, 'only bearer tokens are accepted');
       const found = tokens.find(token);
       if (!found.ok) return { status: 503, message: 'tokens cannot be read' };
       if (!found.output) return refuse(address, 'this token does not count here');
-      const { id, role } = found.output;
+      return { token: found.output };
+    },
+  };
+}
+
+export function createGuard({ hostname, port, ...options }: GuardOptions) {
+  const isLocal = isLoopback(hostname);
+  const isLocalName = localNames(hostname, port);
+  const guard = createTokenGuard(options);
+  // Whoever comes over loopback without a token is this server's one client, whom nobody can guess.
+  const local: Allowed = { id: `http:${randomUUID()}`, role: 'steer' };
+
+  function isOwnHost(host: string): boolean {
+    return isLocal ? isLocalName(host) : host !== '' && URL.canParse(`http://${host}`);
+  }
+
+  return {
+    /** `target`: as it stands in the first line of the request. */
+    judge(headers: Headers, address: string, target = '/'): Admission {
+      const problem = placeProblem(headers, target, { isOwnHost });
+      if (problem) return problem;
+      const given = headers.get('authorization');
+      if (given === null) {
+        return isLocal ? { client: local } : { status: 401, message: 'a bearer token is needed' };
+      }
+      const judged = guard.judge(given, address);
+      if (!('token' in judged)) return judged;
+      const { id, role } = judged.token;
       return { client: { id, role } };
     },
   };

@@ -1,0 +1,4 @@
+// Stands here until the stream does.
+import type { AddRoutes } from './parts.ts';
+
+export const addStream: AddRoutes = (_api, _parts) => {};
