@@ -1,5 +1,6 @@
 // Labels of a value as chips. Those that only name a source (`src:`, `dir:`) are left out unless asked for.
 import { useState } from 'preact/hooks';
+import { visibleText } from '../../model/foreign-text.ts';
 
 const isSource = (label: string): boolean => /^(?:src|dir):/.test(label);
 
@@ -8,7 +9,9 @@ const ORDER: Readonly<Record<string, number>> = { secret: 0, untrusted: 1 };
 const rank = (label: string): number => ORDER[label] ?? 2;
 
 const Chip = ({ label }: { label: string }) => (
-  <span class={`label ${label === 'secret' || label === 'untrusted' ? label : ''}`}>{label}</span>
+  <span class={`label ${label === 'secret' || label === 'untrusted' ? label : ''}`}>
+    {visibleText(label, 60)}
+  </span>
 );
 
 /** `max` chips, the rest behind a count that opens them. */

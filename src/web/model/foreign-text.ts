@@ -1,0 +1,208 @@
+// Text of models, tools and files, cut into bits that can be shown without deceiving anybody: what is
+// invisible, turns letters around or pushes things out of sight gets a visible sign in its place, long
+// stretches are folded with their size. Folding is shallow on purpose: what is folded is not looked at
+// until somebody opens it, so a line of 5 MB costs as much as one of 2,000 characters.
+// INVARIANT: the sources of all bits, one after the other, are the text; nothing is lost.
+import { count, shortCount } from './format.ts';
+
+export interface ForeignBit {
+  /**
+   * text: as it is · sign: one character nobody sees · ansi: a command to a terminal · host: an address
+   * with letters that are not ASCII, as the network knows it · run: very many of one thing · fold: what
+   * was too long. The last two open with `openedBits`.
+   */
+  readonly kind: 'text' | 'sign' | 'ansi' | 'host' | 'run' | 'fold';
+  /** What is shown. Holds no control but line ends and tabs, and no format character. */
+  readonly text: string;
+  /** What stood there. */
+  readonly source: string;
+}
+
+/** How much is shown before the rest is folded, in characters. */
+interface Bounds {
+  readonly line: number;
+  readonly whole: number;
+  /** Runs are shown as they are. */
+  readonly showsRuns?: boolean;
+}
+const FIRST_LOOK: Bounds = { line: 2_000, whole: 50_000 };
+/** Of what was folded, once it is opened. */
+const OPENED: Bounds = { line: 20_000, whole: 100_000 };
+
+const MAX_SPACES = 40;
+const MAX_BLANK_LINES = 40;
+/** A text made of signs alone is many elements; the rest of it waits. */
+const MAX_BITS = 2_000;
+
+const HIDDEN =
+  '[[\\p{C}\\p{DI}\\u2028\\u2029\\u1680\\u2000-\\u200a\\u202f\\u205f\\u2800]--[\\n\\t]]';
+/** The one hidden sign that is allowed makes an emoji of the sign before it. */
+const EMOJI = '(?<=\\p{ExtPict})\\ufe0f(?!\\p{DI})';
+const SINGLE = [
+  `(?<kept>${EMOJI})`,
+  '(?<ansi>\\x1b\\[[0-9:;<=>?]{0,64}[ -\\/]{0,8}[@-~])',
+  `(?<sign>${HIDDEN})`,
+  '(?<address>:\\/\\/[[^\\s\\/?#]--[\\p{C}\\p{DI}]]+)',
+];
+const RUNS = [
+  `(?<many>${HIDDEN}{9,})`,
+  `(?<spaces>[ \\t\\u00a0\\u3000]{${MAX_SPACES + 1},})`,
+  '(?<marks>\\p{M}{6,})',
+];
+const SPECIAL = new RegExp([...RUNS, ...SINGLE].join('|'), 'gv');
+const SPECIAL_ALONE = new RegExp(SINGLE.join('|'), 'gv');
+
+/** `U+202E`; the old control characters have pictures of their own. */
+function signOf(character: string): string {
+  const code = character.codePointAt(0) ?? 0;
+  if (code < 0x20) return String.fromCodePoint(0x2400 + code);
+  if (code === 0x7f) return '\u2421';
+  return `U+${code.toString(16).toUpperCase().padStart(4, '0')}`;
+}
+
+/** Never between the halves of one character. */
+function cutAt(text: string, at: number): number {
+  const before = text.charCodeAt(at - 1);
+  const after = text.charCodeAt(at);
+  const splits = before >= 0xd800 && before < 0xdc00 && after >= 0xdc00 && after < 0xe000;
+  return splits ? at - 1 : at;
+}
+
+/** The name that the network looks up. Absent when it is all ASCII, or no name. */
+function networkName(host: string): string | undefined {
+  if (!/[^\x00-\x7f]/.test(host)) return undefined;
+  try {
+    const { hostname } = new URL(`http://${host}`);
+    return /^[\x21-\x7e]+$/.test(hostname) ? hostname : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function createBits() {
+  const bits: ForeignBit[] = [];
+  let plain = '';
+  const flush = () => {
+    if (plain !== '') bits.push({ kind: 'text', text: plain, source: plain });
+    plain = '';
+  };
+  return {
+    plain(text: string): void {
+      plain += text;
+    },
+    put(kind: ForeignBit['kind'], text: string, source: string): void {
+      flush();
+      bits.push({ kind, text, source });
+    },
+    isFull: () => bits.length >= MAX_BITS,
+    done(): readonly ForeignBit[] {
+      flush();
+      return bits;
+    },
+  };
+}
+type Bits = ReturnType<typeof createBits>;
+
+function putAddress(bits: Bits, address: string): void {
+  const user = address.lastIndexOf('@') + 1;
+  const start = Math.max(user, 3);
+  const host = /^[\p{L}\p{N}\p{M}._-]*/u.exec(address.slice(start))?.[0] ?? '';
+  const name = networkName(host);
+  if (name === undefined) {
+    bits.plain(address);
+    return;
+  }
+  bits.plain(address.slice(0, start));
+  bits.put('host', name, host);
+  bits.plain(address.slice(start + host.length));
+}
+
+/** A stretch without line ends. Gives back how much of it was taken: all, or up to where it got too much. */
+function putStretch(bits: Bits, text: string, special: RegExp): number {
+  let from = 0;
+  for (const { 0: found, index, groups = {} } of text.matchAll(special)) {
+    if (bits.isFull()) return from;
+    bits.plain(text.slice(from, index));
+    from = index + found.length;
+    if (groups.kept !== undefined) bits.plain(found);
+    else if (groups.ansi !== undefined) bits.put('ansi', `\u241b${found.slice(1)}`, found);
+    else if (groups.sign !== undefined) bits.put('sign', signOf(found), found);
+    else if (groups.address !== undefined) putAddress(bits, found);
+    else {
+      const name =
+        groups.spaces === undefined ? (groups.many ? 'hidden signs' : 'marks') : 'spaces';
+      bits.put('run', `${count(found.replace(/./gsu, 'x').length)} ${name}`, found);
+    }
+  }
+  bits.plain(text.slice(from));
+  return text.length;
+}
+
+const isBlank = (text: string, from: number, to: number): boolean => {
+  for (let at = from; at < to; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code !== 32 && code !== 9 && code !== 13 && code !== 160 && code !== 0x3000) return false;
+  }
+  return true;
+};
+
+/** Where the blank lines that begin at `from` end, and how many they are. */
+function blankLines(text: string, from: number): { end: number; lines: number } {
+  let [end, lines] = [from, 0];
+  for (;;) {
+    const next = text.indexOf('\n', end);
+    if (next === -1 || !isBlank(text, end, next)) return { end, lines };
+    lines += 1;
+    end = next + 1;
+  }
+}
+
+/** The bits of `text`; a text with nothing special in it is one. */
+export const foreignBits = (text: string): readonly ForeignBit[] => cutText(text, FIRST_LOOK);
+
+/** What a `run` or a `fold` opens to; the rest of something very long is folded again. */
+export const openedBits = ({ kind, source }: ForeignBit): readonly ForeignBit[] =>
+  cutText(source, { ...OPENED, showsRuns: kind === 'run' });
+
+function cutText(text: string, bounds: Bounds): readonly ForeignBit[] {
+  const bits = createBits();
+  const whole = text.length > bounds.whole ? cutAt(text, bounds.whole) : text.length;
+  let at = 0;
+  while (at < whole && !bits.isFull()) {
+    const blank = bounds.showsRuns ? { end: at, lines: 0 } : blankLines(text, at);
+    if (blank.lines > MAX_BLANK_LINES) {
+      bits.put('run', `${count(blank.lines)} blank lines`, text.slice(at, blank.end));
+      at = blank.end;
+      continue;
+    }
+    const found = text.indexOf('\n', at);
+    const end = found === -1 ? text.length : found;
+    const shown = end - at > bounds.line ? cutAt(text, at + bounds.line) : end;
+    const taken = putStretch(
+      bits,
+      text.slice(at, shown),
+      bounds.showsRuns ? SPECIAL_ALONE : SPECIAL,
+    );
+    at += taken;
+    if (at < shown) break;
+    if (shown < end) {
+      bits.put('fold', `${shortCount(end - shown)} more in this line`, text.slice(shown, end));
+      at = end;
+    }
+    if (found !== -1) bits.plain('\n');
+    at = found === -1 ? end : end + 1;
+  }
+  if (at < text.length) bits.put('fold', `${shortCount(text.length - at)} more`, text.slice(at));
+  return bits.done();
+}
+
+/** On one line for a chip or a row: signs in brackets, folds as their size. */
+export const visibleText = (text: string, max = 200): string => {
+  const shown = foreignBits(text.slice(0, cutAt(text, max)))
+    .map(({ kind, text: seen }) =>
+      kind === 'text' || kind === 'host' ? seen : `\u2039${seen}\u203a`,
+    )
+    .join('')
+    .replace(/[\n\t]+/g, ' ');
+  return text.length > max ? `${shown}…` : shown;
+};
