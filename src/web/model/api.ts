@@ -43,6 +43,10 @@ export interface Meter {
   readonly raised_from?: number;
 }
 
+/** What the limit on time is called here: the unit is in the name. Its other names are the same. */
+export const meterName = (limit: string): string =>
+  limit === 'duration' ? 'duration_seconds' : limit;
+
 /** A thread as every list shows it. */
 export interface ListedRun {
   readonly id: string;
