@@ -12,7 +12,7 @@ import {
   unreadableLine,
 } from '../../harness/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
-import type { SlimEvent } from '../model/api.ts';
+import { meterName, type SlimEvent } from '../model/api.ts';
 
 const MAX_TEXT = 200;
 const MAX_NAME = 120;
@@ -59,7 +59,9 @@ function labelsOf({ taint }: { readonly taint: readonly string[] }): readonly st
 function raisedOf(limits: JsonObject | undefined): SlimEvent['raised'] | undefined {
   const entries = Object.entries(limits ?? {}).flatMap(([limit, entry]) => {
     const value = figure(isObject(entry) ? getOwn(entry, 'value') : entry);
-    return value === undefined || limit === 'context_warn' ? [] : [[name(limit), value] as const];
+    return value === undefined || limit === 'context_warn'
+      ? []
+      : [[name(meterName(limit)), value] as const];
   });
   return entries.length === 0 ? undefined : Object.fromEntries(entries.slice(0, 20));
 }
@@ -99,7 +101,7 @@ const refused = (data: {
 
 const reached = (data: DataOf<'limit'> | DataOf<'warning'>): Parts => ({
   code: data.code,
-  limit: data.limit,
+  limit: meterName(data.limit),
   current: data.current,
   max: data.max,
 });
