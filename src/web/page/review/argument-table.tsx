@@ -1,0 +1,118 @@
+// Arguments exactly as they would be sent, as text, each with its labels and where it came from. Long
+// ones are folded; with `onOpened` somebody waits until all of them were opened.
+import { useEffect, useState } from 'preact/hooks';
+import type { ArgumentView, TextPiece } from '../../model/api.ts';
+import { bytes } from '../../model/format.ts';
+import type { PageAnswer, PageFault } from '../api.ts';
+import { ForeignText } from '../parts/foreign-text.tsx';
+import { LabelChips } from '../parts/labels.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { isFolded } from './decision.ts';
+
+/** Gives the piece of an argument at an offset. */
+export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<TextPiece>>;
+
+const HEAD = 160;
+
+/** All of it, piece by piece; a fault leaves it folded. */
+async function wholeText(
+  argument: ArgumentView,
+  load: LoadPiece | undefined,
+): Promise<PageAnswer<string>> {
+  if (!argument.is_cut) return { ok: true, output: argument.text };
+  const missing = 'the rest of it cannot be read here; `km approvals ls` shows it';
+  if (!load) return { ok: false, error: { code: 'unavailable', detail: { message: missing } } };
+  const parts: string[] = [];
+  let next: number | undefined = 0;
+  while (next !== undefined) {
+    const from: number = next;
+    const piece: PageAnswer<TextPiece> = await load(argument.name, from);
+    if (!piece.ok) return piece;
+    parts.push(piece.output.text);
+    next = piece.output.next;
+    if (next !== undefined && next <= from) break;
+  }
+  return { ok: true, output: parts.join('') };
+}
+
+function FoldedValue(props: {
+  argument: ArgumentView;
+  load: LoadPiece | undefined;
+  onOpen: () => void;
+}) {
+  const { argument, load, onOpen } = props;
+  const [text, setText] = useState<string>();
+  const [error, setError] = useState<PageFault>();
+  const [isBusy, setBusy] = useState(false);
+  const open = async () => {
+    setBusy(true);
+    const whole = await wholeText(argument, load);
+    setBusy(false);
+    setError(whole.ok ? undefined : whole.error);
+    if (!whole.ok) return;
+    setText(whole.output);
+    onOpen();
+  };
+  if (text !== undefined) return <ForeignText text={text} class="mono" />;
+  return (
+    <>
+      <ForeignText text={argument.text.slice(0, HEAD)} class="mono" />
+      <span class="faint"> …</span>
+      <p>
+        <button
+          type="button"
+          class="btn"
+          disabled={isBusy}
+          aria-expanded="false"
+          onClick={() => void open()}
+        >
+          {isBusy ? 'Reading…' : `Open all of it (${bytes(argument.bytes)})`}
+        </button>
+      </p>
+      {error ? <ErrorState error={error} /> : null}
+    </>
+  );
+}
+
+/** `onOpened` gets how many are still folded, also at the beginning. */
+export function ArgumentTable(props: {
+  arguments: readonly ArgumentView[];
+  load?: LoadPiece;
+  onOpened?: (closed: number) => void;
+}) {
+  const { load, onOpened } = props;
+  const [opened, setOpened] = useState<ReadonlySet<number>>(new Set<number>());
+  const closed = props.arguments.filter(
+    (argument, index) => isFolded(argument) && !opened.has(index),
+  ).length;
+  useEffect(() => onOpened?.(closed), [closed]);
+  return (
+    <table class="args-t">
+      <tbody>
+        {props.arguments.map((argument, index) => (
+          <tr key={index}>
+            <th scope="row">
+              <ForeignText text={argument.name} />
+              {argument.role === undefined ? null : <small>{argument.role}</small>}
+            </th>
+            <td>
+              {isFolded(argument) ? (
+                <FoldedValue
+                  argument={argument}
+                  load={load}
+                  onOpen={() => setOpened((last) => new Set([...last, index]))}
+                />
+              ) : (
+                <ForeignText text={argument.text} class="mono" />
+              )}
+            </td>
+            <td>
+              <LabelChips taint={argument.labels} />
+              <span class="origin">{argument.origin}</span>
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
+  );
+}

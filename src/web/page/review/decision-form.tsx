@@ -1,0 +1,292 @@
+// The foot of a review: what is given, for what, and the two buttons. Denying is always the safe answer
+// and needs nothing opened; approving has to be meant.
+import { useEffect, useId, useState } from 'preact/hooks';
+import type { ApprovalReview, DecisionWord, ListedApproval } from '../../model/api.ts';
+import { limitName, limitValue } from '../../model/format.ts';
+import { type PageFault, post } from '../api.ts';
+import { connection } from '../connection.ts';
+import { Command } from '../parts/copy.tsx';
+import { now } from '../parts/figures.tsx';
+import { ForeignText } from '../parts/foreign-text.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { may } from '../state/session.ts';
+import {
+  blockersOf,
+  commandOf,
+  type Draft,
+  decisionWords,
+  firstDraft,
+  requestOf,
+} from './decision.ts';
+
+/** Nothing that has just come under the pointer can be approved. */
+const CALM_MS = 800;
+
+/** Off for a moment after `shown` changed, and after the window came back to the front. */
+function useCalm(shown: string): boolean {
+  const [isCalm, setCalm] = useState(false);
+  useEffect(() => {
+    let timer: ReturnType<typeof setTimeout>;
+    const begin = () => {
+      clearTimeout(timer);
+      setCalm(false);
+      timer = setTimeout(() => setCalm(true), CALM_MS);
+    };
+    begin();
+    addEventListener('focus', begin);
+    document.addEventListener('visibilitychange', begin);
+    return () => {
+      clearTimeout(timer);
+      removeEventListener('focus', begin);
+      document.removeEventListener('visibilitychange', begin);
+    };
+  }, [shown]);
+  return isCalm;
+}
+
+type Change = (part: Partial<Draft>) => void;
+
+function Choice(props: {
+  word: DecisionWord;
+  draft: Draft;
+  change: Change;
+  title: string;
+  children?: preact.ComponentChildren;
+}) {
+  const { word, draft, change, title, children } = props;
+  const id = useId();
+  return (
+    <div class="choice">
+      <input
+        type="radio"
+        id={id}
+        name="decision"
+        checked={draft.word === word}
+        onChange={() => change({ word })}
+      />
+      <div>
+        <label for={id}>{title}</label>
+        {children}
+      </div>
+    </div>
+  );
+}
+
+function Field(props: {
+  label: string;
+  value: string;
+  onInput: (text: string) => void;
+  hint?: string;
+  isNumber?: boolean;
+}) {
+  const { label, value, onInput, hint, isNumber = false } = props;
+  return (
+    <label class="field">
+      <span>{label}</span>
+      <input
+        type="text"
+        class={isNumber ? 'short' : ''}
+        {...(isNumber ? { inputMode: 'numeric' as const } : {})}
+        autoComplete="off"
+        value={value}
+        {...(hint === undefined ? {} : { placeholder: hint })}
+        onInput={(event) => onInput(event.currentTarget.value)}
+      />
+    </label>
+  );
+}
+
+/** Which argument, which value, and where it will count. */
+function NamedValue({ review }: { review: ApprovalReview }) {
+  const { named = [], arguments: all } = review;
+  return (
+    <ul class="named dim">
+      {all
+        .filter(({ name }) => named.includes(name))
+        .map(({ name, text, role }) => (
+          <li key={name}>
+            <ForeignText text={name} class="mono" /> ={' '}
+            <ForeignText text={text.slice(0, 200)} class="mono" /> counts as named by you, for every{' '}
+            {role ?? 'argument'} of this kind, in this thread and below it.
+          </li>
+        ))}
+    </ul>
+  );
+}
+
+function Choices(props: { review: ApprovalReview; draft: Draft; change: Change }) {
+  const { review, draft, change } = props;
+  const has = (word: DecisionWord): boolean => review.choices.includes(word);
+  const { limit, approval } = review;
+  const once =
+    approval.kind === 'limit' && limit
+      ? `Raise ${limitName(limit.name)} to ${limitValue(limit.name, limit.asked)}`
+      : 'Once: exactly this, one time';
+  return (
+    <fieldset class="choices">
+      <legend>What you give</legend>
+      {has('once') ? <Choice word="once" draft={draft} change={change} title={once} /> : null}
+      {has('value') ? (
+        <Choice word="value" draft={draft} change={change} title="For this value">
+          <NamedValue review={review} />
+        </Choice>
+      ) : null}
+      {has('scope') ? (
+        <Choice word="scope" draft={draft} change={change} title="This right, for some time">
+          {draft.word === 'scope' ? (
+            <div class="fields">
+              <Field
+                label="uses"
+                isNumber
+                value={draft.uses}
+                onInput={(uses) => change({ uses })}
+              />
+              <Field
+                label="for, minutes"
+                isNumber
+                value={draft.minutes}
+                hint="no end"
+                onInput={(minutes) => change({ minutes })}
+              />
+            </div>
+          ) : null}
+        </Choice>
+      ) : null}
+    </fieldset>
+  );
+}
+
+/** A checkbox of its own, and a second one that only stands there when the first is set. */
+function Beyond({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <div class="beyond">
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={draft.isBeyond}
+          onChange={(event) => change({ isBeyond: event.currentTarget.checked, isSure: false })}
+        />
+        Give more than the directive declares
+      </label>
+      {draft.isBeyond ? (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.isSure}
+            onChange={(event) => change({ isSure: event.currentTarget.checked })}
+          />
+          I have read the right above; whoever signed the directive did not ask for it
+        </label>
+      ) : null}
+    </div>
+  );
+}
+
+const GIVEN_AWAY: Readonly<Record<string, string>> = {
+  conflict: 'Nothing was given: it changed or was decided elsewhere.',
+  expired: 'Nothing was given: it has expired.',
+  approval_expired: 'Nothing was given: it has expired.',
+  unreachable: 'It is not known whether this arrived. Look at its state before you try again.',
+};
+
+function Fault({ fault, command }: { fault: PageFault; command: string }) {
+  return (
+    <div class="refused-act">
+      <b>{GIVEN_AWAY[fault.code] ?? 'Nothing was given.'}</b>
+      <ErrorState error={fault} command={command} />
+    </div>
+  );
+}
+
+function Answer({ draft, change }: { draft: Draft; change: Change }) {
+  return (
+    <label class="field wide">
+      <span>Your answer, framed as yours</span>
+      <textarea
+        rows={3}
+        value={draft.answer}
+        onInput={(event) => change({ answer: event.currentTarget.value })}
+      />
+    </label>
+  );
+}
+
+/** `closed`: how many arguments are folded; `fault`: why the last try was refused. */
+export function DecisionForm(props: {
+  review: ApprovalReview;
+  closed: number;
+  fault: PageFault | undefined;
+  onDone: (fault: PageFault | undefined) => void;
+}) {
+  const { review, closed, fault, onDone } = props;
+  const { approval, grant } = review;
+  const [draft, setDraft] = useState(() => firstDraft(review));
+  const [isBusy, setBusy] = useState(false);
+  const isCalm = useCalm(`${approval.digest} ${closed} ${draft.word} ${draft.isSure}`);
+  const change: Change = (part) => setDraft((last) => ({ ...last, ...part }));
+  const around = {
+    closed,
+    mayApprove: may('approve'),
+    isLive: connection.value.state === 'live',
+    now: now.value,
+  };
+  const blockers = blockersOf(review, draft, around);
+  const refusal: Draft = { ...draft, word: 'deny' };
+  const denyBlockers = blockersOf(review, refusal, around);
+  const send = async (what: Draft) => {
+    setBusy(true);
+    const path = `approvals/${encodeURIComponent(approval.id)}/decision`;
+    const answer = await post<ListedApproval>(path, requestOf(review, what));
+    setBusy(false);
+    onDone(answer.ok ? undefined : answer.error);
+  };
+  if (approval.state !== 'pending') {
+    return fault ? <Fault fault={fault} command="km approvals ls --all" /> : null;
+  }
+  return (
+    <section class="decide" aria-label="Decide">
+      <div class="decide-in">
+        {approval.kind === 'question' ? (
+          <Answer draft={draft} change={change} />
+        ) : (
+          <Choices review={review} draft={draft} change={change} />
+        )}
+        {grant?.beyond ? <Beyond draft={draft} change={change} /> : null}
+        <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
+        {fault ? <Fault fault={fault} command={commandOf(review, draft)} /> : null}
+      </div>
+      <div class="decide-foot">
+        <div class="decide-says">
+          <span class="mark" title="The beginning of the digest; `km approvals ls` shows the same">
+            {approval.mark}
+          </span>
+          <ul class="blockers" id="blockers" aria-live="polite">
+            {blockers.map((text) => (
+              <li key={text}>{text}</li>
+            ))}
+          </ul>
+        </div>
+        <button
+          type="button"
+          class="btn"
+          disabled={isBusy || denyBlockers.length > 0}
+          onClick={() => void send(refusal)}
+        >
+          Deny
+        </button>
+        <button
+          type="button"
+          class="btn main"
+          aria-describedby="blockers"
+          disabled={isBusy || !isCalm || blockers.length > 0}
+          onClick={() => void send(draft)}
+        >
+          {isBusy ? 'Sending…' : decisionWords(draft)}
+        </button>
+      </div>
+      <div class="decide-hand faint">
+        by hand <Command text={commandOf(review, draft)} keyName="c" />
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,116 @@
+// What a person is about to decide, why it cannot be sent yet, and the command that does the same. Pure:
+// the form shows it, the server judges it.
+import type {
+  ApprovalReview,
+  ArgumentView,
+  DecisionRequest,
+  DecisionWord,
+} from '../../model/api.ts';
+
+/** Longer ones are folded and have to be opened before anything can be approved. */
+const FOLD_SIGNS = 400;
+const FOLD_LINES = 8;
+
+export const isFolded = ({ text, is_cut: isCut }: ArgumentView): boolean =>
+  isCut || text.length > FOLD_SIGNS || text.split('\n', FOLD_LINES + 1).length > FOLD_LINES;
+
+export interface Draft {
+  readonly word: DecisionWord;
+  readonly uses: string;
+  readonly minutes: string;
+  readonly isBeyond: boolean;
+  /** The second word for what goes beyond the directive. */
+  readonly isSure: boolean;
+  readonly why: string;
+  readonly answer: string;
+}
+
+/** The narrowest of what is offered, and never a refusal by default. */
+export function firstDraft({ choices, approval }: ApprovalReview): Draft {
+  const word = choices.find((choice) => choice !== 'deny') ?? 'once';
+  const uses = String(Math.max(1, approval.uses));
+  return { word, uses, minutes: '', isBeyond: false, isSure: false, why: '', answer: '' };
+}
+
+const wholeNumber = (text: string): number | undefined =>
+  /^[1-9]\d{0,6}$/.test(text.trim()) ? Number(text) : undefined;
+
+interface Around {
+  /** How many arguments are still folded. */
+  readonly closed: number;
+  readonly mayApprove: boolean;
+  readonly isLive: boolean;
+  readonly now: number;
+}
+
+/** Why the draft cannot be sent, in the order in which a person can do something about it. */
+export function blockersOf(review: ApprovalReview, draft: Draft, around: Around): string[] {
+  const { approval, grant } = review;
+  const said: string[] = [];
+  if (approval.state !== 'pending') return [`It is ${approval.state} already.`];
+  if (approval.expires !== undefined && approval.expires <= around.now) return ['It has expired.'];
+  if (!around.mayApprove) said.push('Your session may look, not approve.');
+  if (!around.isLive) said.push('Not connected: what is shown may be out of date.');
+  if (draft.word === 'deny') return said;
+  const { closed } = around;
+  if (closed === 1) said.push('Open the folded argument first.');
+  if (closed > 1) said.push(`Open the ${closed} folded arguments first.`);
+  if (draft.word === 'scope') {
+    if (wholeNumber(draft.uses) === undefined) said.push('Say how many uses.');
+    const isTimed = draft.minutes.trim() === '' || wholeNumber(draft.minutes) !== undefined;
+    if (!isTimed) said.push('Say for how many minutes, or leave it empty.');
+  }
+  if (draft.word === 'answer' && draft.answer.trim() === '') said.push('Write an answer.');
+  if (grant?.beyond && !(draft.isBeyond && draft.isSure)) {
+    said.push('It goes beyond the directive: confirm that below.');
+  }
+  return said;
+}
+
+/** What is sent: with the digest of what was shown, so that nothing else can be decided. */
+export function requestOf({ approval }: ApprovalReview, draft: Draft): DecisionRequest {
+  const { word } = draft;
+  const uses = wholeNumber(draft.uses);
+  const minutes = wholeNumber(draft.minutes);
+  const why = draft.why.trim();
+  return {
+    decision: word,
+    digest: approval.digest,
+    ...(word === 'scope' && uses !== undefined ? { uses } : {}),
+    ...(word === 'scope' && minutes !== undefined ? { for_seconds: minutes * 60 } : {}),
+    ...(word !== 'deny' && draft.isBeyond && draft.isSure ? { beyond: true } : {}),
+    ...(word === 'answer' ? { answer: draft.answer } : {}),
+    ...(why === '' ? {} : { why }),
+  };
+}
+
+/** For a POSIX shell; what cannot be typed is left out. */
+const quoted = (text: string): string =>
+  /^[\w./:@%+=-]+$/.test(text)
+    ? text
+    : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
+
+export function commandOf(review: ApprovalReview, draft: Draft): string {
+  const { decision, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);
+  const id = quoted(review.approval.id);
+  if (decision === 'answer') return `km approvals answer ${id} ${quoted(answer ?? '')}`;
+  const words = [
+    `km approvals ${decision === 'deny' ? 'deny' : 'approve'} ${id}`,
+    decision === 'value' ? '--value' : '',
+    uses === undefined ? '' : `--uses ${uses}`,
+    time === undefined ? '' : `--for ${time / 60}m`,
+    beyond ? '--beyond' : '',
+    why === undefined ? '' : `--why ${quoted(why)}`,
+  ];
+  return words.filter((word) => word !== '').join(' ');
+}
+
+const WORDS: Readonly<Record<DecisionWord, string>> = {
+  once: 'Approve once',
+  value: 'Approve this value',
+  scope: 'Approve this right',
+  deny: 'Deny',
+  answer: 'Send the answer',
+};
+export const decisionWords = ({ word, isBeyond }: Draft): string =>
+  isBeyond && word !== 'deny' ? `${WORDS[word]}, beyond the directive` : WORDS[word];

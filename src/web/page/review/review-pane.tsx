@@ -1,0 +1,336 @@
+// One approval, to be read before it is decided: facts of the runtime first, then why it is asked, where
+// its values came from and what the thread has and costs, the words of the model last and framed.
+import { useEffect, useRef, useState } from 'preact/hooks';
+import type { ApprovalReview, Gate, ListedApproval, Meter, TextPiece } from '../../model/api.ts';
+import { ago, dayTime, limitName, limitValue, seconds } from '../../model/format.ts';
+import { get, type PageFault } from '../api.ts';
+import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
+import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
+import { ForeignText } from '../parts/foreign-text.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { go, Link, pathOf } from '../router.tsx';
+import { decided, pending } from '../state/approvals.ts';
+import { me } from '../state/session.ts';
+import { ArgumentTable, type LoadPiece } from './argument-table.tsx';
+import { DecisionForm } from './decision-form.tsx';
+
+const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
+export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
+
+/** `expires in 10 m 45 s`, `expired`, or nothing. */
+export function expiryWords(expires: number | undefined, at: number): string {
+  if (expires === undefined) return '';
+  return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
+}
+
+function Facts({ review }: { review: ApprovalReview }) {
+  const { approval, effect, tier, turn } = review;
+  const destination = review.arguments.find(({ role }) => role === 'destination');
+  const rows: [string, preact.ComponentChildren][] = [];
+  if (effect !== undefined) rows.push(['effect', <b>{effect}</b>]);
+  if (tier !== undefined) rows.push(['tier', <b>{tier}</b>]);
+  if (destination) {
+    rows.push(['destination', <ForeignText text={destination.text.slice(0, 200)} class="mono" />]);
+  }
+  const { thread, directive } = approval;
+  if (thread !== undefined) {
+    const to = `${pathOf('t', thread)}${review.seq === undefined ? '' : `?at=${review.seq}`}`;
+    rows.push([
+      'thread',
+      <Link to={to} class="to">
+        <ForeignText text={directive ?? thread} />
+        {turn === undefined ? '' : `, turn ${turn}`}
+      </Link>,
+    ]);
+  }
+  rows.push([
+    'asked',
+    <span title={dayTime(approval.asked)}>{ago(now.value - approval.asked)}</span>,
+  ]);
+  return (
+    <dl class="facts">
+      {rows.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
+  return (
+    <div class="sect">
+      <h3>The right that is asked for</h3>
+      <p>
+        <ForeignText text={grant.name} class="mono" />
+      </p>
+      <p class="dim">As a line of the directive:</p>
+      <ForeignText text={grant.line} class="mono block" />
+      {grant.beyond ? (
+        <p class="bad strong">
+          <Icon name="warn" /> It goes beyond what the directive declares.
+        </p>
+      ) : (
+        <p class="dim">The directive declares it.</p>
+      )}
+    </div>
+  );
+}
+
+function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) {
+  const { name, now: current, asked, ceiling, from } = limit;
+  const value = (amount: number): string => limitValue(name, amount);
+  return (
+    <div class="sect">
+      <h3>The limit that is asked for</h3>
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">limit</th>
+            <th scope="col">now</th>
+            <th scope="col">asked</th>
+            <th scope="col">ceiling</th>
+          </tr>
+        </thead>
+        <tbody>
+          <tr>
+            <th scope="row">{limitName(name)}</th>
+            <td>{value(current)}</td>
+            <td>
+              <b>{value(asked)}</b>
+            </td>
+            <td>
+              {ceiling === undefined ? 'none' : value(ceiling)} {from ?? ''}
+            </td>
+          </tr>
+        </tbody>
+      </table>
+      {ceiling !== undefined && asked > ceiling ? (
+        <p class="bad">More than the ceiling allows: it would be refused.</p>
+      ) : null}
+    </div>
+  );
+}
+
+const GATE_LOOK: Readonly<Record<Gate['state'], readonly [string, 'ok' | 'x' | 'dash' | 'ask']>> = {
+  passed: ['ok', 'ok'],
+  refused: ['bad', 'x'],
+  failed: ['bad', 'x'],
+  asks: ['you', 'ask'],
+  unknown: ['bad', 'ask'],
+  'not reached': ['off', 'dash'],
+};
+
+const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
+  <ol class="gates flat">
+    {gates.map(({ stage, state, by }) => {
+      const [tone, icon] = GATE_LOOK[state];
+      return (
+        <li key={stage} class={tone === 'off' ? 'off' : ''}>
+          <span class={tone}>
+            <Icon name={icon} />
+            {stage} {state}
+          </span>
+          <small>
+            <ForeignText text={by} />
+          </small>
+        </li>
+      );
+    })}
+  </ol>
+);
+
+function Asked({ review }: { review: ApprovalReview }) {
+  const { approval, because, gates } = review;
+  return (
+    <div class="sect">
+      <h3>Why it is asked</h3>
+      {approval.rule === undefined ? null : (
+        <p>
+          Asked by <ForeignText text={approval.rule} class="mono" />
+        </p>
+      )}
+      {because === undefined ? null : <ForeignText text={because} />}
+      {gates.length > 0 ? <Ladder gates={gates} /> : null}
+    </div>
+  );
+}
+
+function Behind({ review }: { review: ApprovalReview }) {
+  const { rights, meters } = review;
+  const unit = me.value?.currency ?? '';
+  return (
+    <div class="behind">
+      <div class="sect">
+        <h3>
+          Rights it has <small>{rights.length}</small>
+        </h3>
+        <ul class="rights all">
+          {rights.map(({ name, state, uses }) => (
+            <li key={name}>
+              <ForeignText text={name} class="mono cut" />
+              <span class={`n ${state === 'asks' ? 'you' : ''}`}>
+                {state === 'used' ? `${uses}×` : state}
+              </span>
+            </li>
+          ))}
+        </ul>
+        <p class="faint">Everything else is refused.</p>
+      </div>
+      <div class="sect">
+        <h3>Cost so far</h3>
+        <div class="meters">
+          {meters.map((meter: Meter) => (
+            <MeterLine key={meter.name} meter={meter} unit={meter.name === 'spend' ? unit : ''} />
+          ))}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+const MeterLine = ({ meter, unit }: { meter: Meter; unit: string }) => (
+  <>
+    <span class="dim">{limitName(meter.name)}</span>
+    <MeterBar meter={meter} />
+    <MeterValue meter={meter} unit={unit} />
+  </>
+);
+
+/** What became of it; stays where the buttons were. */
+function Decided({ review }: { review: ApprovalReview }) {
+  const { state, who, channel, decided, why, uses, expires } = review.approval;
+  const isGood = state === 'approved' || state === 'used';
+  return (
+    <section class={`decided ${isGood ? 'ok' : 'bad'}`} aria-label="Decision">
+      <Icon name={isGood ? 'ok' : 'no'} />
+      <div>
+        <b>{state}</b>{' '}
+        {who === undefined ? null : (
+          <>
+            by <ForeignText text={who} />
+            {channel === undefined ? '' : `, ${channel}`}
+          </>
+        )}{' '}
+        {decided === undefined ? null : <Time at={decided} form="clock" />}
+        {state === 'approved' ? (
+          <span class="dim">
+            {' '}
+            · {uses} {uses === 1 ? 'use' : 'uses'} left
+            {expires === undefined ? '' : ` · ${expiryWords(expires, now.value)}`}
+          </span>
+        ) : null}
+        {why === undefined || why === '' ? null : <ForeignText text={why} author="why" />}
+      </div>
+    </section>
+  );
+}
+
+function Review(props: {
+  review: ApprovalReview;
+  fault: PageFault | undefined;
+  onDone: (fault: PageFault | undefined) => void;
+}) {
+  const { review, fault, onDone } = props;
+  const { approval, provenance, grant, limit, question, says } = review;
+  const [closed, setClosed] = useState(0);
+  const load: LoadPiece = (name, offset) => {
+    const query = new URLSearchParams({ name, offset: String(offset) });
+    return get<TextPiece>(`approvals/${encodeURIComponent(approval.id)}/argument?${query}`);
+  };
+  const select = (seq: number) => {
+    if (approval.thread !== undefined) go(`${pathOf('t', approval.thread)}?at=${seq}`);
+  };
+  return (
+    <>
+      <div class="scroll">
+        <Facts review={review} />
+        {review.arguments.length > 0 ? (
+          <div class="sect">
+            <h3>
+              Arguments <small>exact, as text</small>
+            </h3>
+            <ArgumentTable arguments={review.arguments} load={load} onOpened={setClosed} />
+          </div>
+        ) : null}
+        {grant ? <Grant grant={grant} /> : null}
+        {limit ? <LimitAsked limit={limit} /> : null}
+        <Asked review={review} />
+        {provenance ? (
+          <div class="sect">
+            <h3>Where it came from</h3>
+            <ProvenanceGraph provenance={provenance} onSelect={select} />
+          </div>
+        ) : null}
+        <Behind review={review} />
+        {question === undefined ? null : <ForeignText text={question} author="The model asks" />}
+        {says === undefined ? null : <ForeignText text={says} author="The model says" />}
+      </div>
+      {approval.state === 'pending' ? null : <Decided review={review} />}
+      <DecisionForm review={review} closed={closed} fault={fault} onDone={onDone} />
+    </>
+  );
+}
+
+/** The list knows first that something changed under an open review. Says whether it did. */
+function useFresh(review: ApprovalReview | undefined, again: () => void): boolean {
+  const first = useRef<string>(undefined);
+  const shown = review?.approval;
+  const row = [...pending.value, ...decided.value].find(({ id }) => id === shown?.id);
+  const sum = (one: ListedApproval | undefined) => `${one?.digest} ${one?.state} ${one?.uses}`;
+  useEffect(() => {
+    if (row && sum(row) !== sum(shown)) again();
+  }, [sum(row)]);
+  first.current ??= shown?.digest;
+  return shown !== undefined && first.current !== shown.digest;
+}
+
+export function ReviewPane({ id }: { id: string }) {
+  const { answer, again } = useResource<ApprovalReview>(`approvals/${encodeURIComponent(id)}`);
+  const review = answer?.ok ? answer.output : undefined;
+  const hasChanged = useFresh(review, again);
+  const [fault, setFault] = useState<PageFault>();
+  const onDone = (found: PageFault | undefined) => {
+    setFault(found);
+    again();
+  };
+  const approval = review?.approval;
+  return (
+    <section class="card pane insp review" aria-label="Review">
+      <header class="bar">
+        <Link to="/approvals" class="btn only phone-back" label="Back to the list">
+          <Icon name="back" />
+        </Link>
+        {approval ? (
+          <>
+            <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
+            <h1 class="cut">
+              <ForeignText text={review?.tool ?? approval.title} class="mono" />
+            </h1>
+            <span class="dim">{kindWord(approval.kind)}</span>
+            <span class="due-in">
+              {approval.state === 'pending'
+                ? expiryWords(approval.expires, now.value)
+                : approval.state}
+            </span>
+          </>
+        ) : (
+          <h1>Review</h1>
+        )}
+      </header>
+      {answer === undefined ? <LoadingRows /> : null}
+      {answer && !answer.ok ? <ErrorState error={answer.error} again={again} /> : null}
+      {hasChanged && approval?.state === 'pending' ? (
+        <p class="changed" role="status">
+          <Icon name="warn" /> This changed while it was open. Read it again.
+        </p>
+      ) : null}
+      {review ? (
+        <Review key={review.approval.digest} review={review} fault={fault} onDone={onDone} />
+      ) : null}
+    </section>
+  );
+}
