@@ -315,7 +315,7 @@ export interface ListedApproval {
   readonly mark: string;
 }
 
-/** `GET approvals`: oldest first. */
+/** `GET approvals?state&thread`: oldest first. `state=decided` gives the latest that are not pending any more. */
 export interface ApprovalList {
   readonly approvals: readonly ListedApproval[];
   /** Where a stream goes on from here. */
@@ -492,6 +492,13 @@ export interface ListedItem {
   readonly unavailable?: string;
 }
 
+/** `GET items?q&kind`. */
+export interface ItemList {
+  readonly items: readonly ListedItem[];
+  /** There are more than are listed. */
+  readonly has_more: boolean;
+}
+
 export interface ItemInput {
   readonly name: string;
   readonly type: string;
@@ -525,6 +532,11 @@ export interface ListedScript {
   readonly id: string;
   readonly file: string;
   readonly bytes: number;
+}
+
+/** `GET scripts`. */
+export interface ScriptList {
+  readonly scripts: readonly ListedScript[];
 }
 
 /** `GET scripts/ID`, and with the outcome `POST scripts/ID/run {payload}`. */
