@@ -1,0 +1,101 @@
+// What waits for a person, or was decided, as lists and the review show it. Facts are the runtime's; what
+// stands in `shown` came from a model or a tool and is foreign.
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  masked,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { approvalDigest } from '../../runtime/index.ts';
+import type { Approval, Store } from '../../store/index.ts';
+import { describeNeed, type Grant } from '../../trust/index.ts';
+import type { DataObject, ListedApproval } from '../model/api.ts';
+
+const MAX_TITLE = 200;
+
+/** References to secrets look the same everywhere; the shape stays. */
+export function maskedJson(value: Json): Json {
+  if (typeof value === 'string') return masked(value);
+  if (Array.isArray(value)) return value.map(maskedJson);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, inner]) => [masked(name), maskedJson(inner)]),
+  );
+}
+
+/** What a capability was asked for; the scope is as the registry has it. */
+export function grantIn({ binding }: Approval): Grant {
+  const { scope } = binding;
+  const fields = isObject(scope)
+    ? Object.entries(scope).map(([name, value]) => [name, plainText(value)])
+    : [];
+  return {
+    capability: plainText(binding.capability),
+    ...(fields.length > 0 && { scope: Object.fromEntries(fields) }),
+  };
+}
+
+/** Tool and target, the right, the limits or the question, in a few words. */
+function titleOf(approval: Approval): string {
+  const { kind, shown } = approval;
+  const word = (name: string): string => plainText(shown[name] ?? '');
+  if (kind === 'capability') return describeNeed(grantIn(approval)).replaceAll('`', '');
+  if (kind === 'limit') return `limit ${Object.keys(limitsIn(shown)).join(', ')}`;
+  if (kind === 'question') return word('question') || 'a question';
+  if (word('action') === 'anneal') return `change directive ${word('directive')}`;
+  return [word('operation').replace(/^tool /, ''), word('target')].filter(Boolean).join(' ');
+}
+
+export const limitsIn = (shown: JsonObject): JsonObject =>
+  isObject(shown.limits) ? shown.limits : {};
+
+const cut = (text: string): string =>
+  text.length > MAX_TITLE ? `${text.slice(0, MAX_TITLE - 1)}…` : text;
+
+function ruleOf({ asked_by }: JsonObject): { rule?: string } {
+  const rules = Array.isArray(asked_by) ? asked_by.map(plainText).filter(Boolean) : [];
+  return rules.length === 0 ? {} : { rule: cut(rules.join(', ')) };
+}
+
+export function listedApproval(approval: Approval, epoch: number): ListedApproval {
+  const { id, kind, state, thread, shown, uses, asked, expires, decided, who, channel, why } =
+    approval;
+  const directive = getOwn(shown, 'directive');
+  return {
+    id,
+    kind,
+    state,
+    title: cut(masked(titleOf(approval))),
+    shown: maskedJson(shown) as DataObject,
+    uses,
+    asked,
+    ...ruleOf(shown),
+    ...(thread !== undefined && { thread }),
+    ...(typeof directive === 'string' && { directive }),
+    ...(expires !== undefined && { expires }),
+    ...(decided !== undefined && { decided }),
+    ...(who !== undefined && { who }),
+    ...(channel !== undefined && { channel }),
+    ...(why !== undefined && why !== '' && { why: masked(why) }),
+    ...approvalDigest(approval, epoch),
+  };
+}
+
+/** Each with the digest of how its thread stands now; one that was pruned counts as never taken up. */
+export async function listedApprovals(
+  store: Pick<Store, 'thread'>,
+  approvals: readonly Approval[],
+): Promise<Outcome<ListedApproval[]>> {
+  const epochs = new Map<string, number>();
+  for (const { thread } of approvals) {
+    if (thread === undefined || epochs.has(thread)) continue;
+    const row = await store.thread(thread);
+    if (!row.ok && row.error.code !== 'not_found') return row;
+    epochs.set(thread, row.ok ? row.output.epoch : 0);
+  }
+  return ok(approvals.map((one) => listedApproval(one, epochs.get(one.thread ?? '') ?? 0)));
+}
