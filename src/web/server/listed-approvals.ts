@@ -12,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import { approvalDigest } from '../../runtime/index.ts';
 import type { Approval, Store } from '../../store/index.ts';
-import { describeNeed, type Grant } from '../../trust/index.ts';
+import { type Grant, grantName } from '../../trust/index.ts';
 import type { DataObject, ListedApproval } from '../model/api.ts';
 
 const MAX_TITLE = 200;
@@ -39,11 +39,20 @@ export function grantIn({ binding }: Approval): Grant {
   };
 }
 
+/** `fs.read notes/**`, `net.http GET api.example.com`, `tool.bash`. */
+export function rightName({ capability, scope = {} }: Grant): string {
+  const { path, host, method, subtree, id } = scope;
+  const places = [method, host, path, subtree === 'any' ? 'any thread' : undefined];
+  const name = grantName({ capability, scope });
+  const named = capability === 'tool.execute' && id !== undefined ? [] : [id];
+  return [name, ...places, ...named].filter((part) => part !== undefined).join(' ');
+}
+
 /** Tool and target, the right, the limits or the question, in a few words. */
 function titleOf(approval: Approval): string {
   const { kind, shown } = approval;
   const word = (name: string): string => plainText(shown[name] ?? '');
-  if (kind === 'capability') return describeNeed(grantIn(approval)).replaceAll('`', '');
+  if (kind === 'capability') return rightName(grantIn(approval));
   if (kind === 'limit') return `limit ${Object.keys(limitsIn(shown)).join(', ')}`;
   if (kind === 'question') return word('question') || 'a question';
   if (word('action') === 'anneal') return `change directive ${word('directive')}`;
