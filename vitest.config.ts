@@ -59,7 +59,14 @@ export default defineConfig({
           exclude: [...CASES, ...CRASH, ...PEERS, ...SUPPORT],
         },
       },
-      { test: { name: 'peers', include: PEERS, isolate: true } },
+      {
+        test: {
+          name: 'peers',
+          include: PEERS,
+          isolate: true,
+          globalSetup: ['tests/web/support/build-page.ts'],
+        },
+      },
       { test: { name: 'crash', include: CRASH, isolate: true } },
       ...LATE,
     ],

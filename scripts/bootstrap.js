@@ -21,14 +21,16 @@ const tests = (...projects) => [
   'run',
   ...projects.flatMap((project) => ['--project', project]),
 ];
+/** The tests of the page run in a browser where one can be had. */
+const browser = ['node', join(root, 'scripts', 'browser.js'), '--install'];
 const TASKS = {
   demo: [['node', join(root, 'bin', 'km.js'), 'demo']],
-  test: [tests()],
+  test: [browser, tests()],
   unit: [tests('unit')],
   cases: [tests('cases')],
-  e2e: [tests('e2e', 'peers')],
+  e2e: [browser, tests('e2e', 'peers')],
   crash: [tests('crash')],
-  soak: [tests()],
+  soak: [browser, tests()],
   format: [[...bin('@biomejs/biome', 'bin', 'biome'), 'check', '--write', '.']],
   lint: [
     [...bin('@biomejs/biome', 'bin', 'biome'), 'check', '.'],

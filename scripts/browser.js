@@ -1,0 +1,72 @@
+// Prints where the browser for the tests of the page is; nothing, and 1, when there is none. Plain
+// JavaScript that an old Node understands. `--install` prints nothing and fetches Debian's Chromium where
+// that is possible (root, apt), once; `--must` says what to do when there is none after all.
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync, writeFileSync } from 'node:fs';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const NAMES = [
+  'chromium',
+  'chromium-browser',
+  'google-chrome-stable',
+  'google-chrome',
+  'microsoft-edge',
+];
+const PLACES = [
+  '/usr/lib/chromium/chromium',
+  '/snap/bin/chromium',
+  '/opt/google/chrome/chrome',
+  '/Applications/Google Chrome.app/Contents/MacOS/Google Chrome',
+  '/Applications/Chromium.app/Contents/MacOS/Chromium',
+  '/Applications/Microsoft Edge.app/Contents/MacOS/Microsoft Edge',
+];
+
+function isProgram(file) {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function find() {
+  const own = process.env.KERNMANTLE_BROWSER;
+  if (own) return isProgram(own) ? own : undefined;
+  const folders = (process.env.PATH || '').split(delimiter).filter((folder) => folder !== '');
+  const named = NAMES.flatMap((name) => folders.map((folder) => join(folder, name)));
+  return [...named, ...PLACES].find(isProgram);
+}
+
+/** Tried once; what failed is not tried with every run of the tests. */
+function install(isWanted) {
+  const stamp = fileURLToPath(new URL('../node_modules/.kernmantle-browser', import.meta.url));
+  const isRoot = process.getuid !== undefined && process.getuid() === 0;
+  if (!isRoot || !isProgram('/usr/bin/apt-get') || (existsSync(stamp) && !isWanted)) return;
+  process.stderr.write('installing Chromium for the tests of the page (once) …\n');
+  const apt = (...args) =>
+    spawnSync('apt-get', args, {
+      stdio: 'ignore',
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+    }).status === 0;
+  apt('update', '-q');
+  if (apt('install', '-qy', '--no-install-recommends', 'chromium')) return;
+  try {
+    writeFileSync(stamp, 'no Chromium could be installed\n');
+  } catch {
+    // Nothing is installed here at all: then it is tried again.
+  }
+}
+
+const [isInstall, isMust] = ['--install', '--must'].map((word) => process.argv.includes(word));
+if (isInstall && !find()) install(isMust);
+const found = find();
+if (found) process.stdout.write(isInstall ? '' : `${found}\n`);
+else if (isMust) {
+  process.stderr.write(
+    'no browser: the tests of the page need Chromium. Install it (`apt-get install chromium`), or say ' +
+      'where it is with KERNMANTLE_BROWSER=/path/to/chromium\n',
+  );
+}
+if (!found && (isMust || !isInstall)) process.exitCode = 1;

@@ -1,0 +1,83 @@
+// A real browser for the tests of the page: found on this machine, driven over its own protocol, and a
+// page that remembers everything that happened to it.
+import { execFileSync } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import { onTestFinished, test } from 'vitest';
+
+function findBrowser(): string | undefined {
+  const script = fileURLToPath(new URL('../../../scripts/browser.js', import.meta.url));
+  try {
+    return execFileSync(process.execPath, [script], { encoding: 'utf8' }).trim();
+  } catch {
+    return undefined;
+  }
+}
+
+export const BROWSER = findBrowser();
+
+/** A test in a browser; where there is none its name says why it is skipped. */
+export function browserTest(name: string, run: () => Promise<void>, timeoutMs = 60_000): void {
+  if (BROWSER) test(name, run, timeoutMs);
+  else test.skip(`${name} (no Chromium on this machine; KERNMANTLE_BROWSER names one)`, run);
+}
+
+/** Closed with the test that asked for it. */
+export async function launchBrowser(): Promise<Browser> {
+  const isRoot = process.getuid?.() === 0;
+  const browser = await chromium.launch({
+    executablePath: BROWSER ?? '',
+    args: ['--disable-dev-shm-usage', ...(isRoot ? ['--no-sandbox'] : [])],
+  });
+  onTestFinished(() => browser.close());
+  return browser;
+}
+
+export interface WatchedPage {
+  readonly page: Page;
+  /** `METHOD URL` of everything that was asked for, wherever. */
+  readonly requests: string[];
+  /** What the policy of the page has refused. */
+  readonly reports: string[];
+  /** Errors on the console and in the page's code, without those of the policy. */
+  readonly errors: string[];
+  readonly dialogs: string[];
+}
+
+const REPORT = 'policy refused: ';
+
+/** A page in a fresh profile (or in `browser`, a fresh context of it). */
+export async function openPage(
+  options: BrowserContextOptions & { browser?: Browser } = {},
+): Promise<WatchedPage> {
+  const { browser = await launchBrowser(), ...wanted } = options;
+  const context = await browser.newContext(wanted);
+  return await watchPage(await context.newPage());
+}
+
+/** Also for a second tab: `watchPage(await page.context().newPage())`. */
+export async function watchPage(page: Page): Promise<WatchedPage> {
+  const watched = { requests: [], reports: [], errors: [], dialogs: [] } as Omit<
+    WatchedPage,
+    'page'
+  >;
+  await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
+    console.warn(${JSON.stringify(REPORT)} + event.violatedDirective + ' ' + event.blockedURI));`);
+  page.on('request', (request) =>
+    watched.requests.push(`${request.method()} ${request.url().replace(/#.*$/, '')}`),
+  );
+  page.on('console', (message) => {
+    const text = message.text();
+    if (text.startsWith(REPORT)) watched.reports.push(text.slice(REPORT.length));
+    // The browser says the same in its own words.
+    else if (message.type() === 'error' && !/Content Security Policy|TrustedHTML/.test(text)) {
+      watched.errors.push(text);
+    }
+  });
+  page.on('pageerror', (error) => watched.errors.push(error.message));
+  page.on('dialog', (dialog) => {
+    watched.dialogs.push(dialog.message());
+    void dialog.dismiss();
+  });
+  return { page, ...watched };
+}

@@ -1,0 +1,147 @@
+// The page's server over a project with a scripted model, inside the test or as a process, and whoever
+// is logged in to it.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { onTestFinished } from 'vitest';
+import { openTokens, startWeb } from '../../../src/web/index.ts';
+import type { Fixture } from '../../support/project.ts';
+import { openStage, type Play, type Stage } from '../../support/thread-project.ts';
+
+const launcher = fileURLToPath(new URL('../../../bin/km.js', import.meta.url));
+
+export type Headers = Readonly<Record<string, string>>;
+type Settings = Partial<Parameters<typeof startWeb>[1]>;
+
+export interface Envelope {
+  readonly ok: boolean;
+  readonly output?: unknown;
+  readonly error?: { readonly code: string; readonly detail: { readonly message: string } };
+}
+
+/** One request to `/api`, as the page makes it; POST with a body, GET without. */
+export async function ask(
+  url: string,
+  path: string,
+  headers: Headers,
+  body?: unknown,
+): Promise<{ status: number; answer: Envelope; headers: Response['headers'] }> {
+  const response = await fetch(`${url}/api/${path}`, {
+    ...(body === undefined ? {} : { method: 'POST', body: JSON.stringify(body) }),
+    headers: {
+      ...headers,
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+  });
+  const answer = (await response.json()) as Envelope;
+  return { status: response.status, answer, headers: response.headers };
+}
+
+/** Exchanges a link or a token for what every request of a session sends. */
+export async function login(url: string, link: string): Promise<Headers> {
+  const token = link.split('#t=').at(-1);
+  const { answer, headers } = await ask(url, 'session', {}, { token });
+  if (!answer.ok) throw new Error(`not logged in: ${answer.error?.detail.message}`);
+  const { key } = answer.output as { key: string };
+  const cookie = headers.get('set-cookie')?.split(';')[0] ?? '';
+  return { cookie, 'x-kernmantle-key': key };
+}
+
+/** The header of a program with a token of this role. */
+export function bearerOf({ home, root }: Fixture, role: string, name = role): Headers {
+  const made = openTokens({ home, project: root }).add({ name, role, days: 1 });
+  if (!made.ok) throw new Error(made.error.detail.message);
+  return { authorization: `Bearer ${made.output.token}` };
+}
+
+export interface ServedStage extends Stage {
+  readonly url: string;
+  readonly port: number;
+  /** A fresh address that logs in. */
+  link(): string;
+  /** Of somebody who came by a link and may do everything. */
+  readonly headers: Headers;
+  get(path: string, headers?: Headers): ReturnType<typeof ask>;
+  post(path: string, body: unknown, headers?: Headers): ReturnType<typeof ask>;
+  /** Before its time; otherwise with the test. */
+  close(): Promise<void>;
+}
+
+/** Serves a project inside this process, on any port that is free; closed with the test. */
+export async function serveStage(stage: Stage, settings: Settings = {}): Promise<ServedStage> {
+  const { runtime, fixture } = stage;
+  const failed: Error[] = [];
+  const started = await startWeb(runtime, {
+    port: 0,
+    version: '0.0.0',
+    env: { ...fixture.env, USER: 'ann' },
+    onError: (error) => void failed.push(error),
+    ...settings,
+  });
+  if (!started.ok) throw new Error(started.error.detail.message);
+  const { url, port, close } = started.output;
+  const link = (): string => {
+    const made = started.output.link();
+    if (!made.ok) throw new Error(made.error.detail.message);
+    return made.output;
+  };
+  onTestFinished(async () => {
+    await close();
+    if (failed.length > 0) throw new AggregateError(failed, 'the server met errors');
+  });
+  const headers = settings.tls || settings.behind ? {} : await login(url, link());
+  return {
+    ...stage,
+    url,
+    port,
+    link,
+    headers,
+    get: (path, own = headers) => ask(url, path, own),
+    post: (path, body, own = headers) => ask(url, path, own, body),
+    close,
+  };
+}
+
+/** A project with directives and a model that answers by directive and turn, and its server. */
+export const openServed = async (
+  files: Record<string, string> = {},
+  play: Play = {},
+  settings: Settings = {},
+): Promise<ServedStage> => await serveStage(await openStage(files, play), settings);
+
+export interface WebProcess {
+  readonly url: string;
+  /** It prints one when it starts. */
+  readonly link: string;
+  readonly child: ChildProcess;
+  /** What it said to people so far. */
+  said(): string;
+  stop(signal?: NodeJS.Signals): Promise<number | null>;
+}
+
+/** `km web` as a process; ended with the test. */
+export async function spawnWeb(fixture: Fixture, ...args: readonly string[]): Promise<WebProcess> {
+  const command = ['web', '--json', '--project', fixture.root, ...args];
+  const child = spawn(process.execPath, [launcher, ...command], {
+    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let said = '';
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  const over = once(child, 'exit') as Promise<[number | null]>;
+  const stop = async (signal: NodeJS.Signals = 'SIGTERM'): Promise<number | null> => {
+    if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+    return (await over)[0];
+  };
+  onTestFinished(async () => void (await stop()));
+  const [line] = (await Promise.race([
+    once(createInterface({ input: child.stdout }), 'line'),
+    over.then(() => ['']),
+  ])) as [string];
+  const { output } = JSON.parse(line || '{}') as { output?: { url: string; link: string } };
+  if (!output) throw new Error(`the page is not served: ${line}${said}`);
+  return { ...output, child, said: () => said, stop };
+}
