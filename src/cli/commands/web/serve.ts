@@ -38,31 +38,28 @@ export const serveWeb = inProject(async (runtime, call) => {
   const tls = tlsOf(call);
   if (!tls.ok) return tls;
   return await interruptible(async (interrupted) => {
-    try {
-      const started = await startWeb(runtime, {
-        ...compact({ port: port.output, host: asText(options.host), tls: tls.output }),
-        ...compact({ behind: asText(options.behind) }),
-        version: version(),
-        env: terminal.env,
-        onError: quietly(terminal.note, 'web'),
-      });
-      if (!started.ok) return started;
-      const { url, link, close } = started.output;
-      const made = link();
-      if (made.ok) {
-        const { project } = runtime;
-        if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
-        terminal.note(`kernmantle serves the page of ${project} at ${url}; Ctrl-C ends it`);
-        terminal.note('open this link, it works once and for two minutes:');
-        terminal.note(`  ${made.output}`);
-        terminal.note('`km web link` prints another; `km web token add` lets others in');
-        await aborted(interrupted);
-      }
-      await close();
-      return made.ok ? EXIT.done : made;
-    } finally {
-      leaveSoon();
+    const started = await startWeb(runtime, {
+      ...compact({ port: port.output, host: asText(options.host), tls: tls.output }),
+      ...compact({ behind: asText(options.behind) }),
+      version: version(),
+      env: terminal.env,
+      onError: quietly(terminal.note, 'web'),
+    });
+    if (!started.ok) return started;
+    const { url, link, close } = started.output;
+    const made = link();
+    if (made.ok) {
+      const { project } = runtime;
+      if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
+      terminal.note(`kernmantle serves the page of ${project} at ${url}; Ctrl-C ends it`);
+      terminal.note('open this link, it works once and for two minutes:');
+      terminal.note(`  ${made.output}`);
+      terminal.note('`km web link` prints another; `km web token add` lets others in');
+      await aborted(interrupted);
     }
+    await close();
+    leaveSoon();
+    return made.ok ? EXIT.done : made;
   });
 });
 
