@@ -157,7 +157,7 @@ interface AppOptions {
 }
 
 /** INVARIANT: nothing is served that does not say which role it needs; only logging in needs none. */
-export function createApp({ parts, access, files, open }: AppOptions): Hono<ApiEnv> {
+export function createApp({ parts, access, files, open }: AppOptions) {
   const app = new Hono<ApiEnv>();
   app.use('*', async (context, next) => {
     const { headers } = context.req.raw;
@@ -168,7 +168,8 @@ export function createApp({ parts, access, files, open }: AppOptions): Hono<ApiE
     addHeaders(context.res.headers);
   });
   const api = createApi(parts, access, open);
-  const bare = routeRoles(api).filter((route) => route.role === undefined && !isLogin(route));
+  const routes = routeRoles(api);
+  const bare = routes.filter((route) => route.role === undefined && !isLogin(route));
   if (bare.length > 0) {
     const names = bare.map(({ method, path }) => `${method} ${path}`);
     throw new Error(`no role is named for ${names.join(', ')}`);
@@ -184,5 +185,5 @@ export function createApp({ parts, access, files, open }: AppOptions): Hono<ApiE
     parts.onError(error);
     return answer(context, fail('internal_error', 'something went wrong in the server'));
   });
-  return app;
+  return { fetch: app.fetch, routes };
 }

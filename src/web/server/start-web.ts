@@ -48,6 +48,8 @@ export interface RunningWeb {
   /** As browsers reach it. */
   readonly url: string;
   readonly port: number;
+  /** Every resource of `/api` and the role it needs; undefined for logging in. */
+  readonly routes: ReturnType<typeof createApp>['routes'];
   /** An address that logs in, once, for two minutes. */
   link(): Outcome<string>;
   /** Threads that run here are interrupted and can be resumed; nothing stays behind. */
@@ -232,6 +234,7 @@ export async function startWeb(
   return ok({
     url,
     port,
+    routes: app.routes,
     link() {
       const made = sessions.addLink(port, { who: personIn(env), role: 'approve' });
       return made.ok ? ok(linkTo(url, made.output)) : made;

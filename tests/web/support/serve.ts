@@ -13,6 +13,7 @@ const launcher = fileURLToPath(new URL('../../../bin/km.js', import.meta.url));
 
 export type Headers = Readonly<Record<string, string>>;
 type Settings = Partial<Parameters<typeof startWeb>[1]>;
+type RunningWeb = Extract<Awaited<ReturnType<typeof startWeb>>, { ok: true }>['output'];
 
 export interface Envelope {
   readonly ok: boolean;
@@ -58,6 +59,7 @@ export function bearerOf({ home, root }: Fixture, role: string, name = role): He
 export interface ServedStage extends Stage {
   readonly url: string;
   readonly port: number;
+  readonly routes: RunningWeb['routes'];
   /** A fresh address that logs in. */
   link(): string;
   /** Of somebody who came by a link and may do everything. */
@@ -80,7 +82,7 @@ export async function serveStage(stage: Stage, settings: Settings = {}): Promise
     ...settings,
   });
   if (!started.ok) throw new Error(started.error.detail.message);
-  const { url, port, close } = started.output;
+  const { url, port, routes, close } = started.output;
   const link = (): string => {
     const made = started.output.link();
     if (!made.ok) throw new Error(made.error.detail.message);
@@ -95,6 +97,7 @@ export async function serveStage(stage: Stage, settings: Settings = {}): Promise
     ...stage,
     url,
     port,
+    routes,
     link,
     headers,
     get: (path, own = headers) => ask(url, path, own),
