@@ -20,10 +20,11 @@ const layers: KeyActs[] = [];
 /** All that count now; those of the view come before those of the page. */
 export const keysNow = (): readonly KeyActs[] => layers.toReversed();
 
-/** The keys of a view, as long as it is shown. */
-export function useKeys(acts: KeyActs): void {
+/** The keys of a view, as long as it is shown; `ofPage` are there everywhere and come last. */
+export function useKeys(acts: KeyActs, ofPage = false): void {
   useEffect(() => {
-    layers.push(acts);
+    if (ofPage) layers.unshift(acts);
+    else layers.push(acts);
     return () => void layers.splice(layers.indexOf(acts), 1);
   });
 }

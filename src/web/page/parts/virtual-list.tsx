@@ -19,10 +19,12 @@ export interface VirtualListProps {
   /** How far a row is indented; CSS reads it as `--in`. */
   depthOf?(index: number): number;
   readonly selected?: number;
-  /** By click, arrows, Home, End, PageUp and PageDown. */
+  /** By click (unless there is `onPick`), arrows, Home, End, PageUp and PageDown. */
   onSelect?(index: number): void;
   /** By Enter. */
   onOpen?(index: number): void;
+  /** By click on the row, but not on a link or a button in it, nor when text was selected. */
+  onPick?(index: number): void;
   /** Rows worth a mark on the rail at the right; a click goes there. */
   readonly marks?: readonly { readonly index: number; readonly tone: Tone }[];
   /** Keeps the end in sight; the first scroll up calls `onFollow(false)`. */
@@ -149,7 +151,11 @@ function Row({ list, index, id }: { list: VirtualListProps; index: number; id: s
       style={{ height: `${list.rowHeight}px`, ...(depth > 0 ? { '--in': String(depth) } : {}) }}
       aria-rowindex={index + 1}
       aria-selected={list.selected === index}
-      onClick={() => list.onSelect?.(index)}
+      onClick={({ target }) => {
+        if (target instanceof Element && target.closest('a, button, input')) return;
+        if (document.getSelection()?.isCollapsed === false) return;
+        (list.onPick ?? list.onSelect)?.(index);
+      }}
     >
       {list.row(index)}
     </div>

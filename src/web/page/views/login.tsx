@@ -1,5 +1,59 @@
-import { EmptyState } from '../parts/states.tsx';
+// Without a session: where a link comes from, or a token to paste. A link puts its token into the fragment
+// of the address, which no server and no log sees.
+import { useState } from 'preact/hooks';
+import { isOver, type PageFault } from '../api.ts';
+import { connectNow } from '../connection.ts';
+import { Brand } from '../parts/app-bar.tsx';
+import { Command } from '../parts/copy.tsx';
+import { ErrorState } from '../parts/states.tsx';
+import { go, route } from '../router.tsx';
+import { hasKey, openSession } from '../state/session.ts';
 
-export function LoginPage() {
-  return <EmptyState title="login" />;
+export function LoginPage(props: { error?: PageFault }) {
+  const [token, setToken] = useState('');
+  const [error, setError] = useState(props.error);
+  const [isBusy, setBusy] = useState(false);
+  const enter = async (event: Event) => {
+    event.preventDefault();
+    setBusy(true);
+    const given = token.trim();
+    // The whole link is as good as its token.
+    const answer = await openSession(/#t=([^&\s]+)/.exec(given)?.[1] ?? given);
+    setBusy(false);
+    setError(answer.ok ? undefined : answer.error);
+    if (!answer.ok) return;
+    connectNow();
+    if (route.peek().path === '/login') go('/', { replace: true });
+  };
+  return (
+    <main class="login">
+      <form class="card" onSubmit={(event) => void enter(event)}>
+        <Brand />
+        <h1>
+          {isOver.value && hasKey()
+            ? 'This session is over'
+            : 'This page needs a link from the terminal'}
+        </h1>
+        <p>
+          Run <Command text="km web link" /> and open what it prints. The link works once, for two
+          minutes.
+        </p>
+        <label for="token">or paste a token</label>
+        <div class="line">
+          <input
+            id="token"
+            type="password"
+            autocomplete="off"
+            spellcheck={false}
+            value={token}
+            onInput={(event) => setToken(event.currentTarget.value)}
+          />
+          <button type="submit" class="btn strong" disabled={token.trim() === '' || isBusy}>
+            Go on
+          </button>
+        </div>
+        {error ? <ErrorState error={error} /> : null}
+      </form>
+    </main>
+  );
 }

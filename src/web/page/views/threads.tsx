@@ -1,5 +1,245 @@
-import { EmptyState } from '../parts/states.tsx';
+// The list of threads: what waits for a person first, then what is at work, then what ended. Its filters
+// stand in the address. Rows change in place; places change only while nobody points at them.
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import type { ListedItem, Totals } from '../../model/api.ts';
+import { count } from '../../model/format.ts';
+import {
+  type ThreadGroup,
+  type ThreadLine,
+  threadLines,
+  waitsForPerson,
+} from '../../model/thread-lines.ts';
+import { useKeys } from '../keys.ts';
+import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { VirtualList } from '../parts/virtual-list.tsx';
+import { go, Link, pathOf, route, setQuery } from '../router.tsx';
+import { may, me } from '../state/session.ts';
+import { list, loadMore, reloadThreads, useThreads } from '../state/threads.ts';
+import { isNarrow } from '../theme.ts';
+import { clearFilters, type ListWish, ThreadFilters, useListWish } from '../threads/filters.tsx';
+import { useHeldLines } from '../threads/held-lines.ts';
+import { GroupCells, RunCells } from '../threads/run-row.tsx';
+
+const totalOf = (totals: Totals, group: ThreadGroup): number =>
+  ({ 'waits for you': totals.waits, 'at work': totals.at_work, ended: totals.ended })[group];
+
+/** Nothing has run yet: a command, and the first directive that could be run from here. */
+function FirstRun() {
+  const { answer } = useResource<{ items: readonly ListedItem[] }>('items?kind=directive');
+  const directives = answer?.ok ? answer.output.items.filter((item) => !item.unavailable) : [];
+  const demo = directives.find(({ item_id }) => /demo|hello/.test(item_id)) ?? directives[0];
+  return (
+    <EmptyState
+      title="No thread has run yet"
+      hint="Start one in a terminal, or from here."
+      command="km run hello"
+    >
+      {demo && may('steer') ? (
+        <Link to={`${pathOf('items', 'directive', demo.item_id)}?run=yes`} class="btn strong">
+          Start the demo
+        </Link>
+      ) : null}
+    </EmptyState>
+  );
+}
+
+function Head({ wish }: { wish: ListWish }) {
+  const { totals, directives } = list.value;
+  return (
+    <div class="head list-head">
+      <div class="title">
+        <h1>Threads</h1>
+        <span class="sums">
+          <span class={totals.waits > 0 ? 'you' : 'dim'}>
+            <b>{count(totals.waits)}</b> waits for you
+          </span>
+          <span class="dim">
+            <b>{count(totals.at_work)}</b> at work
+          </span>
+          <span class="dim">
+            <b>{count(totals.ended)}</b> ended
+          </span>
+        </span>
+      </div>
+      <ThreadFilters directives={directives} wish={wish} />
+      {may('steer') ? (
+        <Link to="/items?kind=directive" class="btn">
+          Run…
+        </Link>
+      ) : null}
+    </div>
+  );
+}
+
+/** `50 of 1,210 · more below`: exact, or how many of what was read. */
+function Foot({ shown, wish, news }: { shown: number; wish: ListWish; news: number }) {
+  const { totals, next_cursor, isLoading, rows } = list.value;
+  const all = totals.waits + totals.at_work + totals.ended;
+  const isMore = next_cursor !== undefined;
+  const of = wish.isFiltered
+    ? wish.find === ''
+      ? ''
+      : `of ${count(rows.size)} read`
+    : `of ${count(all)}`;
+  return (
+    <p class="foot">
+      <span>
+        {count(shown)} {of}
+        {isMore ? (isLoading ? ' · reading more' : ' · more below') : ''}
+      </span>
+      {isMore && wish.find !== '' ? (
+        <button type="button" class="chip" onClick={loadMore}>
+          Read more
+        </button>
+      ) : null}
+      {news > 0 ? <span class="unseen">{count(news)} new</span> : null}
+      <span class="keys-hint">
+        <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>?</kbd> keys
+      </span>
+    </p>
+  );
+}
+
+/** The line with the selection; it stays with its thread when lines move. */
+function useSelection(lines: readonly ThreadLine[]) {
+  const [id, setId] = useState(route.peek().query.get('at') ?? '');
+  const index = lines.findIndex((line) => line.kind === 'thread' && line.id === id);
+  useEffect(() => {
+    if (id === (route.peek().query.get('at') ?? '')) return undefined;
+    const timer = setTimeout(() => setQuery({ at: id }), 400);
+    return () => clearTimeout(timer);
+  }, [id]);
+  /** To the nearest thread from `to` on, in the direction of the move. */
+  const select = (to: number) => {
+    const step = to < index ? -1 : 1;
+    for (const way of [step, -step]) {
+      for (let at = to; at >= 0 && at < lines.length; at += way) {
+        const line = lines[at];
+        if (line?.kind !== 'thread') continue;
+        setId(line.id);
+        return;
+      }
+    }
+  };
+  return { id, index, select };
+}
+
+function Lines(props: { wish: ListWish }) {
+  const { wish } = props;
+  const { rows, totals } = list.value;
+  const [turned, setTurned] = useState<ReadonlySet<string>>(new Set());
+  const fresh = useMemo(
+    () => threadLines(rows, { hooks: wish.hooks, find: wish.find, turned }),
+    [rows, wish.hooks, wish.find, turned],
+  );
+  const asked = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
+  const { lines, news, settle, hold } = useHeldLines(fresh, asked);
+  const { index, select } = useSelection(lines);
+  const turn = (id: string) =>
+    setTurned(new Set(turned.has(id) ? [...turned].filter((one) => one !== id) : [...turned, id]));
+  const fold = (isFolded: boolean) => {
+    const line = lines[index];
+    if (line?.kind === 'thread' && line.below > 0 && line.isFolded !== isFolded) turn(line.id);
+  };
+  const open = (at: number) => {
+    const line = lines[at];
+    if (line?.kind === 'thread') go(pathOf('t', line.id));
+  };
+  const move = (step: number) => {
+    document.querySelector<HTMLElement>('.threads .scroller')?.focus();
+    select(index === -1 ? 0 : index + step);
+  };
+  useKeys({
+    j: { says: 'next thread', run: () => move(1) },
+    k: { says: 'previous thread', run: () => move(-1) },
+    Enter: { says: 'open the thread', run: () => open(index) },
+    ArrowRight: { says: 'unfold', run: () => fold(false) },
+    ArrowLeft: { says: 'fold', run: () => fold(true) },
+    h: {
+      says: 'hooks shown or hidden',
+      run: () => setQuery({ hooks: wish.hooks ? undefined : 'yes' }),
+    },
+  });
+  const runOf = (at: number) => {
+    const line = lines[at];
+    return line?.kind === 'thread' ? rows.get(line.id) : undefined;
+  };
+  const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
+  return (
+    <section class="card pane threads" aria-label="List of threads" {...hold}>
+      {news > 0 ? (
+        <button type="button" class="news" onClick={settle}>
+          {count(news)} new
+        </button>
+      ) : null}
+      <VirtualList
+        label="Threads"
+        count={lines.length}
+        rowHeight={isNarrow.value ? 54 : 30}
+        keyOf={(at) => keyOf(lines[at])}
+        rowClass={(at) => classOf(lines[at], runOf(at))}
+        depthOf={(at) => depthOf(lines[at])}
+        {...(index === -1 ? {} : { selected: index })}
+        onSelect={select}
+        onOpen={open}
+        onPick={open}
+        onEnd={wish.find === '' ? loadMore : () => undefined}
+        row={(at) => {
+          const line = lines[at];
+          if (line?.kind === 'group') {
+            const total = wish.isFiltered ? line.threads : totalOf(totals, line.group);
+            return <GroupCells line={line} total={total} />;
+          }
+          const run = runOf(at);
+          if (!line || !run) return null;
+          const currency = me.value?.currency ?? '';
+          return (
+            <RunCells line={line} run={run} currency={currency} onFold={() => turn(line.id)} />
+          );
+        }}
+      />
+      <Foot shown={shown} wish={wish} news={news} />
+    </section>
+  );
+}
+
+const keyOf = (line: ThreadLine | undefined): string =>
+  line?.kind === 'thread' ? line.id : `group ${line?.group}`;
+const depthOf = (line: ThreadLine | undefined): number =>
+  line?.kind === 'thread' ? line.depth : 0;
+function classOf(
+  line: ThreadLine | undefined,
+  run: Parameters<typeof waitsForPerson>[0] | undefined,
+): string {
+  if (line?.kind === 'group') return 'group';
+  const yours = run && waitsForPerson(run) ? 'is-yours' : '';
+  return `run-row ${yours} ${line?.group === 'ended' ? 'has-ended' : ''}`;
+}
 
 export function ThreadsView() {
-  return <EmptyState title="threads" />;
+  const wish = useListWish();
+  useThreads(wish.asked);
+  const { rows, isLoading, error, totals } = list.value;
+  const isNone = rows.size === 0 && !isLoading && !error;
+  const all = totals.waits + totals.at_work + totals.ended;
+  return (
+    <main class="page">
+      <Head wish={wish} />
+      {error ? <ErrorState error={error} again={reloadThreads} command="km threads ls" /> : null}
+      {rows.size === 0 && isLoading ? (
+        <div class="card pane threads">
+          <LoadingRows rows={14} rowHeight={isNarrow.value ? 54 : 30} />
+        </div>
+      ) : null}
+      {isNone && all === 0 ? <FirstRun /> : null}
+      {isNone && all > 0 ? (
+        <EmptyState title="No thread fits">
+          <button type="button" class="btn" onClick={clearFilters}>
+            Show all
+          </button>
+        </EmptyState>
+      ) : null}
+      {rows.size > 0 ? <Lines wish={wish} /> : null}
+    </main>
+  );
 }

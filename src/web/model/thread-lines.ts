@@ -1,0 +1,138 @@
+// The list of threads as lines: three groups, always in the same order, and in each the trees of threads,
+// newest first. A tree stands where its most urgent thread belongs, so that what waits for a person is
+// never hidden below something that ended.
+import type { ListedRun } from './api.ts';
+
+export const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
+export type ThreadGroup = (typeof THREAD_GROUPS)[number];
+
+export type ThreadLine =
+  | { readonly kind: 'group'; readonly group: ThreadGroup; readonly threads: number }
+  | {
+      readonly kind: 'thread';
+      readonly id: string;
+      readonly group: ThreadGroup;
+      readonly depth: number;
+      /** How many stand below it in the tree, shown or not. */
+      readonly below: number;
+      readonly isFolded: boolean;
+    };
+
+export interface LineWish {
+  /** Threads of hooks are shown too. */
+  readonly hooks: boolean;
+  /** Only trees in which this is found in a name, an id or what is done now. */
+  readonly find: string;
+  /** Trees that were folded or unfolded by hand: ended ones begin folded, others open. */
+  readonly turned: ReadonlySet<string>;
+}
+
+const ENDED = new Set([
+  'completed',
+  'failed',
+  'limit',
+  'denied',
+  'aborted',
+  'terminated',
+  'killed',
+]);
+const AT_AN_END = new Set(['failed', 'limit', 'aborted', 'interrupted', 'terminated', 'killed']);
+
+export const waitsForPerson = ({ due, status }: Pick<ListedRun, 'due' | 'status'>): boolean =>
+  due > 0 || status === 'needs_input';
+
+/** What a person can do with a thread that does not run: go on with it, or say something more. */
+export function nextAct(status: string): 'Resume…' | 'Follow up…' | undefined {
+  if (status === 'completed' || status === 'denied') return 'Follow up…';
+  return AT_AN_END.has(status) || status === 'paused' ? 'Resume…' : undefined;
+}
+
+/** By number, so that the least is the most urgent. */
+function urgency(row: ListedRun): number {
+  if (waitsForPerson(row)) return 0;
+  return ENDED.has(row.status) ? 2 : 1;
+}
+
+interface Tree {
+  readonly row: ListedRun;
+  readonly children: Tree[];
+  urgency: number;
+  below: number;
+  isFound: boolean;
+}
+
+function isFoundIn(
+  { id, directive, status, now = '', reason = '' }: ListedRun,
+  find: string,
+): boolean {
+  return [id, directive, status, now, reason].some((text) => text.toLowerCase().includes(find));
+}
+
+/** Whoever has no shown parent is a root. A row whose ancestors go in a circle is one, too. */
+function treesOf(rows: ReadonlyMap<string, ListedRun>, { hooks, find }: LineWish): Tree[] {
+  const wanted = find.trim().toLowerCase();
+  const trees = new Map<string, Tree>();
+  for (const row of rows.values()) {
+    if (row.kind === 'hook' && !hooks) continue;
+    const isFound = wanted === '' || isFoundIn(row, wanted);
+    trees.set(row.id, { row, children: [], urgency: urgency(row), below: 0, isFound });
+  }
+  const roots: Tree[] = [];
+  for (const tree of trees.values()) {
+    const parent = shownParent(tree.row, rows, trees);
+    (parent ? parent.children : roots).push(tree);
+  }
+  return roots;
+}
+
+function shownParent(
+  row: ListedRun,
+  rows: ReadonlyMap<string, ListedRun>,
+  trees: ReadonlyMap<string, Tree>,
+): Tree | undefined {
+  let found: Tree | undefined;
+  let at: ListedRun | undefined = row;
+  const seen = new Set<string>();
+  while (at?.parent !== undefined) {
+    if (seen.has(at.id)) return undefined;
+    seen.add(at.id);
+    found ??= trees.get(at.parent);
+    at = rows.get(at.parent);
+  }
+  return found;
+}
+
+/** From the leaves up: what is below counts for what is above. */
+function sumUp(tree: Tree): void {
+  for (const child of tree.children) {
+    sumUp(child);
+    tree.urgency = Math.min(tree.urgency, child.urgency);
+    tree.below += 1 + child.below;
+    tree.isFound ||= child.isFound;
+  }
+  tree.children.sort((a, b) => a.row.created - b.row.created);
+}
+
+export function threadLines(
+  rows: ReadonlyMap<string, ListedRun>,
+  wish: LineWish,
+): readonly ThreadLine[] {
+  const roots = treesOf(rows, wish);
+  for (const root of roots) sumUp(root);
+  return THREAD_GROUPS.flatMap((group, number): readonly ThreadLine[] => {
+    const trees = roots
+      .filter((tree) => tree.urgency === number && tree.isFound)
+      .sort((a, b) => b.row.created - a.row.created);
+    if (trees.length === 0) return [];
+    const lines: ThreadLine[] = [];
+    for (const tree of trees) put(tree, 0);
+    const threads = trees.reduce((sum, { below }) => sum + 1 + below, 0);
+    return [{ kind: 'group', group, threads }, ...lines];
+
+    function put({ row, children, below, urgency: own }: Tree, depth: number): void {
+      const isFolded = below > 0 && (own === 2) !== wish.turned.has(row.id);
+      lines.push({ kind: 'thread', id: row.id, group, depth, below, isFolded });
+      if (!isFolded) for (const child of children) put(child, depth + 1);
+    }
+  });
+}

@@ -1,0 +1,103 @@
+// What is told to people who do not look: the title of the tab, and a polite line for screen readers. Only
+// names and codes, never text of a model: a title cannot be made to say something.
+import { useEffect, useState } from 'preact/hooks';
+import type { ListedApproval, ListedRun } from '../../model/api.ts';
+import { waitsForPerson } from '../../model/thread-lines.ts';
+import { route } from '../router.tsx';
+import { onApprovals } from '../state/approvals.ts';
+import { me } from '../state/session.ts';
+import { list, onRows } from '../state/threads.ts';
+import { statusWord } from './status.tsx';
+
+const EVERY_MS = 5000;
+const TITLES: Readonly<Record<string, string>> = {
+  '': 'Threads',
+  approvals: 'Approvals',
+  cost: 'Cost',
+  items: 'Items',
+  scripts: 'Scripts',
+  health: 'Health',
+  login: 'Login',
+};
+const ENDS = new Set(['completed', 'failed', 'limit', 'denied', 'aborted', 'terminated', 'killed']);
+
+/** A name is short and plain; whatever is not is left out. */
+const nameIn = (text: string): string | undefined => /^[\w.:/-]{1,60}(?=\s|$)/.exec(text)?.[0];
+
+function threadTitle(id: string, row: ListedRun | undefined): string {
+  if (!row) return nameIn(id) ?? 'Thread';
+  const name = nameIn(row.directive) ?? 'Thread';
+  const denied = row.denied > 0 ? `, ${row.denied} denied` : '';
+  return `${name} · ${waitsForPerson(row) ? 'waits for you' : statusWord(row.status)}${denied}`;
+}
+
+/** `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */
+export function usePageTitle(due: number): void {
+  const [word = '', id = ''] = route.value.parts;
+  const row = word === 't' ? list.value.rows.get(id) : undefined;
+  const name = word === 't' ? threadTitle(id, row) : (TITLES[word] ?? 'kernmantle');
+  const project = me.value?.project ?? 'kernmantle';
+  const title = `${due > 0 ? `(${due}) ` : ''}${name} · ${project}`;
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
+/** What is worth a sentence among rows and approvals as they come. */
+function createNews() {
+  const statuses = new Map<string, string>();
+  const waiting = new Set<string>();
+  let isFirst = true;
+  return {
+    ofRows: (rows: readonly ListedRun[]): string[] =>
+      rows.flatMap(({ id, status, depth, kind, directive }) => {
+        const before = statuses.get(id);
+        statuses.set(id, status);
+        const isEnd = before !== undefined && before !== status && ENDS.has(status);
+        if (!isEnd || depth > 0 || kind === 'hook') return [];
+        return [`${nameIn(directive) ?? 'a thread'} ${statusWord(status)}`];
+      }),
+    ofApprovals(approvals: readonly ListedApproval[]): string[] {
+      const fresh = approvals.filter(({ id, state }) => state === 'pending' && !waiting.has(id));
+      for (const { id } of fresh) waiting.add(id);
+      const wasFirst = isFirst;
+      isFirst = false;
+      if (wasFirst) return [];
+      return fresh.map(({ title, kind }) => `waits for you: ${nameIn(title) ?? kind}`);
+    },
+  };
+}
+
+/** At most once in 5 s; what came meanwhile is told together. */
+export function Announcer() {
+  const [said, setSaid] = useState('');
+  useEffect(() => {
+    const news = createNews();
+    let waits: string[] = [];
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const speak = () => {
+      timer = undefined;
+      if (waits.length === 0) return;
+      setSaid(waits.length > 3 ? `${waits.length} threads changed` : waits.join(', '));
+      waits = [];
+      timer = setTimeout(speak, EVERY_MS);
+    };
+    const add = (lines: readonly string[]) => {
+      waits.push(...lines);
+      if (timer === undefined) speak();
+    };
+    const ends = [
+      onRows((rows) => add(news.ofRows(rows))),
+      onApprovals((approvals) => add(news.ofApprovals(approvals))),
+    ];
+    return () => {
+      clearTimeout(timer);
+      for (const end of ends) end();
+    };
+  }, []);
+  return (
+    <div class="unseen" aria-live="polite">
+      {said}
+    </div>
+  );
+}

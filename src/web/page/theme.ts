@@ -1,0 +1,42 @@
+// Light, dark, or as the system has it; kept in this browser. The colours themselves are in tokens.css.
+import { signal } from '@preact/signals';
+
+const KEPT = 'kernmantle-theme';
+const THEMES = ['system', 'light', 'dark'] as const;
+type Theme = (typeof THEMES)[number];
+
+const read = (): Theme => THEMES.find((name) => name === localStorage.getItem(KEPT)) ?? 'system';
+
+export const theme = signal<Theme>(read());
+
+function show(): void {
+  document.documentElement.dataset['theme'] = theme.value;
+}
+
+/** Before the first picture, so that nothing flashes. */
+export function startTheme(): void {
+  show();
+  addEventListener('storage', ({ key }) => {
+    if (key !== KEPT) return;
+    theme.value = read();
+    show();
+  });
+}
+
+/** The other one than is seen now; once more, and it is as the system has it. */
+export function nextTheme(): void {
+  const isDark = matchMedia('(prefers-color-scheme: dark)').matches;
+  const order: Theme[] = isDark ? ['system', 'light', 'dark'] : ['system', 'dark', 'light'];
+  theme.value = order[(order.indexOf(theme.value) + 1) % order.length] ?? 'system';
+  if (theme.value === 'system') localStorage.removeItem(KEPT);
+  else localStorage.setItem(KEPT, theme.value);
+  show();
+}
+
+const narrow = matchMedia('(max-width: 760px)');
+
+/** As narrow as a phone, or zoomed in that far: rows have two lines. */
+export const isNarrow = signal(narrow.matches);
+narrow.addEventListener('change', ({ matches }) => {
+  isNarrow.value = matches;
+});

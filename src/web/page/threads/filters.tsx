@@ -1,0 +1,119 @@
+// Which threads are listed. What is chosen stands in the address, so that back, reload and a copied
+// address show the same.
+import { useMemo } from 'preact/hooks';
+import { Icon } from '../parts/icons.tsx';
+import { route, setQuery } from '../router.tsx';
+import type { ThreadsFilter } from '../state/threads.ts';
+
+const STATUSES = [
+  ['', 'any status'],
+  ['waiting,needs_input', 'waiting'],
+  ['spawning,running,terminating', 'running'],
+  ['paused,interrupted', 'paused, interrupted'],
+  ['completed', 'completed'],
+  ['limit', 'at a limit'],
+  ['failed,denied,aborted', 'failed, denied'],
+  ['terminated,killed', 'stopped'],
+] as const;
+
+const HOUR = 3_600_000;
+const SPANS = [
+  ['', 'any time', 0],
+  ['1h', 'last hour', HOUR],
+  ['24h', 'last 24 hours', 24 * HOUR],
+  ['7d', 'last 7 days', 168 * HOUR],
+  ['30d', 'last 30 days', 720 * HOUR],
+] as const;
+
+export interface ListWish {
+  readonly asked: ThreadsFilter;
+  readonly find: string;
+  readonly hooks: boolean;
+  /** The list is not all there is because somebody chose so. */
+  readonly isFiltered: boolean;
+}
+
+/** From the address. A span counts from when it was chosen, so that the list is not read anew all the time. */
+export function useListWish(): ListWish {
+  const { query } = route.value;
+  const [directive, status, span] = ['directive', 'status', 'since'].map(
+    (name) => query.get(name) ?? '',
+  );
+  const find = query.get('find') ?? '';
+  const since = useMemo(() => {
+    const found = SPANS.find(([word]) => word !== '' && word === span);
+    return found ? String(Date.now() - found[2]) : '';
+  }, [span]);
+  return {
+    asked: {
+      ...(directive ? { directive } : {}),
+      ...(status ? { status } : {}),
+      ...(since ? { since } : {}),
+    },
+    find,
+    hooks: query.get('hooks') === 'yes',
+    isFiltered: [directive, status, span, find].some((word) => word !== ''),
+  };
+}
+
+export const clearFilters = (): void =>
+  setQuery({ directive: undefined, status: undefined, since: undefined, find: undefined });
+
+function Choice(props: {
+  name: string;
+  label: string;
+  options: readonly (readonly [string, string, ...unknown[]])[];
+}) {
+  const { name, label, options } = props;
+  const value = route.value.query.get(name) ?? '';
+  return (
+    <select
+      aria-label={label}
+      class={value === '' ? '' : 'is-set'}
+      value={value}
+      onChange={(event) => setQuery({ [name]: event.currentTarget.value }, false)}
+    >
+      {options.map(([word, says]) => (
+        <option key={word} value={word}>
+          {says}
+        </option>
+      ))}
+    </select>
+  );
+}
+
+export function ThreadFilters(props: { directives: readonly string[]; wish: ListWish }) {
+  const { directives, wish } = props;
+  const chosen = wish.asked.directive;
+  const known =
+    chosen === undefined || directives.includes(chosen) ? directives : [...directives, chosen];
+  return (
+    <search class="filters" aria-label="Which threads">
+      <Choice
+        name="directive"
+        label="Directive"
+        options={[['', 'any directive'], ...known.map((name) => [name, name] as const)]}
+      />
+      <Choice name="status" label="Status" options={STATUSES} />
+      <Choice name="since" label="Since" options={SPANS} />
+      <span class="field">
+        <Icon name="find" />
+        <input
+          type="search"
+          aria-label="Find in this list"
+          placeholder="find in this list"
+          value={wish.find}
+          onInput={(event) => setQuery({ find: event.currentTarget.value })}
+        />
+      </span>
+      <button
+        type="button"
+        class="chip"
+        aria-pressed={wish.hooks}
+        onClick={() => setQuery({ hooks: wish.hooks ? undefined : 'yes' })}
+      >
+        Hooks <kbd>h</kbd>
+      </button>
+    </search>
+  );
+}

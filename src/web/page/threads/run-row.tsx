@@ -1,0 +1,127 @@
+// One line of the list: who, in what state, what was used of what is allowed, what was refused, how long,
+// and what it does now or why it ended.
+import type { ListedRun } from '../../model/api.ts';
+import { visibleText } from '../../model/foreign-text.ts';
+import { ago, count, limitValue, money, seconds } from '../../model/format.ts';
+import { nextAct, type ThreadLine, waitsForPerson } from '../../model/thread-lines.ts';
+import { MeterBar, now, Time } from '../parts/figures.tsx';
+import { Icon } from '../parts/icons.tsx';
+import { DeniedCount, statusTone, statusWord, toneIcon } from '../parts/status.tsx';
+import { Link, pathOf } from '../router.tsx';
+
+type RunLine = Extract<ThreadLine, { kind: 'thread' }>;
+
+export const GroupCells = (props: {
+  line: Extract<ThreadLine, { kind: 'group' }>;
+  total?: number;
+}) => (
+  <span role="gridcell" class={props.line.group === 'waits for you' ? 'you' : ''}>
+    <b>{props.line.group}</b> <span class="count">{count(props.total ?? props.line.threads)}</span>
+  </span>
+);
+
+/** `5/12` with its bar, or only the number where there is no limit. */
+function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; word: string }) {
+  const meter = run.meters.find((one) => one.name === name);
+  const told = run.cost[name];
+  const used = meter?.used ?? Number(told ?? 0);
+  const about = name === 'spend' && run.cost['estimated'] === true ? 'about ' : '';
+  return (
+    <span role="gridcell" class={`used ${name}`}>
+      <span class="n">
+        {about}
+        {name === 'spend' ? money(used) : count(used)}
+        <span class="faint">
+          {meter?.max === undefined ? '' : `/${limitValue(name, meter.max)}`} {word}
+        </span>
+      </span>
+      {meter?.max === undefined ? null : <MeterBar meter={meter} />}
+    </span>
+  );
+}
+
+/** How long it has been at it, or how long ago it ended. */
+function When({ run }: { run: ListedRun }) {
+  if (run.ended !== undefined) {
+    return (
+      <span role="gridcell" class="d when">
+        <span class="faint">{seconds(Math.round((run.ended - run.created) / 1000))}</span>{' '}
+        <Time at={run.ended} /> <span class="unseen">ago</span>
+      </span>
+    );
+  }
+  return (
+    <span role="gridcell" class="d when" title={`began ${ago(now.value - run.created)} ago`}>
+      {seconds(Math.round((now.value - run.created) / 1000))}
+    </span>
+  );
+}
+
+function Now({ run }: { run: ListedRun }) {
+  const act = nextAct(run.status);
+  const isYours = waitsForPerson(run);
+  const text = run.now ?? run.reason ?? run.code ?? '';
+  return (
+    <span role="gridcell" class="now">
+      <span class={`cut ${isYours ? 'you' : 'dim'} ${run.now === undefined ? '' : 'mono'}`}>
+        {visibleText(text, 160)}
+      </span>
+      {act === undefined ? null : (
+        <Link to={pathOf('t', run.id)} class="act" label={`${act} ${run.directive}`}>
+          {act}
+        </Link>
+      )}
+    </span>
+  );
+}
+
+export function RunCells(props: {
+  line: RunLine;
+  run: ListedRun;
+  currency: string;
+  onFold: () => void;
+}) {
+  const { line, run, currency, onFold } = props;
+  const isYours = waitsForPerson(run);
+  const tone = statusTone(run.status, isYours);
+  return (
+    <>
+      <span role="gridcell" class="w">
+        {line.below > 0 ? (
+          <button
+            type="button"
+            class="fold-tree"
+            tabIndex={-1}
+            aria-expanded={!line.isFolded}
+            aria-label={`${line.below} below ${run.directive}`}
+            onClick={(event) => {
+              event.stopPropagation();
+              onFold();
+            }}
+          >
+            <Icon name={line.isFolded ? 'right' : 'chev'} />
+          </button>
+        ) : null}
+        {line.depth > 0 && line.below === 0 ? <Icon name="child" class="faint" /> : null}
+        <span class={tone}>
+          <Icon name={run.kind === 'hook' ? 'hook' : toneIcon(tone)} />
+        </span>
+        <Link to={pathOf('t', run.id)} class="cut name">
+          {visibleText(run.directive, 80)}
+        </Link>
+        <span class="faint ver">{run.version}</span>
+        {line.isFolded ? <span class="count">{count(line.below)}</span> : null}
+      </span>
+      <span role="gridcell" class={`status ${tone}`}>
+        {isYours ? 'waits for you' : statusWord(run.status)}
+      </span>
+      <Used run={run} name="turns" word="turns" />
+      <Used run={run} name="spend" word={currency} />
+      <span role="gridcell" class="refused">
+        {run.denied > 0 ? <DeniedCount denied={run.denied} /> : null}
+      </span>
+      <When run={run} />
+      <Now run={run} />
+    </>
+  );
+}
