@@ -12,12 +12,13 @@ addEventListener('visibilitychange', () => {
   if (!document.hidden) now.value = Date.now();
 });
 
-/** Relative in lists (`ago`), exact on hover; `clock` shows the time of day. */
-export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact' }) {
-  const { at, form = 'ago' } = props;
+/** Relative in lists (`ago`), exact on hover, with what it `took`; `clock` shows the time of day. */
+export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took?: string }) {
+  const { at, form = 'ago', took } = props;
+  const title = took === undefined ? dayTime(at) : `${dayTime(at)}, took ${took}`;
   const text = form === 'ago' ? ago(now.value - at) : clockTime(at, form === 'exact');
   return (
-    <time class="time" dateTime={new Date(at).toISOString()} title={dayTime(at)}>
+    <time class="time" dateTime={new Date(at).toISOString()} title={title}>
       {text}
     </time>
   );

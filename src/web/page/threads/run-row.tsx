@@ -43,10 +43,10 @@ function Used({ run, name, word }: { run: ListedRun; name: 'turns' | 'spend'; wo
 /** How long it has been at it, or how long ago it ended. */
 function When({ run }: { run: ListedRun }) {
   if (run.ended !== undefined) {
+    const took = seconds(Math.round((run.ended - run.created) / 1000));
     return (
       <span role="gridcell" class="d when">
-        <span class="faint">{seconds(Math.round((run.ended - run.created) / 1000))}</span>{' '}
-        <Time at={run.ended} /> <span class="unseen">ago</span>
+        <Time at={run.ended} took={took} /> <span class="faint">ago</span>
       </span>
     );
   }

@@ -175,7 +175,7 @@ function Lines(props: { wish: ListWish }) {
       <VirtualList
         label="Threads"
         count={lines.length}
-        rowHeight={isNarrow.value ? 54 : 30}
+        rowHeight={isNarrow.value ? 50 : 27}
         keyOf={(at) => keyOf(lines[at])}
         rowClass={(at) => classOf(lines[at], runOf(at))}
         depthOf={(at) => depthOf(lines[at])}
@@ -228,7 +228,7 @@ export function ThreadsView() {
       {error ? <ErrorState error={error} again={reloadThreads} command="km threads ls" /> : null}
       {rows.size === 0 && isLoading ? (
         <div class="card pane threads">
-          <LoadingRows rows={14} rowHeight={isNarrow.value ? 54 : 30} />
+          <LoadingRows rows={14} rowHeight={isNarrow.value ? 50 : 27} />
         </div>
       ) : null}
       {isNone && all === 0 ? <FirstRun /> : null}
