@@ -98,6 +98,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['run-script.ts'],
   ],
   mcp: [['client', 'server'], ['connector']],
+  runtime: [['.'], ['reports']],
   web: [['model'], ['server', 'page']],
   cli: [
     ['terminal'],
@@ -328,15 +329,19 @@ const DECLARED: readonly { types: readonly string[]; room: string; passive: RegE
     ],
     room: 'items',
     // They read files, check them or show them: a field that only they know is not in force.
-    passive: /^(items\/(directive|tool)\/|items\/library\/check|cli\/)/,
+    passive: /^(items\/(directive|tool)\/|items\/library\/check|cli\/|runtime\/reports\/)/,
   },
   {
     types: ['Policy', 'PolicyRules', 'LabelRule', 'SurfacePolicy'],
     room: 'flow',
-    passive: /^(flow\/frame|flow\/policies\/(policy|read-policy|lint)|cli\/)/,
+    passive: /^(flow\/frame|flow\/policies\/(policy|read-policy|lint)|cli\/|runtime\/reports\/)/,
   },
   // What the levels of policies come to together.
-  { types: ['ComposedPolicy'], room: 'flow', passive: /^(flow\/policies\/|cli\/)/ },
+  {
+    types: ['ComposedPolicy'],
+    room: 'flow',
+    passive: /^(flow\/policies\/|cli\/|runtime\/reports\/)/,
+  },
 ];
 /** No rules: for people and for searching. */
 const FOR_PEOPLE = [

@@ -20,7 +20,9 @@ export {
 export {
   type Code,
   type ErrorCode,
+  EXIT,
   errnoOf,
+  exitCodeOf,
   type Failure,
   type Fault,
   fail,

@@ -1,32 +1,14 @@
 // Wires the rooms together, with the three files beside it; nobody else knows them all. Opening a
 // runtime runs nothing: no code of the project, no probe, no connection.
-import { type Json, type JsonObject, type Outcome, ok, systemRandom } from '../base/index.ts';
-import type { PolicyState } from '../flow/index.ts';
-import type {
-  HarnessPorts,
-  Live,
-  PlainRequest,
-  PlainResult,
-  RunRequest,
-} from '../harness/index.ts';
-import { type Catalogs, createItemRoots, createLibrary, type Library } from '../items/index.ts';
-import {
-  type Audit,
-  type AuditFilter,
-  type AuditRow,
-  type Caller,
-  checkConfig,
-  type Kernel,
-  readProgramTools,
-  type SandboxReport,
-  withProgramTools,
-} from '../kernel/index.ts';
+import { type Outcome, ok, systemRandom } from '../base/index.ts';
+import type { HarnessPorts } from '../harness/index.ts';
+import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
+import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
-import type { KeyFolder, TrustStore } from '../trust/index.ts';
-import { type CallOptions, callerOf, createVerbs, mountPrimitives } from './kernel.ts';
+import { callerOf, createVerbs, mountPrimitives } from './kernel.ts';
 import { createMcpHost } from './mcp-host.ts';
 import { createServersPrimitive } from './mcp-servers.ts';
-import { createProgram, type ProgramRuntime, type Verb } from './program.ts';
+import { createProgram, type ProgramRuntime } from './program.ts';
 import {
   BUNDLE,
   type HostProject,
@@ -36,8 +18,9 @@ import {
   type RuntimeOptions,
 } from './project.ts';
 import { runScriptIn } from './run-script.ts';
+import type { Runtime } from './runtime.ts';
 import { createScriptPrimitive } from './script-tools.ts';
-import { openScripts, type ScriptSetup, type ScriptUse } from './scripts.ts';
+import { openScripts } from './scripts.ts';
 import {
   checkRun,
   createThreads,
@@ -47,7 +30,6 @@ import {
   reachThreads,
   readAudit,
   runPlain,
-  type Threads,
   type ThreadWorld,
 } from './threads.ts';
 
@@ -57,42 +39,9 @@ export { goOnAfterAnswers } from './go-on.ts';
 export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
+export type { Runtime } from './runtime.ts';
 export { findScriptProject } from './scripts.ts';
-export { pruneThreads, registryFile, type Threads } from './threads.ts';
-
-export interface Runtime {
-  readonly project: string;
-  /** The user's folder: keys, trust store, own items and policy. */
-  readonly home: string;
-  readonly library: Library;
-  readonly kernel: Kernel;
-  /** The policies in force now, and what is wrong with their files; one with errors allows nothing. */
-  policies(): PolicyState;
-  readonly keys: KeyFolder;
-  readonly trustStore: TrustStore;
-  readonly catalogs: Catalogs;
-  readonly audit: Pick<Audit, 'write'> & {
-    /** Of threads and all others, oldest first. */
-    read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
-  };
-  /** Probed once, when first asked. */
-  sandbox(): Promise<SandboxReport>;
-  caller(options?: CallOptions): Caller;
-  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
-  call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
-  /** The short universal text that tells a model how to use the four tools. */
-  instructions(): string;
-  /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
-  mayRun(request: RunRequest): Promise<Outcome<null>>;
-  /** The loop without a directive, with the program's own prompt and tools. */
-  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
-  /** Threads of this project; the registry is opened when first asked for. */
-  threads(live?: Live): Promise<Outcome<Threads>>;
-  /** World and frame for one run of a script; its code is loaded when first asked for. */
-  scripts(use?: ScriptUse): Promise<ScriptSetup>;
-  /** Ends watches; nothing of the runtime stays behind. */
-  close(): Promise<void>;
-}
+export { allThreads, pruneThreads, registryFile, type Threads } from './threads.ts';
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
@@ -247,6 +196,12 @@ export type {
   ShownThread,
   Verb,
 } from './program.ts';
+export type { CostFigures, CostSum } from './reports/cost.ts';
+export type { HealthReport, KnownServer } from './reports/health.ts';
+export type { PolicyReport } from './reports/policy.ts';
+export type { Explained } from './reports/provenance.ts';
+export { reports } from './reports/reports.ts';
+export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {
   approvalDigest,

@@ -31,7 +31,13 @@ import type {
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
 import type { AuditFilter, AuditRow, Kind, Primitive } from '../kernel/index.ts';
-import type { PruneOptions, Store, StoredEvent } from '../store/index.ts';
+import type {
+  PruneOptions,
+  Store,
+  StoredEvent,
+  ThreadFilter,
+  ThreadSummary,
+} from '../store/index.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
@@ -195,6 +201,24 @@ export function reachThreads(
     },
     kinds: [kind('thread', Object.keys(THREAD_ACTIONS)), kind('artifact', ['read'])],
   };
+}
+
+/** Every thread that fits, a page at a time, until one is none of `wanted`. */
+export async function allThreads(
+  store: Store,
+  filter: ThreadFilter,
+  wanted: (row: ThreadSummary) => boolean = () => true,
+): Promise<Outcome<ThreadSummary[]>> {
+  const rows: ThreadSummary[] = [];
+  for (let page: ThreadFilter = { ...filter, limit: 500 }; ; ) {
+    const found = await store.query(page);
+    if (!found.ok) return found;
+    const fitting = found.output.rows.filter(wanted);
+    rows.push(...fitting);
+    const { next_cursor: cursor } = found.output;
+    if (cursor === undefined || fitting.length < found.output.rows.length) return ok(rows);
+    page = { ...page, cursor };
+  }
 }
 
 /** Old trees go, with their transcripts; what they cost and the audit stay. */

@@ -29,6 +29,54 @@ test('a refusal in a thread leads back to what the model had read', async () => 
   );
 });
 
+test('any event of a thread can be asked about, and every step names its own', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', { permissions: READ }),
+      'notes/a.txt': 'a note',
+    },
+    [
+      { tool_calls: [execute('fs/read_file', { path: 'notes/a.txt' })] },
+      { tool_calls: [execute('fs/write_file', { path: 'notes/b.txt', content: 'x' })] },
+      { text: 'done' },
+    ],
+  );
+  const { thread_id } = await run(made, 'look');
+  const ask = async (...words: string[]) => {
+    const command = ['provenance', '--thread', thread_id, '--json', ...words];
+    return JSON.parse((await runCommand(command, made.fixture.root, made.fixture.env)).output);
+  };
+  interface Node {
+    id: number;
+    operation: string;
+    from: number[];
+    seq: number;
+  }
+  const { output } = await ask();
+  const nodes: Node[] = output.nodes;
+  const reply = nodes.find(({ operation }) => operation === 'reply of the model');
+  const read = nodes.find(({ operation }) => operation === 'tool fs/read_file');
+  expect(reply?.from).toContain(read?.id);
+  expect(nodes.every(({ seq }) => seq > 0)).toBe(true);
+  // Its call, its denial and its result are one refusal.
+  expect((await ask('--seq', String(output.seq))).output).toEqual(output);
+  const argument = (await ask('--seq', String(output.seq), '--argument', 'path')).output;
+  expect(argument.nodes.at(-1)).toMatchObject({
+    operation: expect.stringMatching(/^argument path/),
+  });
+  expect(argument.from).toEqual([argument.nodes.at(-1).id]);
+  expect(argument.nodes.at(-1).from).toEqual([reply?.id]);
+  // What was not refused has come from somewhere too.
+  const result = (await ask('--seq', String(read?.seq))).output;
+  expect(result).toMatchObject({ subject: 'tool fs/read_file', refusal: null });
+  expect((await ask('--seq', String(reply?.seq))).output).toMatchObject({ refusal: null });
+  expect((await ask('--seq', '9999')).error.code).toBe('not_found');
+  expect((await ask('--seq', String(output.seq), '--argument', 'no')).error.code).toBe('not_found');
+  expect((await ask('--seq', String(reply?.seq), '--argument', 'path')).error.code).toBe(
+    'invalid_input',
+  );
+});
+
 test('a thread in which nothing was refused has nothing to explain', async () => {
   const made = await stage({ '.ai/directives/look.md': directiveText('look') }, [{ text: 'done' }]);
   const { thread_id } = await run(made, 'look');

@@ -11,7 +11,7 @@ const KINDS = ['directive', 'tool', 'knowledge'] as const;
 const WORDS: Readonly<Record<string, readonly string[]>> = {
   kind: KINDS,
   decision: ['allowed', 'denied', 'failed'],
-  surface: ['cli', 'library', 'mcp', 'script', 'thread', 'harness'],
+  surface: ['cli', 'library', 'mcp', 'web', 'script', 'thread', 'harness'],
   client: ['claude-code', 'claude-desktop', 'cursor', 'vscode'],
   scope: ['project', 'user'],
   role: ['view', 'steer', 'approve'],

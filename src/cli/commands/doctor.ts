@@ -1,209 +1,30 @@
-// Nobody is asked over the network, and no registry is made.
-import { existsSync } from 'node:fs';
-import { getOwn, isObject, ok, plainText } from '../../base/index.ts';
-import { type Runtime, registryFile } from '../../runtime/index.ts';
+// `doctor`: what this installation can and cannot do, and how to mend what is missing.
+import { ok } from '../../base/index.ts';
+import { type HealthReport, reports } from '../../runtime/index.ts';
 import { inProject } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
-import type { KnownServer } from './mcp/connectors.ts';
 
-// `doctor`: what this installation can and cannot do, and how to mend what is missing.
-
-interface Finding {
-  about: string;
-  state: 'good' | 'note' | 'bad';
-  message: string;
-  fix?: string;
-}
-
-const good = (about: string, message: string): Finding => ({ about, state: 'good', message });
-const bad = (about: string, message: string): Finding => ({ about, state: 'bad', message });
-const note = (about: string, message: string, fix: string): Finding => ({
-  about,
-  state: 'note',
-  message,
-  fix,
-});
-
-async function aboutRegistry(runtime: Runtime): Promise<Finding> {
-  const file = registryFile(runtime);
-  if (!existsSync(file)) return good('store', 'no thread has run here yet');
-  const opened = await runtime.threads();
-  if (!opened.ok) return bad('store', opened.error.detail.message);
-  const { store } = opened.output;
-  await store.sweep();
-  const left = await store.query({ status: 'interrupted', limit: 500 });
-  if (!left.ok) return bad('store', left.error.detail.message);
-  const count = left.output.rows.length;
-  if (count === 0) return good('store', file);
-  return note(
-    'store',
-    `${count} threads were left behind by a process that ended`,
-    '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`',
-  );
-}
-
-function aboutProviders(runtime: Runtime, env: Terminal['env']): Finding[] {
-  const providers = getOwn(runtime.library.config('models').value, 'providers');
-  return Object.entries(isObject(providers) ? providers : {}).map(([name, provider]) => {
-    const key = plainText(getOwn(provider, 'key'));
-    const about = `provider ${name}`;
-    if (key === '') return good(about, 'needs no key');
-    if (env[key]) return good(about, `\`${key}\` is set`);
-    return note(about, 'has no key', `set \`${key}\` to run directives with its models`);
-  });
-}
-
-const SURFACES = ['cli', 'mcp', 'library'];
-
-function aboutKeys({ keys, trustStore, home }: Runtime): Finding[] {
-  const [own, trusted] = [keys.list(), trustStore.list()];
-  return [
-    !own.ok
-      ? bad('keys', own.error.detail.message)
-      : own.output.length === 0
-        ? note('keys', 'no signing key yet', '`km keys` makes one')
-        : good('keys', `${own.output.length} in ${home}/keys`),
-    trusted.ok
-      ? good('trust', `${trusted.output.length} keys trusted`)
-      : bad('trust', trusted.error.detail.message),
-  ];
-}
-
-async function aboutSandbox(runtime: Runtime): Promise<Finding> {
-  const { kind, reason, version } = await runtime.sandbox();
-  if (kind !== 'none') {
-    const why = reason === undefined ? [] : [`(${reason})`];
-    return good('sandbox', [kind, version, ...why].filter(Boolean).join(' '));
-  }
-  const without =
-    runtime.policies().policy.sandbox === 'none'
-      ? 'the policy lets tools run without one'
-      : 'tools that start processes are refused';
-  const fix =
-    process.platform === 'linux'
-      ? "`apt-get install bubblewrap` (or your system's package of that name), and allow user namespaces"
-      : 'see docs/sandbox.md';
-  return note('sandbox', `${reason ?? 'none found'}; ${without}`, fix);
-}
-
-/** Tiers whose model no policy lets anybody ask. */
-function closedTiers({ library, policies }: Runtime): Finding[] {
-  const tiers = getOwn(library.config('models').value, 'tiers');
-  return Object.entries(isObject(tiers) ? tiers : {}).flatMap(([tier, entry]) => {
-    const model = plainText(typeof entry === 'string' ? entry : getOwn(entry, 'model'));
-    const allowed = policies().policy.allowsModel(model);
-    return allowed.ok
-      ? []
-      : [note(`tier ${tier}`, allowed.error.detail.message, 'choose another model for it')];
-  });
-}
-
-function aboutPolicies(runtime: Runtime): Finding[] {
-  const { policy, diagnostics } = runtime.policies();
-  const levels = policy.levels.map(({ level }) => level).join(', ') || 'none';
-  const unsigned = policy.allowsUnsigned ? 'allowed' : 'restricted';
-  return [
-    ...diagnostics
-      .filter(({ severity }) => severity === 'error')
-      .map(({ file, line, code, message }) =>
-        code === 'signature_changed'
-          ? {
-              ...bad('policy', `${file}: ${message}; what it opened is closed`),
-              fix: 'review it, then `km sign` it again',
-            }
-          : bad('policy', `${file}:${line}: ${message}; until it is mended nothing is allowed`),
-      ),
-    ...diagnostics
-      .filter(({ code }) => code === 'signature_untrusted')
-      .map(({ file, message, hint = '' }) => note('policy', `${file}: ${message}`, hint)),
-    good('policy', `levels: ${levels}; unsigned items: ${unsigned}`),
-    ...closedTiers(runtime),
-    ...SURFACES.map((surface) => {
-      const effects = policy.effects(surface).join(', ') || 'none';
-      const message = `tools with effect ${effects}; directives: ${policy.directives(surface)}`;
-      return good(`surface ${surface}`, message);
-    }),
-  ];
-}
-
-function aboutItems({ library }: Runtime): Finding[] {
-  const errors = library.check().filter(({ severity }) => severity === 'error').length;
-  const changed = library
-    .all()
-    .filter(({ source, signature }) => source === 'bundle' && signature.state !== 'bundle')
-    .map(({ id }) => id);
-  return [
-    errors === 0
-      ? good('items', `${library.all().length} items`)
-      : note('items', `${errors} errors`, '`km check` lists them'),
-    changed.length === 0
-      ? good('bundle', 'as it was built')
-      : {
-          ...bad('bundle', `changed since it was built: ${changed.slice(0, 5).join(', ')}`),
-          fix: 'install the package again; in a clone, `npm run digests` after a wanted change',
-        },
-  ];
-}
-
-/** Variables that a connector cannot do without and that are not set. */
-const unset = ({ item: { tool } }: KnownServer, env: Terminal['env']): string[] =>
-  (tool?.env ?? []).filter(
-    (name) => !env[name] && JSON.stringify(tool?.config).includes(`\${${name}}`),
-  );
-
-/** Other MCP servers, as far as files tell: none is asked. */
-async function aboutServers(runtime: Runtime, env: Terminal['env']): Promise<Finding[]> {
-  const { knownServers } = await import('./mcp/connectors.ts');
-  const known = await knownServers(runtime);
-  const findings = known.flatMap((server): Finding[] => {
-    const { name, item, tools } = server;
-    const about = `mcp ${name}`;
-    const open = [item, ...tools].filter(({ signature }) => signature.state !== 'signed');
-    const [first, ...others] = open;
-    const missing = unset(server, env);
-    const more = others.length > 0 ? ` and ${others.length} more` : '';
-    const fix = first === item ? `\`km sign ${item.file}\`` : `\`km mcp sync ${name}\``;
-    return [
-      ...(first
-        ? [note(about, `\`${first.id}\`${more} not signed, or changed since`, `look, then ${fix}`)]
-        : []),
-      ...(missing.length > 0
-        ? [note(about, `${missing.join(', ')} not set`, 'set it in the environment of `km`')]
-        : []),
-    ];
-  });
-  const count = known.reduce((sum, { tools }) => sum + tools.length, 0);
-  if (known.length === 0) return [];
-  return [good('mcp servers', `${known.length} connected, ${count} tools`), ...findings];
-}
-
-const MARKS: Readonly<Record<Finding['state'], readonly [Colour, string]>> = {
+const MARKS: Readonly<
+  Record<HealthReport['findings'][number]['state'], readonly [Colour, string]>
+> = {
   good: ['green', 'ok'],
   note: ['yellow', '!'],
   bad: ['red', 'x'],
 };
 
+function show({ findings }: HealthReport, terminal: Terminal): void {
+  for (const { about, state, message, fix } of findings) {
+    const [colour, mark] = MARKS[state];
+    const shown = terminal.paint(colour, mark.padEnd(3));
+    terminal.out(`${shown}${about.padEnd(16)} ${visible(message)}`);
+    if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
+  }
+}
+
 export const run = inProject(async (runtime, { terminal }) => {
-  const findings: Finding[] = [
-    good('node', process.version),
-    good('project', runtime.project),
-    ...aboutKeys(runtime),
-    await aboutSandbox(runtime),
-    ...aboutPolicies(runtime),
-    ...aboutItems(runtime),
-    ...(await aboutServers(runtime, terminal.env)),
-    await aboutRegistry(runtime),
-    ...aboutProviders(runtime, terminal.env),
-  ];
-  const isBad = findings.some(({ state }) => state === 'bad');
-  terminal.finish(ok({ healthy: !isBad, findings }), () => {
-    for (const { about, state, message, fix } of findings) {
-      const [colour, mark] = MARKS[state];
-      const shown = terminal.paint(colour, mark.padEnd(3));
-      terminal.out(`${shown}${about.padEnd(16)} ${visible(message)}`);
-      if (fix) terminal.out(`   ${terminal.paint('blue', 'fix')}: ${fix}`);
-    }
-  });
-  return isBad ? EXIT.failed : EXIT.done;
+  const { healthReport } = await reports.health();
+  const report = await healthReport(runtime, terminal.env);
+  terminal.finish(ok(report), () => show(report, terminal));
+  return report.healthy ? EXIT.done : EXIT.failed;
 });

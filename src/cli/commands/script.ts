@@ -12,8 +12,14 @@ import {
   ok,
   parseJson,
 } from '../../base/index.ts';
-import type { Trail } from '../../flow/index.ts';
-import { type AskPerson, createRuntime, findScriptProject } from '../../runtime/index.ts';
+import {
+  createRuntime,
+  findScriptProject,
+  type Runtime,
+  reports,
+  type WatchedEnd,
+  type WatchedScript,
+} from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
@@ -24,23 +30,12 @@ import { parseParameters } from './exec.ts';
 // One run of a script on the command line: its project, the operator's policy for scripts, effects as
 // they happen, problems with their place.
 
-export interface ScriptJob {
+interface ScriptJob extends Omit<WatchedScript, 'path' | 'name' | 'text' | 'trail'> {
   /** Path as given, or undefined for `text`. */
   readonly file?: string | undefined;
   readonly text?: string | undefined;
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
-  readonly payload?: JsonObject;
-  /** What is piped in; nothing when absent. */
-  stdin?(): string;
-  onEffect?(effect: ScriptEffect): void;
-  /** Told what is printed `with { stream: true }`, as it comes. */
-  onOutput?(text: string): void;
-  /** Keeps track of how values came to be. */
-  readonly trail?: Trail;
-  /** Absent: nobody is there to answer now, so a question waits in the queue. */
-  readonly ask?: AskPerson;
-  readonly signal?: AbortSignal;
   readonly project?: string;
 }
 
@@ -64,7 +59,7 @@ function read(job: ScriptJob): Outcome<{ path: string; text: string }> {
 }
 
 /** As a person would type it, seen from where they stand. */
-export function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
+function shownName(path: string, job: Pick<ScriptJob, 'cwd' | 'text'>): string {
   if (job.text !== undefined) return '<command line>';
   const short = relative(job.cwd, path);
   return short === '' || short.startsWith('..') ? path : short;
@@ -77,7 +72,11 @@ const refused = (fault: Fault): ScriptEnd => ({
   outputs: null,
 });
 
-export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
+/** In the runtime of its project; `watch` runs it, and may look on. */
+export async function runScriptJob(
+  job: ScriptJob,
+  watch?: (runtime: Runtime, script: WatchedScript) => Promise<WatchedEnd>,
+): Promise<ScriptEnd> {
   const source = read(job);
   if (!source.ok) return refused(source.error);
   const { path, text } = source.output;
@@ -85,33 +84,9 @@ export async function runScriptJob(job: ScriptJob): Promise<ScriptEnd> {
   const opened = await createRuntime({ project, cwd: job.cwd, env: job.env });
   if (!opened.ok) return refused(opened.error);
   try {
-    const { runScript, diagnosticOf } = await import('../../script/index.ts');
-    const stage = await opened.output.scripts({
-      name: shownName(path, job),
-      ...(job.ask ? { person: job.ask } : {}),
-      ...(job.trail ? { trail: job.trail.note } : {}),
-      ...(job.signal ? { signal: job.signal } : {}),
-    });
-    // Commands hear of it by themselves; a block that waits for something does not.
-    job.signal?.addEventListener('abort', () => stage.world.js.close(), { once: true });
-    const { fault, diagnostics, outputs } = await runScript(text, {
-      ...stage,
-      file: path,
-      name: shownName(path, job),
-      mode: path.endsWith('.mld') ? 'strict' : 'markdown',
-      payload: job.payload ?? {},
-      stdin: () => job.stdin?.() ?? '',
-      mayBePrivileged: true,
-      onEffect: (effect) => job.onEffect?.(effect),
-      ...(job.onOutput && { onOutput: job.onOutput }),
-    });
-    const list = diagnostics.length > 0 ? diagnostics : fault ? [diagnosticOf(fault, path)] : [];
-    return {
-      code: fault ? exitCodeOf(fault.fault) : EXIT.done,
-      problems: list.map(formatDiagnostic),
-      fault: fault?.fault,
-      outputs: outputs?.data ?? null,
-    };
+    const run = watch ?? (await reports.scriptRun()).watchScript;
+    const end = await run(opened.output, { ...job, path, text, name: shownName(path, job) });
+    return { ...end, problems: end.diagnostics.map(formatDiagnostic) };
   } finally {
     await opened.output.close();
   }

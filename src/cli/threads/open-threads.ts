@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { fail, type Json, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import {
   type AskPerson,
   askHere,
@@ -9,34 +9,11 @@ import {
   type Speaker,
   type Threads,
 } from '../../runtime/index.ts';
-import {
-  type Store,
-  type ThreadFilter,
-  type ThreadRow,
-  type ThreadSummary,
-} from '../../store/index.ts';
+import type { Store, ThreadRow } from '../../store/index.ts';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
-
-/** Every thread that fits, a page at a time, until one is none of `wanted`. */
-export async function allThreads(
-  store: Store,
-  filter: ThreadFilter,
-  wanted: (row: ThreadSummary) => boolean = () => true,
-): Promise<Outcome<ThreadSummary[]>> {
-  const rows: ThreadSummary[] = [];
-  for (let page: ThreadFilter = { ...filter, limit: 500 }; ; ) {
-    const found = await store.query(page);
-    if (!found.ok) return found;
-    const fitting = found.output.rows.filter(wanted);
-    rows.push(...fitting);
-    const { next_cursor: cursor } = found.output;
-    if (cursor === undefined || fitting.length < found.output.rows.length) return ok(rows);
-    page = { ...page, cursor };
-  }
-}
 
 // Threads for a command: the runtime and the registry, opened for it and closed after it.
 
@@ -75,14 +52,14 @@ export function withThreads(
 export function withRegistry(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<Ending>,
-  nothing?: (runtime: Runtime) => Json,
+  nothing?: (runtime: Runtime) => unknown,
 ): Promise<Ending> {
   const { terminal } = call;
   return withThreads(call, work, {}, async (runtime) => {
     if (existsSync(registryFile(runtime))) return undefined;
     const message = `no thread has run in \`${runtime.project}\` yet`;
     if (nothing)
-      return terminal.finish(ok(nothing(runtime)), () => terminal.note(visible(message)));
+      return terminal.finish(ok(await nothing(runtime)), () => terminal.note(visible(message)));
     const hint = 'start one with `km run DIRECTIVE`, or name the project with `-C DIR`';
     return fail('not_found', message, { hint });
   });

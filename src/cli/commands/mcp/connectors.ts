@@ -15,8 +15,13 @@ import {
   textAt,
   textsAt,
 } from '../../../base/index.ts';
-import type { ToolItem } from '../../../items/index.ts';
-import { decideApproval, personRow, type Runtime } from '../../../runtime/index.ts';
+import {
+  decideApproval,
+  type KnownServer,
+  personRow,
+  type Runtime,
+  reports,
+} from '../../../runtime/index.ts';
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
@@ -30,24 +35,8 @@ import {
 
 const room = () => import('../../../mcp/index.ts');
 
-export interface KnownServer {
-  readonly name: string;
-  readonly item: ToolItem;
-  /** Written for it. */
-  readonly tools: readonly ToolItem[];
-}
-
-export async function knownServers({ library }: Runtime): Promise<KnownServer[]> {
-  const { serverName, isGenerated } = await room();
-  const all = library.all('tool');
-  return all
-    .filter(({ tags, source }) => tags.includes('mcp_connector') && source !== 'bundle')
-    .map((item) => ({
-      name: serverName(item.tool?.config ?? {}, item.id),
-      item,
-      tools: all.filter((tool) => isGenerated(tool, item.id)),
-    }));
-}
+export const knownServers = async (runtime: Runtime): Promise<KnownServer[]> =>
+  await (await reports.health()).knownServers(runtime);
 
 async function findServer(runtime: Runtime, name: string): Promise<Outcome<KnownServer>> {
   const known = await knownServers(runtime);

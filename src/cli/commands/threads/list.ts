@@ -1,9 +1,10 @@
 // `threads ls`: the registry as a table, newest first, a page at a time.
 import { compact, fail, type Outcome, ok, plainText } from '../../../base/index.ts';
+import { allThreads } from '../../../runtime/index.ts';
 import type { ThreadFilter, ThreadStatus, ThreadSummary } from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun } from '../../command.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
-import { allThreads, countOption, withRegistry, withThread } from '../../threads/open-threads.ts';
+import { countOption, withRegistry, withThread } from '../../threads/open-threads.ts';
 import { age, count, statusColour } from '../../threads/words.ts';
 
 function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {

@@ -1,21 +1,12 @@
 // What a thread ran and what it could do, as its journal noted it when it began; and which of those files
 // say something else by now.
 import { hash } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import {
-  fail,
-  getOwn,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  readRegularFile,
-} from '../../base/index.ts';
+import { getOwn, type JsonObject, type Outcome, ok, readRegularFile } from '../../base/index.ts';
 import { decode, type Recorded } from '../../harness/index.ts';
-import { type Runtime, registryFile } from '../../runtime/index.ts';
+import type { Store, ThreadRow } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
-import { findThread } from './open-threads.ts';
+import type { Runtime } from '../runtime.ts';
 
 type Start = Extract<Recorded, { type: 'thread_start' }>['data'];
 type Ran = NonNullable<Start['ran']>;
@@ -64,16 +55,13 @@ const couldDo = (runtime: Runtime, ran: Ran): JsonObject => ({
   rules: Object.entries(ran.rules).map(([name, state]) => ({ name, state })),
 });
 
-export async function explainThread(runtime: Runtime, word: string): Promise<Outcome<Json>> {
-  if (!existsSync(registryFile(runtime))) {
-    return fail('not_found', `no thread has run in \`${runtime.project}\` yet`);
-  }
-  const threads = await runtime.threads();
-  if (!threads.ok) return threads;
-  const { store } = threads.output;
-  const row = await findThread(store, word);
-  if (!row.ok) return row;
-  const { id, parent, status, directive, version, created } = row.output;
+/** `km explain --thread`, as one JSON value. */
+export async function explainThread(
+  runtime: Runtime,
+  store: Pick<Store, 'read'>,
+  row: ThreadRow,
+): Promise<Outcome<JsonObject>> {
+  const { id, parent, status, directive, version, created } = row;
   const stored = await store.read(id, { limit: FIRST });
   if (!stored.ok) return stored;
   const first = stored.output.find(({ type }) => type === 'thread_start');

@@ -1,0 +1,290 @@
+// What threads cost, by directive, model and day. How much is told by the budgets of the registry: a budget
+// holds what a thread and all below it were charged; without its children's it is the thread's own, so
+// every charge is counted once, also one of a request whose answer never came. Whom it was paid to is told
+// by the journal, read once for every thread that has ended.
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { readStored } from '../../harness/index.ts';
+import { formatMoney, parseMoney } from '../../llm/index.ts';
+import { isEnded, type Store, type StoredEvent, type ThreadSummary } from '../../store/index.ts';
+import type { Runtime } from '../runtime.ts';
+import { allThreads } from '../threads.ts';
+
+/** What a group came to. Amounts that were not told by a provider are `estimated`. */
+export interface CostSum {
+  readonly threads: number;
+  readonly tokens: number;
+  readonly spend: string;
+  readonly denied: number;
+  /** Threads that ended at a limit. */
+  readonly at_limit: number;
+  readonly requests: number;
+  /** Without what was read from a cache. */
+  readonly input: number;
+  readonly cached: number;
+  readonly output: number;
+  readonly estimated?: true;
+}
+
+export interface CostFigures {
+  readonly currency: string;
+  /** Milliseconds since 1970. */
+  readonly since: number;
+  /** The dearest first. `kind`: runs of it as a hook stand by themselves. */
+  readonly by_directive: readonly (CostSum & {
+    readonly directive: string;
+    readonly kind?: 'hook';
+  })[];
+  readonly by_model: readonly (CostSum & { readonly model: string; readonly price_row?: string })[];
+  readonly by_day: readonly (CostSum & {
+    readonly day: string;
+    readonly models: readonly { readonly name: string; readonly spend: string }[];
+  })[];
+  readonly total: CostSum;
+}
+
+/** What one thread asked of one model. */
+interface Part {
+  requests: number;
+  input: number;
+  cached: number;
+  output: number;
+  tokens: number;
+  /** Nano-units. */
+  spend: bigint;
+  estimated: boolean;
+  row: string;
+}
+
+/** What a journal tells of a thread's own requests. */
+interface Facts {
+  readonly parts: ReadonlyMap<string, Readonly<Part>>;
+  /** The model that was asked last: what nobody answered was asked of it. */
+  readonly asked: string;
+  readonly denied: number;
+}
+
+interface Charge {
+  readonly thread: ThreadSummary;
+  readonly spend: bigint;
+  readonly tokens: number;
+  readonly denied: number;
+  readonly parts: ReadonlyMap<string, Readonly<Part>>;
+}
+
+const NO_MODEL = 'none';
+const emptyPart = (): Part => ({
+  requests: 0,
+  input: 0,
+  cached: 0,
+  output: 0,
+  tokens: 0,
+  spend: 0n,
+  estimated: false,
+  row: '',
+});
+
+const numberAt = (value: Json | undefined, name: string): number =>
+  Number(getOwn(value, name)) || 0;
+
+function moneyAt(value: JsonObject, name: string): bigint {
+  const read = parseMoney(plainText(getOwn(value, name)));
+  return read.ok ? read.output : 0n;
+}
+
+/** A reply, or what was charged for a request without one. */
+function countRequest(part: Part, data: JsonObject, usage: Json | undefined): void {
+  part.requests += 1;
+  part.input += numberAt(usage, 'input_tokens') + numberAt(usage, 'cache_write_tokens');
+  part.cached += numberAt(usage, 'cache_read_tokens');
+  part.output += numberAt(usage, 'output_tokens');
+  part.tokens += numberAt(usage, 'tokens');
+  part.spend += moneyAt(data, 'spend');
+  part.estimated ||= getOwn(usage, 'estimated') === true;
+  part.row = plainText(data.price_row) || part.row;
+}
+
+function factsIn(events: readonly StoredEvent[]): Facts {
+  const parts = new Map<string, Part>();
+  const partOf = (model: string): Part => {
+    const part = parts.get(model) ?? emptyPart();
+    parts.set(model, part);
+    return part;
+  };
+  let [asked, denied, isAnswered] = ['', 0, false];
+  for (const { type, data } of events) {
+    if (type === 'permission_denied') denied += 1;
+    if (type === 'turn_start') [asked, isAnswered] = [plainText(data.model), false];
+    if (type === 'assistant_message' && data.injected !== true) {
+      countRequest(partOf(plainText(data.model)), data, data.usage);
+      isAnswered ||= data.apart !== true;
+    }
+    // Of a reply that stands there the reply tells it.
+    if (type !== 'turn_end' || isAnswered || !isObject(data.charged)) continue;
+    const part = partOf(plainText(data.charged.model));
+    countRequest(part, data.charged, data.charged);
+    part.estimated = true;
+  }
+  return { parts, asked, denied };
+}
+
+/** Journals that do not change any more; the oldest entry goes first. */
+const known = new WeakMap<Store, Map<string, { readonly seq: number; readonly facts: Facts }>>();
+const MAX_KNOWN = 50_000;
+
+/** A thread without charges of its own asked no model: only its denials are counted. */
+async function factsOf(
+  store: Store,
+  thread: ThreadSummary,
+  isPaid: boolean,
+): Promise<Outcome<Facts>> {
+  const { id, seq, status } = thread;
+  const cache = known.get(store) ?? new Map<string, { seq: number; facts: Facts }>();
+  known.set(store, cache);
+  const kept = cache.get(id);
+  if (kept?.seq === seq) return ok(kept.facts);
+  const read = isPaid ? await journalFacts(store, id) : await denialsOnly(store, id);
+  if (!read.ok || !isEnded(status)) return read;
+  if (cache.size >= MAX_KNOWN) cache.delete(cache.keys().next().value ?? '');
+  cache.set(id, { seq, facts: read.output });
+  return read;
+}
+
+async function journalFacts(store: Store, id: string): Promise<Outcome<Facts>> {
+  const events = await readStored(store, id);
+  return events.ok ? ok(factsIn(events.output)) : events;
+}
+
+async function denialsOnly(store: Store, id: string): Promise<Outcome<Facts>> {
+  const denied = await store.countEvents([id], 'permission_denied');
+  return denied.ok ? ok({ parts: new Map(), asked: '', denied: denied.output }) : denied;
+}
+
+/** What no event tells of was paid to the model that was asked last; so the parts make up the whole. */
+function wholeParts(
+  { parts, asked }: Facts,
+  own: { spend: bigint; tokens: number },
+): ReadonlyMap<string, Readonly<Part>> {
+  if (own.tokens === 0 && own.spend === 0n) return new Map([[NO_MODEL, emptyPart()]]);
+  const told = [...parts.values()];
+  const spend = told.reduce((left, part) => left - part.spend, own.spend);
+  const tokens = told.reduce((left, part) => left - part.tokens, own.tokens);
+  if (spend === 0n && tokens === 0) return parts;
+  const model = asked || [...parts.keys()].at(-1) || NO_MODEL;
+  const part = parts.get(model) ?? emptyPart();
+  const rest = { ...part, spend: part.spend + spend, tokens: part.tokens + tokens };
+  // A request that nobody answered is charged its worst case.
+  const requests = tokens > 0 ? part.requests + 1 : part.requests;
+  return new Map([...parts, [model, { ...rest, requests, estimated: true }]]);
+}
+
+/** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
+async function chargesOf(store: Store, rows: readonly ThreadSummary[]): Promise<Outcome<Charge[]>> {
+  const budgets = await store.budgets(rows.map(({ id }) => id));
+  if (!budgets.ok) return budgets;
+  const used = new Map(budgets.output.map((budget) => [budget.thread, budget.used]));
+  const own = new Map([...used].map(([id, { spend, tokens }]) => [id, { spend, tokens }]));
+  for (const { id, parent } of rows) {
+    const [above, below] = [own.get(parent ?? ''), used.get(id)];
+    if (!above || !below) continue;
+    above.spend -= below.spend;
+    above.tokens -= below.tokens;
+  }
+  const charges: Charge[] = [];
+  for (const thread of rows) {
+    const { spend, tokens } = own.get(thread.id) ?? { spend: 0n, tokens: 0n };
+    const facts = await factsOf(store, thread, tokens > 0n);
+    if (!facts.ok) return facts;
+    const amounts = { spend, tokens: Number(tokens) };
+    const parts = wholeParts(facts.output, amounts);
+    charges.push({ thread, ...amounts, denied: facts.output.denied, parts });
+  }
+  return ok(charges);
+}
+
+function sumOf(charges: readonly Charge[]): CostSum {
+  const sum = { tokens: 0, denied: 0, at_limit: 0, requests: 0, input: 0, cached: 0, output: 0 };
+  let [spend, estimated] = [0n, false];
+  for (const charge of charges) {
+    spend += charge.spend;
+    sum.tokens += charge.tokens;
+    sum.denied += charge.denied;
+    if (charge.thread.status === 'limit') sum.at_limit += 1;
+    for (const part of charge.parts.values()) {
+      for (const name of ['requests', 'input', 'cached', 'output'] as const)
+        sum[name] += part[name];
+      estimated ||= part.estimated;
+    }
+  }
+  const rest = estimated ? { estimated } : {};
+  return { threads: charges.length, ...sum, spend: formatMoney(spend), ...rest };
+}
+
+const byPrice = (a: { spend: string }, b: { spend: string }): number =>
+  Number(b.spend) - Number(a.spend);
+
+/** The part of each thread that one model had, as a charge of its own. */
+function byModel(charges: readonly Charge[]): CostFigures['by_model'] {
+  const split = charges.flatMap((charge) =>
+    [...charge.parts].map(([model, part]) => ({ model, row: part.row, charge, part })),
+  );
+  return [...Map.groupBy(split, ({ model }) => model)]
+    .map(([model, list]) => {
+      const sum = sumOf(
+        list.map(({ charge, part: { spend, tokens }, part }) => {
+          return { ...charge, spend, tokens, parts: new Map([[model, part]]) };
+        }),
+      );
+      // Newest first: the price of today.
+      const price_row = list.find(({ row }) => row !== '')?.row;
+      return { model, ...sum, ...(price_row !== undefined && { price_row }) };
+    })
+    .sort((a, b) => byPrice(a, b) || a.model.localeCompare(b.model));
+}
+
+function byDirective(charges: readonly Charge[]): CostFigures['by_directive'] {
+  const groups = Map.groupBy(charges, ({ thread }) => `${thread.kind} ${thread.directive}`);
+  return [...groups.values()]
+    .map((list) => {
+      const { directive = '', kind } = list[0]?.thread ?? {};
+      return { directive, ...(kind === 'hook' && { kind }), ...sumOf(list) };
+    })
+    .sort((a, b) => byPrice(a, b) || a.directive.localeCompare(b.directive));
+}
+
+function byDay(charges: readonly Charge[]): CostFigures['by_day'] {
+  const dayOf = ({ thread }: Charge): string => new Date(thread.created).toISOString().slice(0, 10);
+  return [...Map.groupBy(charges, dayOf)]
+    .map(([day, list]) => {
+      const models = byModel(list).map(({ model: name, spend }) => ({ name, spend }));
+      return { day, ...sumOf(list), models };
+    })
+    .sort((a, b) => a.day.localeCompare(b.day));
+}
+
+/** What threads that began since then cost; without a store nothing ran. */
+export async function costReport(
+  { library }: Pick<Runtime, 'library'>,
+  store: Store | undefined,
+  since: number,
+): Promise<Outcome<CostFigures>> {
+  // Newest first, until they are older.
+  const rows = store ? await allThreads(store, {}, ({ created }) => created >= since) : ok([]);
+  const list = rows.ok && store ? await chargesOf(store, rows.output) : rows.ok ? ok([]) : rows;
+  if (!list.ok) return list;
+  return ok({
+    currency: plainText(library.config('pricing').value.currency) || 'USD',
+    since,
+    by_directive: byDirective(list.output),
+    by_model: byModel(list.output),
+    by_day: byDay(list.output),
+    total: sumOf(list.output),
+  });
+}

@@ -1,0 +1,220 @@
+// What this installation can and cannot do, and how to mend what is missing. Nobody is asked over the
+// network, and no registry is made.
+import { existsSync } from 'node:fs';
+import { getOwn, isObject, plainText } from '../../base/index.ts';
+import type { ToolItem } from '../../items/index.ts';
+import type { Runtime } from '../runtime.ts';
+import { registryFile } from '../threads.ts';
+
+/** Ways in for people and programs; scripts have a policy of their own. */
+export const DOORS = ['cli', 'mcp', 'library', 'web'];
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+/** A connector, and the tools that were written for it. */
+export interface KnownServer {
+  readonly name: string;
+  readonly item: ToolItem;
+  readonly tools: readonly ToolItem[];
+}
+
+/** Other MCP servers, as files tell of them. */
+export async function knownServers({ library }: Pick<Runtime, 'library'>): Promise<KnownServer[]> {
+  const { serverName, isGenerated } = await import('../../mcp/index.ts');
+  const all = library.all('tool');
+  return all
+    .filter(({ tags, source }) => tags.includes('mcp_connector') && source !== 'bundle')
+    .map((item) => ({
+      name: serverName(item.tool?.config ?? {}, item.id),
+      item,
+      tools: all.filter((tool) => isGenerated(tool, item.id)),
+    }));
+}
+
+/** One thing that is as it should be, or is not. */
+export interface Finding {
+  about: string;
+  state: 'good' | 'note' | 'bad';
+  message: string;
+  fix?: string;
+}
+
+const good = (about: string, message: string): Finding => ({ about, state: 'good', message });
+const bad = (about: string, message: string): Finding => ({ about, state: 'bad', message });
+const note = (about: string, message: string, fix: string): Finding => ({
+  about,
+  state: 'note',
+  message,
+  fix,
+});
+
+async function aboutRegistry(runtime: Runtime): Promise<Finding> {
+  const file = registryFile(runtime);
+  if (!existsSync(file)) return good('store', 'no thread has run here yet');
+  const opened = await runtime.threads();
+  if (!opened.ok) return bad('store', opened.error.detail.message);
+  const { store } = opened.output;
+  await store.sweep();
+  const left = await store.query({ status: 'interrupted', limit: 500 });
+  if (!left.ok) return bad('store', left.error.detail.message);
+  const count = left.output.rows.length;
+  if (count === 0) return good('store', file);
+  return note(
+    'store',
+    `${count} threads were left behind by a process that ended`,
+    '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`',
+  );
+}
+
+function aboutProviders(runtime: Runtime, env: Env): Finding[] {
+  const providers = getOwn(runtime.library.config('models').value, 'providers');
+  return Object.entries(isObject(providers) ? providers : {}).map(([name, provider]) => {
+    const key = plainText(getOwn(provider, 'key'));
+    const about = `provider ${name}`;
+    if (key === '') return good(about, 'needs no key');
+    if (env[key]) return good(about, `\`${key}\` is set`);
+    return note(about, 'has no key', `set \`${key}\` to run directives with its models`);
+  });
+}
+
+function aboutKeys({ keys, trustStore, home }: Runtime): Finding[] {
+  const [own, trusted] = [keys.list(), trustStore.list()];
+  return [
+    !own.ok
+      ? bad('keys', own.error.detail.message)
+      : own.output.length === 0
+        ? note('keys', 'no signing key yet', '`km keys` makes one')
+        : good('keys', `${own.output.length} in ${home}/keys`),
+    trusted.ok
+      ? good('trust', `${trusted.output.length} keys trusted`)
+      : bad('trust', trusted.error.detail.message),
+  ];
+}
+
+async function aboutSandbox(runtime: Runtime): Promise<Finding> {
+  const { kind, reason, version } = await runtime.sandbox();
+  if (kind !== 'none') {
+    const why = reason === undefined ? [] : [`(${reason})`];
+    return good('sandbox', [kind, version, ...why].filter(Boolean).join(' '));
+  }
+  const without =
+    runtime.policies().policy.sandbox === 'none'
+      ? 'the policy lets tools run without one'
+      : 'tools that start processes are refused';
+  const fix =
+    process.platform === 'linux'
+      ? "`apt-get install bubblewrap` (or your system's package of that name), and allow user namespaces"
+      : 'see docs/sandbox.md';
+  return note('sandbox', `${reason ?? 'none found'}; ${without}`, fix);
+}
+
+/** Tiers whose model no policy lets anybody ask. */
+function closedTiers({ library, policies }: Runtime): Finding[] {
+  const tiers = getOwn(library.config('models').value, 'tiers');
+  return Object.entries(isObject(tiers) ? tiers : {}).flatMap(([tier, entry]) => {
+    const model = plainText(typeof entry === 'string' ? entry : getOwn(entry, 'model'));
+    const allowed = policies().policy.allowsModel(model);
+    return allowed.ok
+      ? []
+      : [note(`tier ${tier}`, allowed.error.detail.message, 'choose another model for it')];
+  });
+}
+
+function aboutPolicies(runtime: Runtime): Finding[] {
+  const { policy, diagnostics } = runtime.policies();
+  const levels = policy.levels.map(({ level }) => level).join(', ') || 'none';
+  const unsigned = policy.allowsUnsigned ? 'allowed' : 'restricted';
+  return [
+    ...diagnostics
+      .filter(({ severity }) => severity === 'error')
+      .map(({ file, line, code, message }) =>
+        code === 'signature_changed'
+          ? {
+              ...bad('policy', `${file}: ${message}; what it opened is closed`),
+              fix: 'review it, then `km sign` it again',
+            }
+          : bad('policy', `${file}:${line}: ${message}; until it is mended nothing is allowed`),
+      ),
+    ...diagnostics
+      .filter(({ code }) => code === 'signature_untrusted')
+      .map(({ file, message, hint = '' }) => note('policy', `${file}: ${message}`, hint)),
+    good('policy', `levels: ${levels}; unsigned items: ${unsigned}`),
+    ...closedTiers(runtime),
+    ...DOORS.map((surface) => {
+      const effects = policy.effects(surface).join(', ') || 'none';
+      const message = `tools with effect ${effects}; directives: ${policy.directives(surface)}`;
+      return good(`surface ${surface}`, message);
+    }),
+  ];
+}
+
+function aboutItems({ library }: Runtime): Finding[] {
+  const errors = library.check().filter(({ severity }) => severity === 'error').length;
+  const changed = library
+    .all()
+    .filter(({ source, signature }) => source === 'bundle' && signature.state !== 'bundle')
+    .map(({ id }) => id);
+  return [
+    errors === 0
+      ? good('items', `${library.all().length} items`)
+      : note('items', `${errors} errors`, '`km check` lists them'),
+    changed.length === 0
+      ? good('bundle', 'as it was built')
+      : {
+          ...bad('bundle', `changed since it was built: ${changed.slice(0, 5).join(', ')}`),
+          fix: 'install the package again; in a clone, `npm run digests` after a wanted change',
+        },
+  ];
+}
+
+/** Variables that a connector cannot do without and that are not set. */
+const unset = ({ item: { tool } }: KnownServer, env: Env): string[] =>
+  (tool?.env ?? []).filter(
+    (name) => !env[name] && JSON.stringify(tool?.config).includes(`\${${name}}`),
+  );
+
+/** Other MCP servers, as far as files tell: none is asked. */
+async function aboutServers(runtime: Runtime, env: Env): Promise<Finding[]> {
+  const known = await knownServers(runtime);
+  const findings = known.flatMap((server): Finding[] => {
+    const { name, item, tools } = server;
+    const about = `mcp ${name}`;
+    const open = [item, ...tools].filter(({ signature }) => signature.state !== 'signed');
+    const [first, ...others] = open;
+    const missing = unset(server, env);
+    const more = others.length > 0 ? ` and ${others.length} more` : '';
+    const fix = first === item ? `\`km sign ${item.file}\`` : `\`km mcp sync ${name}\``;
+    return [
+      ...(first
+        ? [note(about, `\`${first.id}\`${more} not signed, or changed since`, `look, then ${fix}`)]
+        : []),
+      ...(missing.length > 0
+        ? [note(about, `${missing.join(', ')} not set`, 'set it in the environment of `km`')]
+        : []),
+    ];
+  });
+  const count = known.reduce((sum, { tools }) => sum + tools.length, 0);
+  if (known.length === 0) return [];
+  return [good('mcp servers', `${known.length} connected, ${count} tools`), ...findings];
+}
+
+export interface HealthReport {
+  readonly healthy: boolean;
+  readonly findings: readonly Finding[];
+}
+
+/** `km doctor` as data. */
+export async function healthReport(runtime: Runtime, env: Env): Promise<HealthReport> {
+  const findings: Finding[] = [
+    good('node', process.version),
+    good('project', runtime.project),
+    ...aboutKeys(runtime),
+    await aboutSandbox(runtime),
+    ...aboutPolicies(runtime),
+    ...aboutItems(runtime),
+    ...(await aboutServers(runtime, env)),
+    await aboutRegistry(runtime),
+    ...aboutProviders(runtime, env),
+  ];
+  return { healthy: !findings.some(({ state }) => state === 'bad'), findings };
+}

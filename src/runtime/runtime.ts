@@ -1,0 +1,52 @@
+// What an opened project can do for whoever serves people, clients or programs with it.
+import type { Json, JsonObject, Outcome } from '../base/index.ts';
+import type { PolicyState } from '../flow/index.ts';
+import type { Live, PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
+import type { Catalogs, Library } from '../items/index.ts';
+import type {
+  Audit,
+  AuditFilter,
+  AuditRow,
+  Caller,
+  Kernel,
+  SandboxReport,
+} from '../kernel/index.ts';
+import type { KeyFolder, TrustStore } from '../trust/index.ts';
+import type { CallOptions } from './kernel.ts';
+import type { Verb } from './program.ts';
+import type { ScriptSetup, ScriptUse } from './scripts.ts';
+import type { Threads } from './threads.ts';
+
+export interface Runtime {
+  readonly project: string;
+  /** The user's folder: keys, trust store, own items and policy. */
+  readonly home: string;
+  readonly library: Library;
+  readonly kernel: Kernel;
+  /** The policies in force now, and what is wrong with their files; one with errors allows nothing. */
+  policies(): PolicyState;
+  readonly keys: KeyFolder;
+  readonly trustStore: TrustStore;
+  readonly catalogs: Catalogs;
+  readonly audit: Pick<Audit, 'write'> & {
+    /** Of threads and all others, oldest first. */
+    read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
+  };
+  /** Probed once, when first asked. */
+  sandbox(): Promise<SandboxReport>;
+  caller(options?: CallOptions): Caller;
+  /** One verb, plain JSON in and out: what the command line, MCP and programs use. */
+  call(verb: Verb, request: JsonObject, options?: CallOptions): Promise<Outcome<Json>>;
+  /** The short universal text that tells a model how to use the four tools. */
+  instructions(): string;
+  /** Would this run be refused before there is a thread? Where nothing ever ran, nothing is made. */
+  mayRun(request: RunRequest): Promise<Outcome<null>>;
+  /** The loop without a directive, with the program's own prompt and tools. */
+  plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
+  /** Threads of this project; the registry is opened when first asked for. */
+  threads(live?: Live): Promise<Outcome<Threads>>;
+  /** World and frame for one run of a script; its code is loaded when first asked for. */
+  scripts(use?: ScriptUse): Promise<ScriptSetup>;
+  /** Ends watches; nothing of the runtime stays behind. */
+  close(): Promise<void>;
+}
