@@ -454,10 +454,12 @@ export interface CostGroup {
   readonly threads: number;
   readonly tokens: number;
   readonly spend: string;
+  /** By directive: what it cost as a hook of others stands by itself. */
+  readonly kind?: 'hook';
   /** By directive: refusals, and ends at a limit. */
   readonly denied?: number;
   readonly at_limit?: number;
-  /** By model. */
+  /** By model; `input` is what was not read from a cache. */
   readonly requests?: number;
   readonly input?: number;
   readonly cached?: number;
@@ -492,11 +494,13 @@ export interface ListedItem {
   readonly unavailable?: string;
 }
 
-/** `GET items?q&kind`. */
+/** `GET items?q&kind&cursor`: 100 at a time. */
 export interface ItemList {
   readonly items: readonly ListedItem[];
   /** There are more than are listed. */
   readonly has_more: boolean;
+  readonly next_cursor?: string;
+  readonly total?: number;
 }
 
 export interface ItemInput {
@@ -537,6 +541,8 @@ export interface ListedScript {
 /** `GET scripts`. */
 export interface ScriptList {
   readonly scripts: readonly ListedScript[];
+  /** There are more, in a project too large to look through. */
+  readonly has_more?: boolean;
 }
 
 /** `GET scripts/ID`, and with the outcome `POST scripts/ID/run {payload}`. */
@@ -548,6 +554,8 @@ export interface ScriptView {
   readonly run?: {
     readonly outcome: string;
     readonly exit_code: number;
+    /** The first 1,000 effects are shown, each up to 64 KB. */
+    readonly has_more?: boolean;
     readonly effects: readonly {
       readonly kind: string;
       readonly text: string;
@@ -560,6 +568,8 @@ export interface ScriptView {
       readonly message: string;
       readonly line?: number;
       readonly column?: number;
+      /** Of `needs_input`: what a person has to decide before it is run again. */
+      readonly approval?: string;
     };
     readonly provenance?: ProvenanceView;
   };
