@@ -470,7 +470,7 @@ export interface CostGroup {
   readonly estimated?: boolean;
 }
 
-/** `GET cost`: `km cost --json`, each group with its `name`. */
+/** `GET cost?since=30d`: `km cost --json`, each group with its `name`; `since` is an age or milliseconds since 1970. */
 export interface CostReport {
   readonly currency: string;
   readonly since: number;
