@@ -1,10 +1,11 @@
 // Where a value came from, as a drawing: sources on top, the refusal or the value at the foot. Red is the
 // label that decided, amber and dashed what is untrusted, grey the rest. All names in it are foreign text
 // and become text nodes; the same stands below as a list, for screen readers and for copying.
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import type { ProvenanceView } from '../../model/api.ts';
 import { type LayeredGraph, layerGraph } from '../../model/layer-graph.ts';
 import { type StepBox, stepGraph, stepLines } from '../../model/provenance-steps.ts';
+import { usePlaceWidth } from './place-width.ts';
 
 const FIRST = 60;
 const MORE = 40;
@@ -35,22 +36,6 @@ interface Drawn extends StepBox {
   readonly x: number;
   readonly y: number;
   readonly width: number;
-}
-
-/** How wide its place is, also after it changed. */
-function useWidth(): [{ current: HTMLDivElement | null }, number] {
-  const place = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(450);
-  useEffect(() => {
-    const element = place.current;
-    if (!element) return undefined;
-    const observer = new ResizeObserver(() => {
-      if (element.clientWidth > 0) setWidth(Math.max(240, element.clientWidth));
-    });
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
-  return [place, width];
 }
 
 function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: () => void }) {
@@ -197,7 +182,7 @@ export function ProvenanceGraph(props: {
   focus?: number;
 }) {
   const { provenance, onSelect, focus } = props;
-  const [place, room] = useWidth();
+  const [place, room] = usePlaceWidth(450);
   const [isWhole, setWhole] = useState(false);
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set<number>());
   const [limit, setLimit] = useState(FIRST);
