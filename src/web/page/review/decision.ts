@@ -85,22 +85,22 @@ export function requestOf({ approval }: ApprovalReview, draft: Draft): DecisionR
 }
 
 /** For a POSIX shell; what cannot be typed is left out. */
-const quoted = (text: string): string =>
+export const shellWord = (text: string): string =>
   /^[\w./:@%+=-]+$/.test(text)
     ? text
     : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
 
 export function commandOf(review: ApprovalReview, draft: Draft): string {
   const { decision, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);
-  const id = quoted(review.approval.id);
-  if (decision === 'answer') return `km approvals answer ${id} ${quoted(answer ?? '')}`;
+  const id = shellWord(review.approval.id);
+  if (decision === 'answer') return `km approvals answer ${id} ${shellWord(answer ?? '')}`;
   const words = [
     `km approvals ${decision === 'deny' ? 'deny' : 'approve'} ${id}`,
     decision === 'value' ? '--value' : '',
     uses === undefined ? '' : `--uses ${uses}`,
     time === undefined ? '' : `--for ${time / 60}m`,
     beyond ? '--beyond' : '',
-    why === undefined ? '' : `--why ${quoted(why)}`,
+    why === undefined ? '' : `--why ${shellWord(why)}`,
   ];
   return words.filter((word) => word !== '').join(' ');
 }

@@ -1,5 +1,165 @@
-import { EmptyState } from '../parts/states.tsx';
+// Items of the project, searched as one types; beside the list one of them, and the form that runs it.
+import { useEffect, useState } from 'preact/hooks';
+import type { ItemList, ListedItem } from '../../model/api.ts';
+import { ItemPane } from '../items/item-pane.tsx';
+import { SignatureSign } from '../items/signature-mark.tsx';
+import { useKeys } from '../keys.ts';
+import { ForeignText } from '../parts/foreign-text.tsx';
+import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
+import { go, Link, pathOf, route, setQuery } from '../router.tsx';
+
+const KINDS = ['directive', 'tool', 'knowledge'] as const;
+const PAUSE_MS = 200;
+
+/** The path of an item, with the search that led to it. */
+function itemPath({ item_type: kind, item_id: id }: ListedItem): string {
+  const { query } = route.value;
+  const kept = new URLSearchParams();
+  for (const name of ['q', 'kind']) {
+    const value = query.get(name);
+    if (value !== null) kept.set(name, value);
+  }
+  const text = kept.toString();
+  return `${pathOf('items', kind, id)}${text === '' ? '' : `?${text}`}`;
+}
+
+function ItemRow({ item, current }: { item: ListedItem; current: boolean }) {
+  const { item_type: kind, item_id: id, summary, title, unavailable, signature } = item;
+  return (
+    <li>
+      <Link to={itemPath(item)} class="pick" current={current}>
+        <SignatureSign state={signature} />
+        <ForeignText text={id} class="mono cut" />
+        <span class="dim">{kind}</span>
+        <span class="faint n">{item.version ?? ''}</span>
+        <span class={`under cut ${unavailable === undefined ? 'faint' : 'bad'}`}>
+          <ForeignText text={unavailable ?? summary ?? title ?? ''} />
+        </span>
+      </Link>
+    </li>
+  );
+}
+
+/** The address holds what is searched for, a moment after the last letter. */
+function Search() {
+  const { query } = route.value;
+  const asked = query.get('q') ?? '';
+  const kind = query.get('kind') ?? '';
+  const [text, setText] = useState(asked);
+  useEffect(() => {
+    if (text === asked) return undefined;
+    const timer = setTimeout(() => setQuery({ q: text }), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return (
+    <div class="search">
+      <input
+        type="search"
+        id="item-search"
+        aria-label="Find an item"
+        placeholder="find…"
+        value={text}
+        onInput={(event) => setText(event.currentTarget.value)}
+      />
+      <div class="chips">
+        {KINDS.map((one) => (
+          <button
+            key={one}
+            type="button"
+            class="chip"
+            aria-pressed={kind === one}
+            onClick={() => setQuery({ kind: kind === one ? undefined : one })}
+          >
+            {one}
+          </button>
+        ))}
+      </div>
+    </div>
+  );
+}
+
+/** What was found last stays until the next answer is there. */
+function useItems(): {
+  list: ItemList | undefined;
+  failed: ReturnType<typeof useResource<ItemList>>['answer'];
+  again: () => void;
+} {
+  const { query } = route.value;
+  const asked = new URLSearchParams({ q: query.get('q') ?? '', kind: query.get('kind') ?? '' });
+  const { answer, again } = useResource<ItemList>(`items?${asked}`);
+  const [list, setList] = useState<ItemList>();
+  useEffect(() => {
+    if (answer?.ok) setList(answer.output);
+  }, [answer]);
+  return { list, failed: answer, again };
+}
+
+function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: string }) {
+  const { found, kind, id } = props;
+  const { list, failed, again } = found;
+  if (failed && !failed.ok) return <ErrorState error={failed.error} again={again} />;
+  if (!list) return <LoadingRows rows={6} rowHeight={44} />;
+  if (list.items.length === 0) {
+    const isAsked = (route.value.query.get('q') ?? '') !== '';
+    return isAsked ? (
+      <EmptyState title="Nothing is called like that" />
+    ) : (
+      <EmptyState title="This project has no items yet" command="km init" />
+    );
+  }
+  return (
+    <>
+      <ul class="picks">
+        {list.items.map((item) => (
+          <ItemRow
+            key={`${item.item_type} ${item.item_id}`}
+            item={item}
+            current={item.item_type === kind && item.item_id === id}
+          />
+        ))}
+      </ul>
+      {list.has_more ? <p class="faint more">There are more: narrow the search.</p> : null}
+    </>
+  );
+}
 
 export function ItemsPage() {
-  return <EmptyState title="items" />;
+  const [, kind, id] = route.value.parts;
+  const found = useItems();
+  const items = found.list?.items ?? [];
+  const step = (by: number) => {
+    const at = items.findIndex((item) => item.item_type === kind && item.item_id === id);
+    const next = items[at < 0 ? 0 : Math.max(0, Math.min(items.length - 1, at + by))];
+    if (next) go(itemPath(next), { replace: id !== undefined });
+  };
+  useKeys({
+    j: { says: 'next item', run: () => step(1) },
+    k: { says: 'previous item', run: () => step(-1) },
+    ArrowDown: { says: 'next item', run: () => step(1) },
+    ArrowUp: { says: 'previous item', run: () => step(-1) },
+    '/': { says: 'find an item', run: () => document.getElementById('item-search')?.focus() },
+    Escape: { says: 'back to the list', run: () => go('/items') },
+  });
+  const isOne = kind !== undefined && id !== undefined;
+  return (
+    <main class={`two ${isOne ? 'has-one' : ''}`}>
+      <section class="card pane list" aria-label="Items">
+        <Search />
+        <div class="scroll-y">
+          <Found found={found} {...(isOne ? { kind, id } : {})} />
+        </div>
+      </section>
+      {isOne ? (
+        <ItemPane key={`${kind} ${id}`} kind={kind} id={id} />
+      ) : (
+        <section class="card pane nothing">
+          <EmptyState
+            title="Choose an item"
+            hint="What it may do, what limits it, and who says so."
+            command="km search"
+          />
+        </section>
+      )}
+    </main>
+  );
 }

@@ -1,0 +1,146 @@
+// Reads what `explain --json` says of an item. It is data of the server, but of any version of it: what is
+// missing or of another kind is left out, never an error.
+import type { Data, DataObject } from '../../model/api.ts';
+
+const isRecord = (data: Data | undefined): data is DataObject =>
+  typeof data === 'object' && data !== null && !Array.isArray(data);
+
+const at = (data: Data | undefined, name: string): Data | undefined =>
+  isRecord(data) && Object.hasOwn(data, name) ? data[name] : undefined;
+
+const listIn = (data: Data | undefined): readonly Data[] => (Array.isArray(data) ? data : []);
+const recordsIn = (data: Data | undefined): readonly DataObject[] => listIn(data).filter(isRecord);
+
+/** Words for people; data that is no word is written as JSON. */
+export function dataWords(data: Data | undefined): string {
+  if (data === undefined || data === null) return '';
+  if (typeof data === 'string') return data;
+  return typeof data === 'object' ? JSON.stringify(data) : String(data);
+}
+const wordAt = (data: Data | undefined, name: string): string => dataWords(at(data, name));
+const wordsAt = (data: Data | undefined, name: string): readonly string[] =>
+  listIn(at(data, name)).map(dataWords);
+
+/** Something, what is to be known of it, and who says so. All of it foreign text. */
+export interface OriginLine {
+  readonly name: string;
+  readonly detail: string;
+  readonly from: string;
+}
+
+const joined = (...parts: readonly string[]): string =>
+  parts.filter((part) => part !== '').join(' · ');
+
+const originAt = (data: DataObject): string => joined(wordAt(data, 'from'), wordAt(data, 'file'));
+
+export interface ReachedTool {
+  readonly id: string;
+  readonly effect: string;
+  readonly risk: readonly string[];
+  readonly hosts: readonly string[];
+  readonly env: readonly string[];
+  readonly modules: readonly string[];
+  readonly signature: string;
+  readonly unavailable: string;
+}
+
+const toolIn = (data: DataObject, id: string): ReachedTool => ({
+  id,
+  effect: wordAt(data, 'effect'),
+  risk: wordsAt(data, 'risk'),
+  hosts: wordsAt(data, 'hosts'),
+  env: wordsAt(data, 'env'),
+  modules: wordsAt(data, 'modules'),
+  signature: wordAt(data, 'signature'),
+  unavailable: wordAt(data, 'unavailable'),
+});
+
+/** A ceiling is what a policy takes from a right: all its words but where they stand. */
+const capWords = (cap: DataObject): string =>
+  Object.entries(cap)
+    .filter(([name]) => name !== 'from' && name !== 'file')
+    .map(([name, value]) => `${name} ${dataWords(value)}`)
+    .join(', ');
+
+interface ExplainedItem {
+  readonly grants: readonly OriginLine[];
+  readonly ceilings: readonly OriginLine[];
+  readonly problems: readonly OriginLine[];
+  readonly limits: readonly OriginLine[];
+  readonly hooks: readonly OriginLine[];
+  readonly guards: readonly OriginLine[];
+  readonly rules: readonly OriginLine[];
+  readonly tools: readonly ReachedTool[];
+  readonly model: string;
+  /** Of a tool: its chain, what it requires, and who may call it. */
+  readonly chain: readonly string[];
+  readonly requires: readonly string[];
+  readonly sandbox: string;
+  readonly surfaces: readonly OriginLine[];
+}
+
+export function readExplained(explained: DataObject | undefined): ExplainedItem {
+  const permissions = at(explained, 'permissions');
+  const granted = recordsIn(at(permissions, 'granted'));
+  const limits = at(explained, 'limits');
+  const surfaces = at(explained, 'surfaces');
+  const model = at(explained, 'model');
+  return {
+    grants: granted.map((grant) => ({
+      name: wordAt(grant, 'name') || wordAt(grant, 'capability'),
+      detail: '',
+      from: originAt(grant),
+    })),
+    ceilings: granted.flatMap((grant) =>
+      recordsIn(at(grant, 'capped')).map((cap) => ({
+        name: wordAt(grant, 'name'),
+        detail: capWords(cap),
+        from: originAt(cap),
+      })),
+    ),
+    problems: recordsIn(at(permissions, 'problems')).map((problem) => ({
+      name: wordAt(problem, 'code'),
+      detail: wordAt(problem, 'message'),
+      from: '',
+    })),
+    limits: Object.entries(isRecord(limits) ? limits : {}).map(([name, limit]) => ({
+      name,
+      detail: wordAt(limit, 'value'),
+      from: wordAt(limit, 'from'),
+    })),
+    hooks: recordsIn(at(explained, 'hooks')).map((hook) => ({
+      name: wordAt(hook, 'when'),
+      detail: `→ ${wordAt(hook, 'directive')}`,
+      from: originAt(hook),
+    })),
+    guards: recordsIn(at(explained, 'guards')).map((guard) => ({
+      name: wordAt(guard, 'name') || wordAt(guard, 'on'),
+      detail: joined(
+        wordAt(guard, 'verdict'),
+        `${wordAt(guard, 'timing')} ${wordAt(guard, 'on')}`.trim(),
+        wordAt(guard, 'when'),
+        wordAt(guard, 'text'),
+      ),
+      from: originAt(guard),
+    })),
+    rules: recordsIn(at(explained, 'rules')).map((rule) => ({
+      name: wordAt(rule, 'name'),
+      detail: wordAt(rule, 'state'),
+      from: wordAt(rule, 'from'),
+    })),
+    tools: recordsIn(at(explained, 'tools')).map((tool) => toolIn(tool, wordAt(tool, 'id'))),
+    model: isRecord(model) ? joined(...Object.values(model).map(dataWords)) : dataWords(model),
+    chain: wordsAt(explained, 'chain'),
+    requires: wordsAt(explained, 'requires'),
+    sandbox: wordAt(explained, 'sandbox'),
+    surfaces: Object.entries(isRecord(surfaces) ? surfaces : {}).map(([name, says]) => ({
+      name,
+      detail: dataWords(says),
+      from: '',
+    })),
+  };
+}
+
+/** A tool explained by itself, in the form of those a directive reaches. */
+export const ownReach = (explained: DataObject | undefined): ReachedTool =>
+  toolIn(explained ?? {}, wordAt(explained, 'item_id'));
