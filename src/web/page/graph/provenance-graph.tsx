@@ -3,6 +3,7 @@
 // and become text nodes; the same stands below as a list, for screen readers and for copying.
 import { useMemo, useState } from 'preact/hooks';
 import type { ProvenanceView } from '../../model/api.ts';
+import { visibleText } from '../../model/foreign-text.ts';
 import { type LayeredGraph, layerGraph } from '../../model/layer-graph.ts';
 import { type StepBox, stepGraph, stepLines } from '../../model/provenance-steps.ts';
 import { usePlaceWidth } from './place-width.ts';
@@ -13,13 +14,6 @@ const HEIGHT = 32;
 const LINES = 500;
 const [NAME_SIGN, DETAIL_SIGN, PAD] = [6.4, 5.2, 9];
 const [LEAST, MOST] = [84, 220];
-
-/** What nobody sees is written out. */
-const visibleSigns = (text: string): string =>
-  text.replace(
-    /[\p{Cc}\p{Cf}\p{Co}\p{Cn}\u2028\u2029]/gu,
-    (sign) => `[U+${(sign.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, '0')}]`,
-  );
 
 const cut = (text: string, max: number): string =>
   text.length > max ? `${text.slice(0, Math.max(1, max - 1))}…` : text;
@@ -41,8 +35,8 @@ interface Drawn extends StepBox {
 function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: () => void }) {
   const { box, isRefusal, isFocus, act } = props;
   const { x, y, width, kind } = box;
-  const name = visibleSigns(box.name);
-  const detail = visibleSigns(box.detail);
+  const name = visibleText(box.name);
+  const detail = visibleText(box.detail);
   const room = width - PAD * 2 - (kind === 'end' && isRefusal ? 76 : 0);
   const says = detail === '' ? name : `${name}, ${detail}`;
   const tone = kind === 'end' && !isRefusal ? 'end-plain' : kind;
@@ -145,7 +139,7 @@ const Branch = ({ nodes }: { nodes: readonly Nested[] }) => (
   <ul>
     {nodes.map(({ text, inner }, index) => (
       <li key={index}>
-        <code>{visibleSigns(text)}</code>
+        <code>{visibleText(text)}</code>
         {inner.length > 0 ? <Branch nodes={inner} /> : null}
       </li>
     ))}
@@ -157,7 +151,7 @@ function AsList({ provenance }: { provenance: ProvenanceView }) {
   const [isCopied, setCopied] = useState(false);
   const lines = useMemo(() => (isOpen ? stepLines(provenance, LINES) : []), [provenance, isOpen]);
   const copy = (): void => {
-    const text = lines.map((line) => `${'  '.repeat(line.depth)}${visibleSigns(line.text)}`);
+    const text = lines.map((line) => `${'  '.repeat(line.depth)}${visibleText(line.text)}`);
     void navigator.clipboard.writeText(`${text.join('\n')}\n`).then(() => setCopied(true));
   };
   return (

@@ -1,7 +1,6 @@
 // One item: what it may do and who says so, what limits and guards it, what it can reach, how it ran, and
 // its file as text.
 import type { ComponentChildren } from 'preact';
-import { useState } from 'preact/hooks';
 import type { Data, DataObject, ItemView, TextPiece } from '../../model/api.ts';
 import { count, limitName, limitValue } from '../../model/format.ts';
 import { get } from '../api.ts';
@@ -37,11 +36,12 @@ function Part(props: { title: string; count?: number; children: ComponentChildre
 }
 
 /** Nothing is told of what there is not. */
-function Lines({ title, lines }: { title: string; lines: readonly OriginLine[] }) {
+function Lines(props: { title: string; lines: readonly OriginLine[]; isShort?: boolean }) {
+  const { title, lines, isShort = false } = props;
   if (lines.length === 0) return null;
   return (
     <Part title={title} count={lines.length}>
-      <ul class="lines">
+      <ul class={`lines ${isShort ? 'short' : ''}`}>
         {lines.map(({ name, detail, from }, index) => (
           <li key={index}>
             <ForeignText text={name} class="mono" />
@@ -150,6 +150,7 @@ function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView })
         <Lines
           title={about.grants.length === 0 ? 'May do nothing' : 'May do'}
           lines={about.grants}
+          isShort
         />
       ) : null}
       <Lines title="Problems" lines={about.problems} />
@@ -199,7 +200,6 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
   const path = `items/${encodeURIComponent(kind)}/${encodeURIComponent(id)}`;
   const { answer, again } = useResource<ItemView>(path);
   const isRunning = route.value.query.get('run') === '1';
-  const [rounds, setRounds] = useState(0);
   const view = answer?.ok ? answer.output : undefined;
   const canRun = view?.can_run === true && kind === 'directive';
   return (
@@ -221,10 +221,7 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
             disabled={!may('steer')}
             title={may('steer') ? '' : 'Your session may look, not run'}
             aria-expanded={isRunning}
-            onClick={() => {
-              setRounds(rounds + 1);
-              setQuery({ run: isRunning ? undefined : '1' });
-            }}
+            onClick={() => setQuery({ run: isRunning ? undefined : '1' })}
           >
             Run…
           </button>
@@ -234,12 +231,7 @@ export function ItemPane({ kind, id }: { kind: string; id: string }) {
         {answer === undefined ? <LoadingRows /> : null}
         {answer && !answer.ok ? <ErrorState error={answer.error} again={again} /> : null}
         {view && isRunning && canRun ? (
-          <RunForm
-            key={rounds}
-            directive={id}
-            view={view}
-            onClose={() => setQuery({ run: undefined })}
-          />
+          <RunForm directive={id} view={view} onClose={() => setQuery({ run: undefined })} />
         ) : null}
         {view ? <Parts kind={kind} id={id} view={view} /> : null}
       </div>

@@ -5,7 +5,8 @@ import type { ApprovalReview, DecisionWord, ListedApproval } from '../../model/a
 import { limitName, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
-import { Command } from '../parts/copy.tsx';
+import { useKeys } from '../keys.ts';
+import { Command, copyText } from '../parts/copy.tsx';
 import { now } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { ErrorState } from '../parts/states.tsx';
@@ -233,6 +234,11 @@ export function DecisionForm(props: {
   const blockers = blockersOf(review, draft, around);
   const refusal: Draft = { ...draft, word: 'deny' };
   const denyBlockers = blockersOf(review, refusal, around);
+  const command = commandOf(review, draft);
+  useKeys({
+    c: { says: 'copy the command', run: () => void copyText(command) },
+    y: { says: 'copy the id', run: () => void copyText(approval.id) },
+  });
   const send = async (what: Draft) => {
     setBusy(true);
     const path = `approvals/${encodeURIComponent(approval.id)}/decision`;
@@ -253,7 +259,7 @@ export function DecisionForm(props: {
         )}
         {grant?.beyond ? <Beyond draft={draft} change={change} /> : null}
         <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
-        {fault ? <Fault fault={fault} command={commandOf(review, draft)} /> : null}
+        {fault ? <Fault fault={fault} command={command} /> : null}
       </div>
       <div class="decide-foot">
         <div class="decide-says">
@@ -285,7 +291,7 @@ export function DecisionForm(props: {
         </button>
       </div>
       <div class="decide-hand faint">
-        by hand <Command text={commandOf(review, draft)} keyName="c" />
+        by hand <Command text={command} keyName="c" />
       </div>
     </section>
   );

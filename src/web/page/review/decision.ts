@@ -62,7 +62,7 @@ export function blockersOf(review: ApprovalReview, draft: Draft, around: Around)
   }
   if (draft.word === 'answer' && draft.answer.trim() === '') said.push('Write an answer.');
   if (grant?.beyond && !(draft.isBeyond && draft.isSure)) {
-    said.push('It goes beyond the directive: confirm that below.');
+    said.push('It goes beyond the directive: confirm that first.');
   }
   return said;
 }
