@@ -1,0 +1,139 @@
+// What a person does to a thread. Nothing is optimistic: a button is busy until the event of its act came
+// back over the stream, so that what the page shows is what the journal holds.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { Act, Acted, SlimEvent, ThreadView } from '../../model/api.ts';
+import { type PageAnswer, type PageFault, post } from '../api.ts';
+import { connection } from '../connection.ts';
+import { may } from '../state/session.ts';
+
+/** Events that tell that an act was heard. */
+const HEARD: ReadonlySet<string> = new Set([
+  'signal',
+  'status',
+  'injected_message',
+  'user_message',
+  'thread_end',
+  'turn_start',
+]);
+/** After this long without an event the button can be pressed again. */
+const PATIENCE_MS = 30_000;
+/** A thread that did not answer a stop may be killed. */
+const STOP_MS = 10_000;
+
+const COMMANDS: Readonly<Record<Act, string>> = {
+  pause: 'threads pause',
+  resume: 'threads resume',
+  inject: 'threads inject',
+  interrupt: 'threads interrupt',
+  stop: 'threads stop',
+  kill: 'threads kill',
+  replay: 'replay',
+};
+/** The command that does the same. */
+export const commandOf = (act: Act, id: string, rest = ''): string =>
+  `km ${COMMANDS[act]} ${id}${rest}`;
+
+/** For a shell, whatever is in it. */
+export const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+
+interface Refusal {
+  readonly act: Act;
+  readonly error: PageFault;
+  readonly command: string;
+}
+
+export interface Acting {
+  /** Sends it; the answer is for whoever asked, the page shows what the journal says. */
+  send<T = Acted>(act: Act, body: object, command?: string): Promise<PageAnswer<T>>;
+  isBusy(act: Act): boolean;
+  /** Why it cannot be done now; absent when it can. */
+  why(act: Act): string | undefined;
+  readonly refusal?: Refusal;
+  forget(): void;
+  /** A stop was asked for and nothing came of it within ten seconds. */
+  readonly mayKill: boolean;
+}
+
+interface Sent {
+  readonly act: Act;
+  readonly after: number;
+  readonly status: string;
+  readonly at: number;
+}
+
+const REASONS: Readonly<Partial<Record<Act, string>>> = {
+  pause: 'only a thread at work can be paused',
+  resume: 'it is at work, or has ended for good',
+  inject: 'it has ended for good',
+  interrupt: 'no reply is under way',
+  stop: 'it has ended',
+  kill: 'it has ended',
+  replay: 'only a thread that has ended can be replayed',
+};
+
+function reasonAgainst(act: Act, view: ThreadView | undefined): string | undefined {
+  if (!view) return 'not loaded yet';
+  if (!may('steer')) return 'your token may look, not steer';
+  if (connection.value.state === 'lost') return 'not connected';
+  if (connection.value.state === 'over') return 'this session is over';
+  return view.acts.includes(act) ? undefined : (REASONS[act] ?? 'not now');
+}
+
+export function useActing(
+  id: string,
+  view: ThreadView | undefined,
+  events: readonly SlimEvent[],
+): Acting {
+  const [sent, setSent] = useState<readonly Sent[]>([]);
+  const [refusal, setRefusal] = useState<Refusal>();
+  const [stoppedAt, setStoppedAt] = useState<number>();
+  const [mayKill, setMayKill] = useState(false);
+  const status = view?.thread.status ?? '';
+  const last = events.at(-1)?.seq ?? 0;
+  const now = useRef({ last, status });
+  now.current = { last, status };
+
+  const heard = useMemo(() => {
+    const least = Math.min(...sent.map(({ after }) => after));
+    return events.findLast(({ seq, type }) => seq > least && HEARD.has(type))?.seq ?? 0;
+  }, [events, sent]);
+  useEffect(() => {
+    setSent((before) => {
+      const open = before.filter((one) => heard <= one.after && one.status === status);
+      return open.length === before.length ? before : open;
+    });
+  }, [heard, status]);
+  useEffect(() => {
+    if (sent.length === 0) return undefined;
+    const timer = setTimeout(() => setSent([]), PATIENCE_MS);
+    return () => clearTimeout(timer);
+  }, [sent]);
+  useEffect(() => {
+    setMayKill(false);
+    if (stoppedAt === undefined) return undefined;
+    const timer = setTimeout(() => setMayKill(true), STOP_MS);
+    return () => clearTimeout(timer);
+  }, [stoppedAt]);
+  const isStoppable = view?.acts.includes('stop') !== false;
+  useEffect(() => {
+    if (!isStoppable) setStoppedAt(undefined);
+  }, [isStoppable]);
+
+  return {
+    async send<T>(act: Act, body: object, command = commandOf(act, id)) {
+      setRefusal(undefined);
+      const mark = { act, after: now.current.last, status: now.current.status, at: Date.now() };
+      setSent((before) => [...before, mark]);
+      const answer = await post<T>(`threads/${encodeURIComponent(id)}/${act}`, body);
+      if (!answer.ok || act === 'replay') setSent((before) => before.filter((one) => one !== mark));
+      if (!answer.ok) setRefusal({ act, error: answer.error, command });
+      else if (act === 'stop') setStoppedAt(Date.now());
+      return answer;
+    },
+    isBusy: (act) => sent.some((one) => one.act === act),
+    why: (act) => reasonAgainst(act, view),
+    ...(refusal && { refusal }),
+    forget: () => setRefusal(undefined),
+    mayKill: mayKill && isStoppable,
+  };
+}

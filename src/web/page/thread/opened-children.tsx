@@ -1,0 +1,49 @@
+// Children that are opened in place: each is read like a thread of its own as long as it is open, and its
+// rows stand below its row.
+import { useCallback, useEffect, useState } from 'preact/hooks';
+import { useThread } from '../state/thread.ts';
+import { type OpenedChild, useFold } from './use-fold.ts';
+
+type OpenedRows = ReadonlyMap<string, OpenedChild>;
+
+/** Draws nothing: it only reads. */
+function ChildReader(props: { id: string; onRows: (id: string, child: OpenedChild) => void }) {
+  const { id, onRows } = props;
+  const { events, text } = useThread(id);
+  const folded = useFold(events);
+  useEffect(() => onRows(id, { folded, text }), [id, folded, text, onRows]);
+  return null;
+}
+
+export interface OpenedChildren {
+  /** By id; empty until its events came. */
+  readonly children: OpenedRows;
+  toggle(id: string): void;
+  close(): void;
+  /** To be drawn somewhere, so that they are read. */
+  readonly readers: preact.ComponentChildren;
+}
+
+const NONE: OpenedChild = {
+  folded: { rows: [], events: 0, unreadable: 0, first: 0, last: 0, raised: new Map() },
+  text: '',
+};
+
+export function useOpenedChildren(): OpenedChildren {
+  const [children, setChildren] = useState<OpenedRows>(new Map());
+  const onRows = useCallback((id: string, child: OpenedChild) => {
+    setChildren((before) => (before.has(id) ? new Map(before).set(id, child) : before));
+  }, []);
+  return {
+    children,
+    toggle(id) {
+      setChildren((before) => {
+        const after = new Map(before);
+        if (!after.delete(id)) after.set(id, NONE);
+        return after;
+      });
+    },
+    close: () => setChildren(new Map()),
+    readers: [...children.keys()].map((id) => <ChildReader key={id} id={id} onRows={onRows} />),
+  };
+}

@@ -1,0 +1,46 @@
+// Where one is within a thread, as the address has it: the tab, the step, the filter.
+
+import type { RowFilter } from '../../model/thread-sums.ts';
+import { pathOf, route, setQuery } from '../router.tsx';
+
+export const TABS = ['timeline', 'conversation', 'rights', 'cost', 'events'] as const;
+export type ThreadTab = (typeof TABS)[number];
+const ROW_FILTERS: readonly RowFilter[] = ['denied', 'writes', 'hooks', 'untrusted'];
+
+export interface ThreadPlace {
+  readonly tab: ThreadTab;
+  readonly filter: RowFilter | undefined;
+  /** The event that is looked at, and whose it is: this thread's or that of a child opened in place. */
+  readonly at: number | undefined;
+  readonly within: string;
+}
+
+export function placeIn(id: string): ThreadPlace {
+  const { query } = route.value;
+  const at = Number(query.get('at') ?? '');
+  return {
+    tab: TABS.find((tab) => tab === query.get('tab')) ?? 'timeline',
+    filter: ROW_FILTERS.find((filter) => filter === query.get('filter')),
+    at: Number.isInteger(at) && at > 0 ? at : undefined,
+    within: query.get('in') ?? id,
+  };
+}
+
+/** `timeline` is where one begins: it is not said. A tab is a step back in the history, a row is not. */
+export const openTab = (tab: ThreadTab): void =>
+  setQuery({ tab: tab === 'timeline' ? undefined : tab }, false);
+
+export const setFilter = (filter: RowFilter | undefined): void => setQuery({ filter });
+
+export function selectEvent(id: string, seq: number | undefined, within = id): void {
+  setQuery({
+    at: seq === undefined ? undefined : String(seq),
+    in: seq === undefined || within === id ? undefined : within,
+  });
+}
+
+export const threadPath = (id: string, query = ''): string => `${pathOf('t', id)}${query}`;
+
+/** A resource of a thread. */
+export const threadResource = (id: string, rest = ''): string =>
+  `threads/${encodeURIComponent(id)}${rest}`;

@@ -1,0 +1,187 @@
+// The steps of a thread in time: an axis that folds what nobody did anything in, a virtual list of rows,
+// marks of what was denied, failed or waits, and a foot that says what the colours mean.
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import type { SlimEvent, Tone } from '../../model/api.ts';
+import { count, seconds } from '../../model/format.ts';
+import { isTrouble } from '../../model/thread-sums.ts';
+import { createScale, scaleMarks, type TimelineScale } from '../../model/timeline-scale.ts';
+import { EmptyState } from '../parts/states.tsx';
+import { VirtualList } from '../parts/virtual-list.tsx';
+import { type RowScene, rowClass, TimelineCells } from './timeline-row.tsx';
+import { type ShownRow, shownKey } from './use-fold.ts';
+
+const PHONE = matchMedia('(max-width: 760px)');
+
+export function useIsPhone(): boolean {
+  const [isPhone, setPhone] = useState(PHONE.matches);
+  useEffect(() => {
+    const hear = () => setPhone(PHONE.matches);
+    PHONE.addEventListener('change', hear);
+    return () => PHONE.removeEventListener('change', hear);
+  }, []);
+  return isPhone;
+}
+
+/** Made anew when there are events, and once a second while time goes on. */
+export function useScale(
+  events: readonly SlimEvent[],
+  until: number,
+  unfolded: boolean,
+): TimelineScale {
+  const times = useMemo(() => events.map(({ ts }) => ts), [events]);
+  const from = times[0] ?? until;
+  return useMemo(
+    () => createScale(times, { from, to: until }, { unfolded }),
+    [times, from, until, unfolded],
+  );
+}
+
+const grid = (colour: string, place: string, width: string): string =>
+  `linear-gradient(var(${colour}), var(${colour})) ${place} 0 / ${width} 100% no-repeat`;
+
+/** Lines at the marks, hatching where time is folded, and where time stands now. */
+function laneBackground(scale: TimelineScale, isAlive: boolean): string {
+  const lines = scaleMarks(scale).map(({ left }) => grid('--line-soft', `${left}%`, '1px'));
+  const folds = scale.stretches
+    .filter(({ isFolded }) => isFolded)
+    .map(({ left, right }) => {
+      const width = right - left;
+      const place = width >= 100 ? 0 : (left / (100 - width)) * 100;
+      return `repeating-linear-gradient(115deg, var(--line) 0 1px, transparent 1px 4px) ${place}% 0 / ${width}% 100% no-repeat`;
+    });
+  return [...(isAlive ? [grid('--run-line', '100%', '1px')] : []), ...lines, ...folds].join(', ');
+}
+
+function Axis({ scale, isAlive }: { scale: TimelineScale; isAlive: boolean }) {
+  const marks = scaleMarks(scale);
+  const isLong = (marks.at(-1)?.ms ?? 0) >= 120_000;
+  const text = (ms: number, isLast: boolean): string => {
+    if (ms === 0) return '0';
+    if (isLong) return seconds(ms / 1000);
+    const value = ms < 1_000 ? ms / 1000 : Math.round(ms / 100) / 10;
+    return isLast ? `${value} s` : String(value);
+  };
+  return (
+    <div class="axis" aria-hidden="true">
+      <span class="d t">at, s</span>
+      <span>step</span>
+      <span />
+      <span class="d">took</span>
+      <span class="ticks">
+        {marks.map(({ left, ms }, index) => (
+          <span key={ms} class={index === 0 ? 'first' : ''} style={{ left: `${left}%` }}>
+            {text(ms, index === marks.length - 1)}
+          </span>
+        ))}
+        <span class={isAlive ? 'now' : 'now is-over'} style={{ left: '100%' }}>
+          {isAlive ? 'now' : 'end'}
+        </span>
+      </span>
+    </div>
+  );
+}
+
+const KEYS = ['model', 'call', 'child', 'hook', 'wait'] as const;
+
+function Legend(props: { events: number; isFolded: boolean; follow: boolean; onFollow(): void }) {
+  return (
+    <div class="foot">
+      {KEYS.map((key) => (
+        <span key={key} class="k">
+          <i class={`key-${key}`} />
+          {key === 'wait' ? 'waits' : key}
+        </span>
+      ))}
+      <button type="button" class="plain" aria-pressed={props.follow} onClick={props.onFollow}>
+        {props.follow ? 'follows the end' : 'follow the end'} <kbd>f</kbd>
+      </button>
+      <span class="end">
+        {count(props.events)} events{props.isFolded ? ' · idle time folded' : ''}
+      </span>
+    </div>
+  );
+}
+
+const markTone = (shown: ShownRow): Tone | undefined =>
+  shown.kind === 'live' || !isTrouble(shown.row)
+    ? undefined
+    : shown.row.state === 'waits' || shown.row.state === 'unknown'
+      ? 'you'
+      : 'bad';
+
+export function Timeline(props: {
+  rows: readonly ShownRow[];
+  scene: RowScene;
+  events: number;
+  selected: number;
+  follow: boolean;
+  onSelect(shown: ShownRow): void;
+  onOpen(shown: ShownRow): void;
+  onFollow(follow: boolean): void;
+}) {
+  const { rows, scene, selected, follow, onFollow } = props;
+  const isPhone = useIsPhone();
+  const seen = useRef(rows.length);
+  if (follow) seen.current = rows.length;
+  const fresh = Math.max(0, rows.length - seen.current);
+  const marks = useMemo(
+    () =>
+      rows.flatMap((shown, index) => {
+        const tone = markTone(shown);
+        return tone === undefined ? [] : [{ index, tone }];
+      }),
+    [rows],
+  );
+  const at = (index: number) => rows[index];
+  const isFolded = scene.scale.stretches.some((one) => one.isFolded);
+  return (
+    <div class="timeline" style={{ '--lane-bg': laneBackground(scene.scale, scene.isAlive) }}>
+      <Axis scale={scene.scale} isAlive={scene.isAlive} />
+      {rows.length === 0 ? (
+        <EmptyState title="Nothing of this kind" hint="All steps are behind the filter." />
+      ) : (
+        <VirtualList
+          label="Steps"
+          count={rows.length}
+          rowHeight={isPhone ? 40 : 27}
+          keyOf={(index) => {
+            const shown = at(index);
+            return shown ? shownKey(shown) : String(index);
+          }}
+          row={(index) => {
+            const shown = at(index);
+            return shown ? <TimelineCells shown={shown} scene={scene} /> : null;
+          }}
+          rowClass={(index) => {
+            const shown = at(index);
+            return shown ? rowClass(shown, scene.isAlive) : '';
+          }}
+          depthOf={(index) => at(index)?.depth ?? 0}
+          {...(selected >= 0 ? { selected } : {})}
+          onSelect={(index) => {
+            const shown = at(index);
+            if (shown) props.onSelect(shown);
+          }}
+          onOpen={(index) => {
+            const shown = at(index);
+            if (shown) props.onOpen(shown);
+          }}
+          marks={marks}
+          follow={follow}
+          onFollow={onFollow}
+        />
+      )}
+      {fresh > 0 ? (
+        <button type="button" class="btn fresh" onClick={() => onFollow(true)}>
+          {count(fresh)} new ↓
+        </button>
+      ) : null}
+      <Legend
+        events={props.events}
+        isFolded={isFolded}
+        follow={follow}
+        onFollow={() => onFollow(!follow)}
+      />
+    </div>
+  );
+}

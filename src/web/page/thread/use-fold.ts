@@ -1,0 +1,111 @@
+// Rows of the timeline as they are shown: folded from the events as those come, turns closed or open,
+// filtered, the rows of opened children below their child.
+import { useMemo, useRef } from 'preact/hooks';
+import type { SlimEvent } from '../../model/api.ts';
+import {
+  createThreadFold,
+  type FoldedThread,
+  type ThreadFold,
+  type TimelineRow,
+} from '../../model/fold-thread.ts';
+import { FILTERS, type RowFilter } from '../../model/thread-sums.ts';
+
+/** From this many rows on, turns start closed. */
+export const MANY_ROWS = 2_000;
+
+/** Only what is new is folded; events that come before the first begin anew. */
+export function useFold(events: readonly SlimEvent[]): FoldedThread {
+  const kept = useRef<{ fold: ThreadFold; first: number; count: number } | undefined>(undefined);
+  return useMemo(() => {
+    const first = events[0]?.seq ?? 0;
+    const isSame = kept.current?.first === first && events.length >= kept.current.count;
+    const fold = isSame && kept.current ? kept.current.fold : createThreadFold();
+    fold.add(events, isSame && kept.current ? kept.current.count : 0);
+    kept.current = { fold, first, count: events.length };
+    return fold.read();
+  }, [events]);
+}
+
+/** `live`: the reply under way. */
+export type ShownRow =
+  | {
+      readonly kind: 'row';
+      readonly row: TimelineRow;
+      /** Whose row it is. */
+      readonly thread: string;
+      readonly depth: number;
+      /** Of a turn or an opened child. */
+      readonly isOpen: boolean;
+    }
+  | {
+      readonly kind: 'live';
+      readonly thread: string;
+      readonly depth: number;
+      readonly text: string;
+    };
+
+export interface OpenedChild {
+  readonly folded: FoldedThread;
+  readonly text: string;
+}
+
+export interface RowWish {
+  readonly filter: RowFilter | undefined;
+  /** Turns, by their seq, that are not as the rest. */
+  readonly turned: ReadonlySet<number>;
+  readonly areClosed: boolean;
+  readonly children: ReadonlyMap<string, OpenedChild>;
+}
+
+/** Turns without a row that fits are left out; with a filter every turn is open. */
+export function shownRows(
+  rows: readonly TimelineRow[],
+  thread: string,
+  wish: RowWish,
+  depth = 0,
+): ShownRow[] {
+  const { filter, turned, areClosed, children } = wish;
+  const fits = filter && FILTERS[filter];
+  const shown: ShownRow[] = [];
+  let isOpen = true;
+  let head: ShownRow | undefined;
+  for (const row of rows) {
+    if (row.kind === 'turn') {
+      isOpen = fits !== undefined || depth > 0 || areClosed === turned.has(row.seq);
+      head = { kind: 'row', row, thread, depth, isOpen };
+      if (!fits) shown.push(head);
+      continue;
+    }
+    if (!isOpen || (fits && !fits(row))) continue;
+    if (fits && head) {
+      shown.push(head);
+      head = undefined;
+    }
+    const isStep = row.turn > 0 ? 1 : 0;
+    const child = row.thread === undefined ? undefined : children.get(row.thread);
+    shown.push({ kind: 'row', row, thread, depth: depth + isStep, isOpen: child !== undefined });
+    if (!child || row.thread === undefined) continue;
+    shown.push(...shownRows(child.folded.rows, row.thread, wish, depth + 2));
+    if (child.text !== '') {
+      shown.push({ kind: 'live', thread: row.thread, depth: depth + 3, text: child.text });
+    }
+  }
+  return shown;
+}
+
+export const shownKey = (shown: ShownRow): string =>
+  shown.kind === 'live'
+    ? `live ${shown.thread}`
+    : `${shown.thread} ${shown.row.kind} ${shown.row.seq}`;
+
+/** The row that an event belongs to: the one that begins with it, or speaks of it, or is before it. */
+export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {
+  let best = -1;
+  for (const [index, shown] of rows.entries()) {
+    if (shown.kind === 'live' || shown.thread !== thread) continue;
+    const { row } = shown;
+    if (row.seq === seq && row.kind !== 'turn') return index;
+    if (row.seq === seq || row.result === seq || row.denials.includes(seq)) best = index;
+  }
+  return best;
+}
