@@ -376,9 +376,11 @@ export interface ResumeWish {
   readonly model?: string;
   readonly message?: string;
   readonly from?: number | 'last';
+  /** For the audit. */
+  readonly why?: string;
 }
 
-/** `POST threads/ID/inject`: goes in before the next turn; `interrupt` after it makes that now. */
+/** `POST threads/ID/inject`: goes in before the next turn. */
 export interface InjectWish {
   readonly text: string;
   readonly role: 'user' | 'system';
@@ -387,6 +389,8 @@ export interface InjectWish {
 /** `POST threads/ID/pause`, `interrupt`, `stop` and `kill`. */
 export interface SignalWish {
   readonly reason?: string;
+  /** Of `interrupt`: what it is told instead of the reply that is broken off. */
+  readonly text?: string;
 }
 
 /** What `POST threads/ID/replay` answers with: as `km replay --json`. */
