@@ -1,8 +1,17 @@
 // A real browser for the tests of the page: found on this machine, driven over its own protocol, and a
 // page that remembers everything that happened to it.
 import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Browser, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+  type Request,
+} from 'playwright-core';
 import { onTestFinished, test } from 'vitest';
 
 function findBrowser(): string | undefined {
@@ -25,26 +34,35 @@ export function browserTest(name: string, run: () => Promise<void>, timeoutMs = 
 /** Closed with the test that asked for it. */
 export async function launchBrowser(): Promise<Browser> {
   const isRoot = process.getuid?.() === 0;
+  // It leaves files in the temporary folder that nobody removes.
+  const folder = mkdtempSync(join(tmpdir(), 'km-browser-'));
   const browser = await chromium.launch({
     executablePath: BROWSER ?? '',
     args: ['--disable-dev-shm-usage', ...(isRoot ? ['--no-sandbox'] : [])],
+    env: { ...process.env, TMPDIR: folder },
   });
-  onTestFinished(() => browser.close());
+  onTestFinished(async () => {
+    await browser.close();
+    rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
+  });
   return browser;
 }
 
 export interface WatchedPage {
   readonly page: Page;
-  /** `METHOD URL` of everything that was asked for, wherever. */
+  /** `METHOD URL` of everything that was sent, wherever to. */
   readonly requests: string[];
+  /** `STATUS URL` of what was refused or not there. */
+  readonly refused: string[];
   /** What the policy of the page has refused. */
   readonly reports: string[];
-  /** Errors on the console and in the page's code, without those of the policy. */
+  /** Errors on the console and in the page's code, without those. */
   readonly errors: string[];
   readonly dialogs: string[];
 }
 
 const REPORT = 'policy refused: ';
+const SAID_AGAIN = /Content Security Policy|Trusted(?:HTML|Script)|^Failed to load resource/;
 
 /** A page in a fresh profile (or in `browser`, a fresh context of it). */
 export async function openPage(
@@ -57,20 +75,28 @@ export async function openPage(
 
 /** Also for a second tab: `watchPage(await page.context().newPage())`. */
 export async function watchPage(page: Page): Promise<WatchedPage> {
-  const watched = { requests: [], reports: [], errors: [], dialogs: [] } as Omit<
+  const watched = { requests: [], refused: [], reports: [], errors: [], dialogs: [] } as Omit<
     WatchedPage,
     'page'
   >;
   await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
     console.warn(${JSON.stringify(REPORT)} + event.violatedDirective + ' ' + event.blockedURI));`);
-  page.on('request', (request) =>
-    watched.requests.push(`${request.method()} ${request.url().replace(/#.*$/, '')}`),
-  );
+  const lineOf = (request: Request): string =>
+    `${request.method()} ${request.url().replace(/#.*$/, '')}`;
+  page.on('request', (request) => watched.requests.push(lineOf(request)));
+  page.on('requestfailed', (request) => {
+    // What the policy stops has not left.
+    const at = watched.requests.indexOf(lineOf(request));
+    if (/csp|BLOCKED_BY/i.test(request.failure()?.errorText ?? '')) watched.requests.splice(at, 1);
+  });
+  page.on('response', (response) => {
+    if (response.status() >= 400) watched.refused.push(`${response.status()} ${response.url()}`);
+  });
   page.on('console', (message) => {
     const text = message.text();
     if (text.startsWith(REPORT)) watched.reports.push(text.slice(REPORT.length));
-    // The browser says the same in its own words.
-    else if (message.type() === 'error' && !/Content Security Policy|TrustedHTML/.test(text)) {
+    // What was refused, by the policy or with a status, the browser says once more in its own words.
+    else if (message.type() === 'error' && !SAID_AGAIN.test(text)) {
       watched.errors.push(text);
     }
   });
