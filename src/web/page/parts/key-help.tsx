@@ -2,6 +2,14 @@
 import { areKeysOn, type KeyActs, switchKeys } from '../keys.ts';
 import { Dialog } from './dialog.tsx';
 
+const SHOWN: Readonly<Record<string, string>> = {
+  ArrowRight: '→',
+  ArrowLeft: '←',
+  ArrowUp: '↑',
+  ArrowDown: '↓',
+  Escape: 'Esc',
+};
+
 /** `keys`: those of the view first, then those of the page; what is in both is told once. */
 export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }) {
   const { keys, onClose } = props;
@@ -23,7 +31,7 @@ export function KeyHelp(props: { keys: readonly KeyActs[]; onClose: () => void }
               <div key={key}>
                 <dt>
                   {key.split(' ').map((one) => (
-                    <kbd key={one}>{one}</kbd>
+                    <kbd key={one}>{SHOWN[one] ?? one}</kbd>
                   ))}
                 </dt>
                 <dd>{says}</dd>

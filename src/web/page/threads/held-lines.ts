@@ -29,12 +29,14 @@ export function holdLines(
   return { lines: [...lines, ...below], news };
 }
 
-/** `key` says what was asked for: when a person changes that, lines may move. */
-export function useHeldLines(fresh: readonly ThreadLine[], key: string) {
+/** `key` says what was asked for: when a person changes that, lines may move, until all has been read. */
+export function useHeldLines(fresh: readonly ThreadLine[], key: string, isLoading: boolean) {
   const [isHeld, setHeld] = useState({ pointer: false, scroll: false, focus: false });
   const kept = useRef<{ key: string; lines: readonly ThreadLine[] }>({ key: '', lines: [] });
+  const readKey = useRef('');
   const isFree = !isHeld.pointer && !isHeld.scroll && !isHeld.focus;
-  const isNew = kept.current.key !== key || kept.current.lines.length === 0;
+  const isNew = kept.current.key !== key || readKey.current !== key;
+  if (!isLoading) readKey.current = key;
   const { lines, news } =
     isFree || isNew ? { lines: fresh, news: 0 } : holdLines(kept.current.lines, fresh);
   kept.current = { key, lines };
@@ -47,7 +49,7 @@ export function useHeldLines(fresh: readonly ThreadLine[], key: string) {
     /** Lets everything take its place now. */
     settle(): void {
       kept.current = { key: '', lines: [] };
-      setHeld({ ...isHeld });
+      setHeld({ ...isHeld, focus: false });
     },
     hold: {
       onPointerEnter: () => set('pointer', true),

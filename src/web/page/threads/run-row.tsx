@@ -1,5 +1,6 @@
 // One line of the list: who, in what state, what was used of what is allowed, what was refused, how long,
 // and what it does now or why it ended.
+import { Component } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
 import { visibleText } from '../../model/foreign-text.ts';
 import { ago, count, limitValue, money, seconds } from '../../model/format.ts';
@@ -75,13 +76,30 @@ function Now({ run }: { run: ListedRun }) {
   );
 }
 
-export function RunCells(props: {
-  line: RunLine;
-  run: ListedRun;
-  currency: string;
-  onFold: () => void;
-}) {
-  const { line, run, currency, onFold } = props;
+interface RunCellsProps {
+  readonly line: RunLine;
+  readonly run: ListedRun;
+  readonly currency: string;
+  onFold(): void;
+}
+
+/** Drawn anew only when its own thread or its place has changed: the stream moves many at once. */
+export class RunCells extends Component<RunCellsProps> {
+  override shouldComponentUpdate({ line, run }: RunCellsProps): boolean {
+    const { line: was, run: ran } = this.props;
+    return (
+      run !== ran ||
+      line.depth !== was.depth ||
+      line.below !== was.below ||
+      line.isFolded !== was.isFolded
+    );
+  }
+  override render() {
+    return <Cells {...this.props} />;
+  }
+}
+
+function Cells({ line, run, currency, onFold }: RunCellsProps) {
   const isYours = waitsForPerson(run);
   const tone = statusTone(run.status, isYours);
   return (

@@ -1,6 +1,6 @@
 // The list of threads: what waits for a person first, then what is at work, then what ended. Its filters
 // stand in the address. Rows change in place; places change only while nobody points at them.
-import { useEffect, useMemo, useState } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { ListedItem, Totals } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
 import {
@@ -72,7 +72,8 @@ function Head({ wish }: { wish: ListWish }) {
 }
 
 /** `50 of 1,210 · more below`: exact, or how many of what was read. */
-function Foot({ shown, wish, news }: { shown: number; wish: ListWish; news: number }) {
+function Foot(props: { shown: number; wish: ListWish; news: number; onNews: () => void }) {
+  const { shown, wish, news, onNews } = props;
   const { totals, next_cursor, isLoading, rows } = list.value;
   const all = totals.waits + totals.at_work + totals.ended;
   const isMore = next_cursor !== undefined;
@@ -92,7 +93,11 @@ function Foot({ shown, wish, news }: { shown: number; wish: ListWish; news: numb
           Read more
         </button>
       ) : null}
-      {news > 0 ? <span class="unseen">{count(news)} new</span> : null}
+      {news > 0 ? (
+        <button type="button" class="chip news" onClick={onNews}>
+          {count(news)} new
+        </button>
+      ) : null}
       <span class="keys-hint">
         <kbd>j</kbd> <kbd>k</kbd> move · <kbd>Enter</kbd> open · <kbd>?</kbd> keys
       </span>
@@ -103,7 +108,11 @@ function Foot({ shown, wish, news }: { shown: number; wish: ListWish; news: numb
 /** The line with the selection; it stays with its thread when lines move. */
 function useSelection(lines: readonly ThreadLine[]) {
   const [id, setId] = useState(route.peek().query.get('at') ?? '');
-  const index = lines.findIndex((line) => line.kind === 'thread' && line.id === id);
+  // Keys can come faster than pictures: each goes on from where the one before it got.
+  const latest = useRef({ id, lines });
+  latest.current.lines = lines;
+  const indexOf = (wanted: string) =>
+    latest.current.lines.findIndex((line) => line.kind === 'thread' && line.id === wanted);
   useEffect(() => {
     if (id === (route.peek().query.get('at') ?? '')) return undefined;
     const timer = setTimeout(() => setQuery({ at: id }), 400);
@@ -111,32 +120,42 @@ function useSelection(lines: readonly ThreadLine[]) {
   }, [id]);
   /** To the nearest thread from `to` on, in the direction of the move. */
   const select = (to: number) => {
-    const step = to < index ? -1 : 1;
+    const all = latest.current.lines;
+    const step = to < indexOf(latest.current.id) ? -1 : 1;
     for (const way of [step, -step]) {
-      for (let at = to; at >= 0 && at < lines.length; at += way) {
-        const line = lines[at];
+      for (let at = to; at >= 0 && at < all.length; at += way) {
+        const line = all[at];
         if (line?.kind !== 'thread') continue;
+        latest.current.id = line.id;
         setId(line.id);
         return;
       }
     }
   };
-  return { id, index, select };
+  const move = (step: number) => {
+    const at = indexOf(latest.current.id);
+    select(at === -1 ? 0 : at + step);
+  };
+  return { index: indexOf(id), select, move };
 }
 
 function Lines(props: { wish: ListWish }) {
   const { wish } = props;
-  const { rows, totals } = list.value;
+  const { rows, totals, isLoading } = list.value;
   const [turned, setTurned] = useState<ReadonlySet<string>>(new Set());
   const fresh = useMemo(
     () => threadLines(rows, { hooks: wish.hooks, find: wish.find, turned }),
     [rows, wish.hooks, wish.find, turned],
   );
   const asked = JSON.stringify([wish.asked, wish.find, wish.hooks, [...turned]]);
-  const { lines, news, settle, hold } = useHeldLines(fresh, asked);
-  const { index, select } = useSelection(lines);
+  const { lines, news, settle, hold } = useHeldLines(fresh, asked, isLoading);
+  const { index, select, move } = useSelection(lines);
   const turn = (id: string) =>
-    setTurned(new Set(turned.has(id) ? [...turned].filter((one) => one !== id) : [...turned, id]));
+    setTurned((last) => {
+      const next = new Set(last);
+      if (!next.delete(id)) next.add(id);
+      return next;
+    });
   const fold = (isFolded: boolean) => {
     const line = lines[index];
     if (line?.kind === 'thread' && line.below > 0 && line.isFolded !== isFolded) turn(line.id);
@@ -145,13 +164,13 @@ function Lines(props: { wish: ListWish }) {
     const line = lines[at];
     if (line?.kind === 'thread') go(pathOf('t', line.id));
   };
-  const move = (step: number) => {
+  const walk = (step: number) => {
     document.querySelector<HTMLElement>('.threads .scroller')?.focus();
-    select(index === -1 ? 0 : index + step);
+    move(step);
   };
   useKeys({
-    j: { says: 'next thread', run: () => move(1) },
-    k: { says: 'previous thread', run: () => move(-1) },
+    j: { says: 'next thread', run: () => walk(1) },
+    k: { says: 'previous thread', run: () => walk(-1) },
     Enter: { says: 'open the thread', run: () => open(index) },
     ArrowRight: { says: 'unfold', run: () => fold(false) },
     ArrowLeft: { says: 'fold', run: () => fold(true) },
@@ -167,11 +186,6 @@ function Lines(props: { wish: ListWish }) {
   const shown = lines.reduce((sum, line) => sum + (line.kind === 'group' ? line.threads : 0), 0);
   return (
     <section class="card pane threads" aria-label="List of threads" {...hold}>
-      {news > 0 ? (
-        <button type="button" class="news" onClick={settle}>
-          {count(news)} new
-        </button>
-      ) : null}
       <VirtualList
         label="Threads"
         count={lines.length}
@@ -198,7 +212,7 @@ function Lines(props: { wish: ListWish }) {
           );
         }}
       />
-      <Foot shown={shown} wish={wish} news={news} />
+      <Foot shown={shown} wish={wish} news={news} onNews={settle} />
     </section>
   );
 }
