@@ -622,6 +622,20 @@ export type Topic = string;
 
 /** What a program sends over `/api/socket`. */
 export type SocketRequest =
+  /** Events of a thread from number `from_seq` on; from now on when it is absent. */
   | { readonly action: 'subscribe'; readonly thread_id: string; readonly from_seq?: number }
-  | { readonly action: 'subscribe'; readonly topic: 'threads' | 'approvals' }
+  /** `after`: the `id` of the last frame of an earlier connection. */
+  | {
+      readonly action: 'subscribe';
+      readonly topic: 'threads' | 'approvals';
+      readonly after?: string;
+    }
   | { readonly action: 'unsubscribe'; readonly thread_id?: string; readonly topic?: string };
+
+/** What it is sent: frames, those of a batch with their position, and what was wrong with a message. */
+export type SocketReply =
+  | (Frame & { readonly id?: string })
+  | {
+      readonly kind: 'error';
+      readonly error: { readonly code: string; readonly detail: { readonly message: string } };
+    };
