@@ -16,7 +16,7 @@ import { listen } from '../connection.ts';
 import { onApprovals, useApprovals } from './approvals.ts';
 import { onRows, useTotals } from './threads.ts';
 
-export interface LiveThread {
+export interface FollowedThread {
   readonly view?: ThreadView;
   /** By seq, without gaps; the beginning may be missing (see `isWhole`). */
   readonly events: readonly SlimEvent[];
@@ -222,7 +222,7 @@ function createThreadState(id: string) {
 }
 
 /** A thread as long as a view shows it. */
-export function useThread(id: string): LiveThread {
+export function useThread(id: string): FollowedThread {
   useTotals();
   useApprovals();
   const state = useMemo(() => createThreadState(id), [id]);
