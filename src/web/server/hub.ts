@@ -1,13 +1,244 @@
-// Stands here until the hub does: nobody is told anything.
-import { ok } from '../../base/index.ts';
-import type { Hub, Runs, WebBase } from './parts.ts';
+// Who is told of what happens. All clients share one reader of the store, which begins with the first of
+// them and rests when nobody has asked for a while; where nothing ever ran yet it begins when something
+// does. Positions of clients are the hub's own: see `live/positions.ts`.
+import { type Clock, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import type { Store } from '../../store/index.ts';
+import type { Topic, Totals } from '../model/api.ts';
+import { listedApprovals } from './listed-approvals.ts';
+import { roundFrames } from './live/changes.ts';
+import { createClient, type HubClient, topicThread } from './live/client.ts';
+import { type HubPosition, readPosition, writePosition } from './live/positions.ts';
+import { createReading, type HubReading } from './live/reading.ts';
+import { NO_TOTALS } from './live/totals.ts';
+import type { Hub, Listener, Subscription } from './parts.ts';
 
-export const createHub = (_parts: WebBase & Pick<Runs, 'isHere'>): Hub => ({
-  subscribe: () => ok({ ready: () => {}, change: () => {}, end: () => {} }),
-  position: () => '',
-  text: () => {},
-  rows: async () => ok([]),
-  totals: async () => ok({ waits: 0, at_work: 0, ended: 0, due: 0 }),
-  figures: () => ({ clients: 0, lag_ms: 0 }),
-  close: async () => {},
-});
+export interface HubPorts {
+  /** `not_found` where nothing ever ran. */
+  store(): Promise<Outcome<Store>>;
+  readonly clock: Clock;
+  /** Somebody is at work on it in this process. */
+  isHere(id: string): boolean;
+  onError(error: Error): void;
+}
+
+const MAX_CLIENTS = 200;
+const MAX_TOPICS = 30;
+/** After this long without clients and questions nothing is read any more. */
+const LINGER_MS = 30_000;
+const RETRY_MS = 1000;
+const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
+
+type Found = { readonly reading: HubReading; readonly store: Store };
+
+/** Tells a client of what changed while it was away, or that it has to read everything again. */
+function tellSince(
+  { reader }: HubReading,
+  client: HubClient,
+  topics: readonly Topic[],
+  since: number | undefined,
+  totals: Totals | undefined,
+): void {
+  const known = since ?? -1;
+  const rows = topics.includes('threads') ? reader.rowsSince(known) : [];
+  const approvals = topics.includes('approvals') ? reader.approvalsSince(known) : [];
+  if (rows === undefined) client.reset('threads');
+  if (approvals === undefined) client.reset('approvals');
+  const missed = { rows: rows ?? [], approvals: approvals ?? [], totals };
+  for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
+}
+
+export function createHub(ports: HubPorts): Hub {
+  const { clock } = ports;
+  const mark = Buffer.from(systemRandom(6)).toString('base64url');
+  const clients = new Map<HubClient, HubPosition>();
+  let found: Found | undefined;
+  let starting: Promise<void> | undefined;
+  let retry: NodeJS.Timeout | undefined;
+  let used = clock.monotonic();
+  let number = 1;
+  let isClosed = false;
+
+  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
+  function wake(): Promise<void> {
+    used = clock.monotonic();
+    if (found || isClosed) return Promise.resolve();
+    starting ??= start().finally(() => {
+      starting = undefined;
+      if (found || isClosed || clients.size === 0) return;
+      clearTimeout(retry);
+      retry = setTimeout(() => void wake(), RETRY_MS).unref();
+    });
+    return starting;
+  }
+
+  async function start(): Promise<void> {
+    const opened = await ports.store();
+    if (!opened.ok || isClosed) {
+      if (!opened.ok && opened.error.code !== 'not_found') {
+        ports.onError(new Error(opened.error.detail.message));
+      }
+      return;
+    }
+    const store = opened.output;
+    const reading = createReading(
+      {
+        store,
+        clock,
+        isHere: ports.isHere,
+        listed: (approvals) => listedApprovals(store, approvals),
+        onError: ports.onError,
+        onEnd: () => void beginAgain(),
+      },
+      number,
+    );
+    const begun = await reading.begin();
+    if (!begun.ok || isClosed) {
+      await reading.stop();
+      return;
+    }
+    found = { reading, store };
+    for (const [client, position] of clients) void join(client, [...client.topics], position);
+  }
+
+  /** What happens from now on is not known: numbers that were given before count no more. */
+  async function rest(): Promise<void> {
+    const now = found;
+    found = undefined;
+    if (!now) return;
+    number = now.reading.number() + 1;
+    // Whoever is still there reads on from where it is when this begins again.
+    for (const client of clients.keys()) {
+      clients.set(client, { number: undefined, seqs: new Map(client.cursors) });
+    }
+    await now.reading.stop();
+  }
+
+  async function beginAgain(): Promise<void> {
+    await rest();
+    if (clients.size > 0) await wake();
+  }
+
+  async function join(
+    client: HubClient,
+    topics: readonly Topic[],
+    position: HubPosition | undefined,
+  ): Promise<void> {
+    const reading = found?.reading;
+    if (!reading) {
+      client.greet(undefined);
+      return;
+    }
+    const ofAll = topics.filter((topic) => topicThread(topic) === undefined);
+    if (ofAll.length > 0) {
+      await reading.settle();
+      const totals = await reading.reader.totals();
+      if (client.isOver() || found?.reading !== reading) return;
+      const counted = totals.ok ? totals.output : undefined;
+      if (position) tellSince(reading, client, ofAll, position.number, counted);
+      reading.listening.add(client);
+    }
+    const joins = topics.flatMap((topic) => {
+      const thread = topicThread(topic);
+      if (thread === undefined) return [];
+      return [reading.watched.join(client, thread, position?.seqs.get(thread))];
+    });
+    client.greet(reading.number());
+    if (joins.length === 0) return;
+    await Promise.all(joins);
+    if (found?.reading === reading) client.greet(reading.number());
+  }
+
+  function leave(client: HubClient, topics: Iterable<Topic>): void {
+    for (const topic of topics) {
+      const thread = topicThread(topic);
+      if (thread !== undefined) found?.reading.watched.leave(client, thread);
+    }
+    const isOfAll = [...client.topics].some((topic) => topicThread(topic) === undefined);
+    if (!isOfAll || client.isOver()) found?.reading.listening.delete(client);
+  }
+
+  function subscriptionOf(client: HubClient): Subscription {
+    return {
+      ready: client.ready,
+      change(topics, after) {
+        const wanted = new Set(topics.slice(0, MAX_TOPICS));
+        const gone = [...client.topics].filter((topic) => !wanted.has(topic));
+        const added = [...wanted].filter((topic) => !client.topics.has(topic));
+        for (const topic of gone) client.topics.delete(topic);
+        leave(client, gone);
+        for (const topic of added) client.topics.add(topic);
+        const position = after === undefined ? undefined : readPosition(after, mark);
+        // For when it begins to read, or begins again.
+        const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
+        clients.set(client, { number: undefined, seqs });
+        if (added.length > 0) void join(client, added, position);
+      },
+      end() {
+        client.end();
+        leave(client, client.topics);
+        clients.delete(client);
+        used = clock.monotonic();
+      },
+    };
+  }
+
+  const idle = setInterval(() => {
+    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void rest();
+  }, LINGER_MS / 3).unref();
+
+  return {
+    subscribe(listener: Listener) {
+      if (isClosed || clients.size >= MAX_CLIENTS) {
+        const message = `${MAX_CLIENTS} streams are open, which is all there may be; close some`;
+        return fail('unavailable', isClosed ? 'the server is going down' : message);
+      }
+      const topics = listener.topics.slice(0, MAX_TOPICS);
+      const client = createClient({ topics, send: listener.send }, mark);
+      const { after } = listener;
+      const position = after === undefined ? undefined : readPosition(after, mark);
+      const isReading = found !== undefined;
+      // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
+      clients.set(client, position ?? UNKNOWN);
+      void wake();
+      if (isReading) void join(client, [...client.topics], position);
+      else client.greet(undefined);
+      return ok(subscriptionOf(client));
+    },
+
+    position(thread) {
+      void wake();
+      const seqs: [string, number][] = thread ? [[thread.id, thread.seq]] : [];
+      return writePosition(mark, found?.reading.number(), seqs);
+    },
+
+    text(thread, piece) {
+      found?.reading.text(thread, piece);
+    },
+
+    async rows(threads) {
+      await wake();
+      if (!found) return ok([]);
+      await found.reading.settle();
+      return await found.reading.reader.rows(threads);
+    },
+
+    async totals() {
+      await wake();
+      if (!found) return ok(NO_TOTALS);
+      await found.reading.settle();
+      return await found.reading.reader.totals();
+    },
+
+    figures: () => ({ clients: clients.size, lag_ms: Math.round(found?.reading.lag() ?? 0) }),
+
+    async close() {
+      isClosed = true;
+      clearInterval(idle);
+      clearTimeout(retry);
+      for (const client of clients.keys()) client.end();
+      clients.clear();
+      await starting;
+      await rest();
+    },
+  };
+}

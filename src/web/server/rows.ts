@@ -18,7 +18,7 @@ import {
   type StoredEvent,
   type ThreadSummary,
 } from '../../store/index.ts';
-import { type DataObject, type ListedRun, type Meter, meterName } from '../model/api.ts';
+import { type ListedRun, type Meter, meterName } from '../model/api.ts';
 
 export interface RowPorts {
   readonly store: Store;
@@ -188,8 +188,6 @@ function nowOf({ status }: ThreadSummary, known: Known, waits: readonly Approval
   return [...known.calls.values()].at(-1) ?? (known.isReplying ? 'reply' : undefined);
 }
 
-const plainData = (value: JsonObject): DataObject => value as DataObject;
-
 export type Rows = ReturnType<typeof createRows>;
 
 export function createRows({ store, isHere }: RowPorts) {
@@ -321,7 +319,7 @@ export function createRows({ store, isHere }: RowPorts) {
       created,
       updated,
       ...(ended === undefined ? {} : { ended }),
-      cost: plainData(cost),
+      cost: cost,
       meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
       denied: known.denied,
       due: waits.length,

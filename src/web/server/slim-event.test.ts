@@ -108,7 +108,7 @@ const stored = (type: string, data: JsonObject, seq = 7): StoredEvent => ({
   type,
   data,
 });
-const slimOf = <Type extends EventType>(type: Type, say = 'hello'): SlimEvent =>
+const slimOf = (type: EventType, say = 'hello'): SlimEvent =>
   slimEvent(stored(type, samples(say)[type] as unknown as JsonObject));
 
 describe('what is left of an event', () => {

@@ -1,0 +1,51 @@
+// What changed lately, the last state of each by its id, and with which number of the hub. Whoever was
+// away for a while is told what changed since; who was away for longer than is remembered has to read
+// everything again.
+
+export type Changed<T> = ReturnType<typeof createChanged<T>>;
+
+export function createChanged<T>(size: number, from: number) {
+  /** The one that changed longest ago first. */
+  const all = new Map<string, { readonly number: number; readonly value: T }>();
+  let forgotten = from;
+  return {
+    note(id: string, value: T, number: number): void {
+      all.delete(id);
+      all.set(id, { number, value });
+      if (all.size <= size) return;
+      const [oldest] = all;
+      if (!oldest) return;
+      forgotten = oldest[1].number;
+      all.delete(oldest[0]);
+    },
+    /** Undefined: some of it is forgotten. */
+    since(number: number): T[] | undefined {
+      if (number < forgotten) return undefined;
+      const later: T[] = [];
+      for (const entry of all.values()) if (entry.number > number) later.push(entry.value);
+      return later;
+    },
+  };
+}
+
+/** In pieces of about so many characters, so that no frame is long. */
+export function inPieces<T>(
+  values: readonly T[],
+  sizeOf: (value: T) => number,
+  max: number,
+): T[][] {
+  const pieces: T[][] = [];
+  let size = 0;
+  for (const value of values) {
+    const own = sizeOf(value);
+    const last = pieces.at(-1);
+    if (last && size + own <= max) {
+      last.push(value);
+      size += own;
+    } else {
+      pieces.push([value]);
+      size = own;
+    }
+  }
+  return pieces;
+}

@@ -1,0 +1,45 @@
+// Where a client of the hub is: the hub's number, with a mark of its process, and how far it was told of
+// each thread that it watches. Nobody else reads these texts; those of another process, or broken ones,
+// know nothing of the hub's number, and then a reset is the answer.
+
+export interface HubPosition {
+  /** Up to which change of rows and approvals; undefined: unknown here. */
+  readonly number: number | undefined;
+  /** By thread, the last event it was told of. */
+  readonly seqs: ReadonlyMap<string, number>;
+}
+
+/** Longer ones name more threads than anybody watches. */
+const MAX_LENGTH = 8192;
+const HEAD = /^([\w-]{1,32})\.(\d{1,15}|x)$/;
+const THREAD = /^([\w-]{1,80})\.(\d{1,15})$/;
+
+/** `number` is undefined while the hub does not look: whatever happens then is not known to it. */
+export function writePosition(
+  mark: string,
+  number: number | undefined,
+  seqs: Iterable<readonly [thread: string, seq: number]>,
+): string {
+  let text = `${mark}.${number ?? 'x'}`;
+  for (const [thread, seq] of seqs) text += `,${thread}.${seq}`;
+  return text;
+}
+
+/** Several, with spaces between them: where they differ, the older counts. */
+export function readPosition(text: string, mark: string): HubPosition {
+  const seqs = new Map<string, number>();
+  let number: number | undefined;
+  let isKnown = true;
+  for (const one of text.slice(0, MAX_LENGTH).split(' ')) {
+    const [head = '', ...threads] = one.split(',');
+    const [, by, count = 'x'] = HEAD.exec(head) ?? [];
+    if (by !== mark || count === 'x') isKnown = false;
+    else number = Math.min(number ?? Number(count), Number(count));
+    for (const thread of threads) {
+      const [, id, seq] = THREAD.exec(thread) ?? [];
+      if (id === undefined) continue;
+      seqs.set(id, Math.min(seqs.get(id) ?? Number(seq), Number(seq)));
+    }
+  }
+  return { number: isKnown ? number : undefined, seqs };
+}

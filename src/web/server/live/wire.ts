@@ -1,0 +1,63 @@
+// Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
+import type { Frame } from '../../model/api.ts';
+
+/** Of one client; beyond these it is told to read anew instead. */
+export const MAX_PENDING_BYTES = 256 * 1024;
+export const MAX_PENDING_EVENTS = 2000;
+/** A client that takes nothing for so long is gone. */
+export const MAX_STUCK_MS = 60_000;
+export const ALIVE_MS = 15_000;
+
+const texts = new WeakMap<Frame, string>();
+const blocks = new WeakMap<Frame, Buffer>();
+
+export function frameText(frame: Frame): string {
+  const known = texts.get(frame);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(frame);
+  texts.set(frame, text);
+  return text;
+}
+
+/** A block of an event stream, without its id; JSON has no line breaks. */
+export function frameBlock(frame: Frame): Buffer {
+  const known = blocks.get(frame);
+  if (known !== undefined) return known;
+  const block = Buffer.from(`data: ${JSON.stringify(frame)}\n\n`);
+  blocks.set(frame, block);
+  return block;
+}
+
+export const eventsIn = (frame: Frame): number =>
+  frame.kind === 'batch'
+    ? (frame.events ?? []).reduce((sum, { events }) => sum + events.length, 0)
+    : 0;
+
+/** How much a client has not taken yet, and whether one more frame may be added to it. */
+export function createBacklog(bytes: () => number) {
+  let events = 0;
+  let stuckSince: number | undefined;
+  return {
+    /** A frame that is longer than all that may wait goes out alone. */
+    hasRoom(size: number, frame: Frame): boolean {
+      const waiting = bytes();
+      const fits =
+        waiting === 0 ||
+        (waiting + size <= MAX_PENDING_BYTES && events + eventsIn(frame) <= MAX_PENDING_EVENTS);
+      if (!fits) stuckSince ??= performance.now();
+      return fits;
+    },
+    isFull: () => stuckSince !== undefined,
+    isStuck: () => stuckSince !== undefined && performance.now() - stuckSince > MAX_STUCK_MS,
+    add(frame: Frame): void {
+      events += eventsIn(frame);
+    },
+    /** Answers whether it takes more again, after it did not. */
+    taken(frame: Frame): boolean {
+      events -= eventsIn(frame);
+      if (stuckSince === undefined || bytes() > MAX_PENDING_BYTES / 4) return false;
+      stuckSince = undefined;
+      return true;
+    },
+  };
+}
