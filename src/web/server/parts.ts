@@ -64,7 +64,7 @@ export interface Hub {
   /** Of all threads but those of hooks. */
   totals(): Promise<Outcome<Totals>>;
   /** How far behind the last flush was. */
-  figures(): { readonly clients: number; readonly lag_ms: number };
+  figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets?: number };
   close(): Promise<void>;
 }
 

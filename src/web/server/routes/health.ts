@@ -1,3 +1,51 @@
-import type { AddRoutes } from '../parts.ts';
+// `GET health`: what `doctor` finds, and how the server itself is.
+import { ok } from '../../../base/index.ts';
+import { type HealthReport, reports } from '../../../runtime/index.ts';
+import type { HealthView } from '../../model/api.ts';
+import { answer } from '../answer.ts';
+import type { AddRoutes, WebParts } from '../parts.ts';
+import { needs } from '../roles.ts';
 
-export const addHealthRoutes: AddRoutes = (_api, _parts) => {};
+/** Findings look through all items: whoever asks again at once is told the same. */
+const KEPT_MS = 3000;
+const MB = 1024 * 1024;
+
+/** One look at a time, however many ask. */
+function createFindings({ runtime, clock }: WebParts): () => Promise<HealthReport> {
+  let found: { readonly at: number; readonly report: Promise<HealthReport> } | undefined;
+  return async () => {
+    if (!found || clock.now() - found.at > KEPT_MS) {
+      const { healthReport } = await reports.health();
+      found = { at: clock.now(), report: healthReport(runtime, process.env) };
+    }
+    try {
+      return await found.report;
+    } catch (error) {
+      found = undefined;
+      throw error;
+    }
+  };
+}
+
+export const addHealthRoutes: AddRoutes = (api, parts) => {
+  const { hub, runs, version, started } = parts;
+  const findings = createFindings(parts);
+  api.get('/health', needs('view'), async (context) => {
+    const { healthy, findings: list } = await findings();
+    const { clients, lag_ms, sockets = 0 } = hub.figures();
+    const view: HealthView = {
+      healthy,
+      findings: list,
+      server: {
+        version,
+        started,
+        streams: clients - sockets,
+        sockets,
+        running: runs.count(),
+        lag_ms,
+        memory_mb: Math.round(process.memoryUsage.rss() / MB),
+      },
+    };
+    return answer(context, ok(view));
+  });
+};
