@@ -235,7 +235,10 @@ export interface StoredEvent {
   data: JsonObject;
 }
 
-export type EventRange = { after?: number; limit?: number } | { last: number };
+/** `types`: only events of these; the others are not read at all. */
+export type EventRange =
+  | { after?: number; limit?: number; types?: readonly string[] }
+  | { last: number };
 
 export interface NewSignal {
   thread: string;

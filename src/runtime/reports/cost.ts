@@ -11,7 +11,6 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { readStored } from '../../harness/index.ts';
 import { formatMoney, parseMoney } from '../../llm/index.ts';
 import { isEnded, type Store, type StoredEvent, type ThreadSummary } from '../../store/index.ts';
 import type { Runtime } from '../runtime.ts';
@@ -80,6 +79,7 @@ interface Charge {
 }
 
 const NO_MODEL = 'none';
+const PAGE = 5000;
 const emptyPart = (): Part => ({
   requests: 0,
   input: 0,
@@ -157,9 +157,18 @@ async function factsOf(
   return read;
 }
 
+/** All that is asked of a journal; what was said and done is not read. */
+const TELLING = ['turn_start', 'assistant_message', 'turn_end', 'permission_denied'];
+
 async function journalFacts(store: Store, id: string): Promise<Outcome<Facts>> {
-  const events = await readStored(store, id);
-  return events.ok ? ok(factsIn(events.output)) : events;
+  const events: StoredEvent[] = [];
+  for (;;) {
+    const after = events.at(-1)?.seq ?? 0;
+    const page = await store.read(id, { after, limit: PAGE, types: TELLING });
+    if (!page.ok) return page;
+    events.push(...page.output);
+    if (page.output.length < PAGE) return ok(factsIn(events));
+  }
 }
 
 async function denialsOnly(store: Store, id: string): Promise<Outcome<Facts>> {

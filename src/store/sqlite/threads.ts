@@ -136,8 +136,11 @@ export function insertEvents(
   }
 }
 
-const EVENTS = `SELECT place, ts, turn, type, data FROM thread_events
-  WHERE place > ? AND place < ? ORDER BY place`;
+const EVENTS_BETWEEN = `SELECT place, ts, turn, type, data FROM thread_events
+  WHERE place > ? AND place < ?`;
+const EVENTS = `${EVENTS_BETWEEN} ORDER BY place`;
+/** The type stands before the data, which is not touched where it does not fit. */
+const EVENTS_OF_TYPES = `${EVENTS_BETWEEN} AND type IN (SELECT value FROM json_each(?)) ORDER BY place`;
 
 type EventRow = Omit<StoredEvent, 'thread' | 'seq' | 'data'> & { place: number; data: string };
 
@@ -163,8 +166,12 @@ export function readEvents(
     const rows = connection.all<EventRow>(`${EVENTS} DESC LIMIT ?`, start, end, count);
     return rows.map(toEvent).reverse();
   }
-  const { after = 0, limit = MAX_READ } = range;
+  const { after = 0, limit = MAX_READ, types } = range;
   const count = Math.min(limit, MAX_READ);
+  if (types) {
+    const given = [start + after, end, JSON.stringify(types), count];
+    return connection.all<EventRow>(`${EVENTS_OF_TYPES} LIMIT ?`, ...given).map(toEvent);
+  }
   return connection.all<EventRow>(`${EVENTS} LIMIT ?`, start + after, end, count).map(toEvent);
 }
 

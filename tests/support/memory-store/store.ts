@@ -187,8 +187,9 @@ function journalPort(parts: Parts): Journal {
         work: () => {
           const all = world.events.get(thread) ?? [];
           if ('last' in range) return structuredClone(all.slice(-Math.min(range.last, MAX_READ)));
-          const { after = 0, limit = MAX_READ } = range;
-          return structuredClone(all.slice(after, after + Math.min(limit, MAX_READ)));
+          const { after = 0, limit = MAX_READ, types } = range;
+          const wanted = all.slice(after).filter(({ type }) => types?.includes(type) ?? true);
+          return structuredClone(wanted.slice(0, Math.min(limit, MAX_READ)));
         },
       }),
     countEvents: (threads, type) =>

@@ -349,6 +349,13 @@ function together(inStage: InStage): void {
       expect(must(await counted(['t'], 'nothing'))).toBe(0);
       expect(must(await counted([]))).toBe(0);
       expect(numbers(must(await store.read('t', { after: 5, limit: 2 })))).toEqual([6, 7]);
+      const ofTypes = async (types: string[], after = 0) =>
+        numbers(must(await store.read('t', { after, limit: 3, types })));
+      expect(await ofTypes(['status'])).toEqual([1]);
+      expect(await ofTypes(['status', first?.type ?? ''])).toEqual([1, 2, 3]);
+      expect(await ofTypes(['status', first?.type ?? ''], 7)).toEqual([8, 9, 10]);
+      expect(await ofTypes(['nothing'])).toEqual([]);
+      expect(await ofTypes([])).toEqual([]);
     }),
   );
 }
