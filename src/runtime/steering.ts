@@ -147,8 +147,9 @@ export function endThread(
   id: string,
   kind: 'terminate' | 'kill',
   by: Speaker,
+  reason?: string,
 ): Promise<Outcome<Told>> {
-  const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id);
+  const row = personRow(by, kind === 'kill' ? 'kill' : 'stop', id, reason);
   return heardBy(store, row, endBy(store, id, kind, spokenBy(by), row));
 }
 
@@ -176,7 +177,8 @@ async function endBy(
     const now = await store.thread(one.id);
     if (!now.ok) return now;
     if (isEnded(now.output.status)) continue;
-    const signal = { thread: one.id, kind, payload: {}, key: signalKey(), by };
+    const payload = audit.reason === '' ? {} : { reason: audit.reason };
+    const signal = { thread: one.id, kind, payload, key: signalKey(), by };
     await store.signal(signal, one.id === id ? audit : undefined);
     if (!isAttended(now.output, Date.now())) await endUnattended(store, one.id, status, by);
   }
@@ -210,13 +212,20 @@ export function approvalDigest(
 export async function decideApproval(
   store: Store,
   id: string,
-  given: Omit<Decision, 'who' | 'channel'> & { readonly by: Speaker; readonly who?: string },
+  given: Omit<Decision, 'who' | 'channel'> & {
+    readonly by: Speaker;
+    readonly who?: string;
+    /** Of what they were shown, for the record. */
+    readonly digest?: string;
+  },
   isWords = false,
 ): Promise<Outcome<Approval>> {
-  const { by, who = spokenBy(by), ...said } = given;
+  const { by, who = spokenBy(by), digest, ...said } = given;
   const act = isWords ? 'answer' : said.decision === 'approved' ? 'approve' : 'deny';
   const decision = { ...said, who, channel: by.channel };
-  const row = personRow(by, `${act}:${id}`, '', said.why);
+  const seen = digest === undefined ? '' : `shown ${digest}`;
+  const reason = [said.why, seen].filter((part) => part !== '').join('; ');
+  const row = personRow(by, `${act}:${id}`, '', reason);
   return await heardBy(store, row, decideBy(store, id, decision, isWords, row));
 }
 

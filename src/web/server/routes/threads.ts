@@ -1,3 +1,283 @@
-import type { AddRoutes } from '../parts.ts';
+// Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
+import type { Context } from 'hono';
+import {
+  fail,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  parseJson,
+} from '../../../base/index.ts';
+import { reports } from '../../../runtime/index.ts';
+import {
+  isEnded,
+  parseThreadId,
+  type Store,
+  THREAD_STATUSES,
+  type ThreadFilter,
+  type ThreadPage,
+  type ThreadRow,
+  type ThreadStatus,
+  type ThreadSummary,
+} from '../../../store/index.ts';
+import type { DataObject, ListedRun, ThreadList, ThreadView } from '../../model/api.ts';
+import { answer } from '../answer.ts';
+import type { AddRoutes, ApiEnv, WebParts } from '../parts.ts';
+import { needs } from '../roles.ts';
+import { callBooksOf } from '../thread/call-book.ts';
+import { threadCost } from '../thread/thread-cost.ts';
+import { viewThread } from '../thread/thread-view.ts';
+import { createOnce } from './acts.ts';
+import { findRow, readCount, readQuery, readWish } from './wishes.ts';
 
-export const addThreadsRoutes: AddRoutes = (_api, _parts) => {};
+const PAGE = 500;
+const DEFAULT_ROWS = 50;
+/** A find looks at so many at most; more is said to be left. */
+const MAX_LOOKED = 20_000;
+const MAX_TIME = 8.64e15;
+const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
+const QUERY = [
+  ...([
+    'status',
+    'directive',
+    'within',
+    'since',
+    'hooks',
+    'q',
+    'order',
+    'limit',
+    'cursor',
+  ] as const),
+];
+
+interface Wanted {
+  readonly filter: ThreadFilter;
+  readonly since: number;
+  readonly find: string;
+  readonly limit: number;
+  readonly cursor: string | undefined;
+}
+
+function statusesIn(given: string | undefined): Outcome<readonly ThreadStatus[] | undefined> {
+  if (given === undefined) return ok(undefined);
+  const words = given.split(',');
+  const known = words.flatMap((word) => THREAD_STATUSES.find((one) => one === word) ?? []);
+  if (known.length === words.length && words.length <= THREAD_STATUSES.length) return ok(known);
+  return fail('invalid_input', `\`status\` must be of ${THREAD_STATUSES.join(', ')}`);
+}
+
+function wantedOf(context: Context<ApiEnv>): Outcome<Wanted> {
+  const query = readQuery(context, QUERY);
+  if (!query.ok) return query;
+  const {
+    status,
+    directive,
+    within,
+    order = 'created',
+    hooks = 'no',
+    q = '',
+    cursor,
+  } = query.output;
+  const statuses = statusesIn(status);
+  if (!statuses.ok) return statuses;
+  const limit = readCount(query.output.limit, { name: 'limit', min: 1, max: PAGE });
+  if (!limit.ok) return limit;
+  const since = readCount(query.output.since, { name: 'since', max: MAX_TIME });
+  if (!since.ok) return since;
+  if (order !== 'created' && order !== 'updated') {
+    return fail('invalid_input', '`order` must be `created` or `updated`');
+  }
+  if (!/^(yes|no|true|false|1|0)$/.test(hooks)) {
+    return fail('invalid_input', '`hooks` must be `yes` or `no`');
+  }
+  const id = within === undefined ? ok(undefined) : parseThreadId(within);
+  if (!id.ok) return id;
+  return ok({
+    filter: {
+      order_by: order,
+      ...(statuses.output && { status: statuses.output }),
+      ...(directive !== undefined && { directive }),
+      ...(id.output !== undefined && { within: id.output }),
+      ...(/^(no|false|0)$/.test(hooks) && { kind: 'thread' as const }),
+    },
+    since: since.output ?? 0,
+    find: q.toLowerCase(),
+    limit: limit.output ?? DEFAULT_ROWS,
+    cursor,
+  });
+}
+
+/** Where a find goes on: a page of the registry, and how many of it were looked at. */
+function readPlace(cursor: string | undefined): Outcome<{ cursor?: string; skip: number }> {
+  if (cursor === undefined) return ok({ skip: 0 });
+  const read = parseJson(Buffer.from(cursor, 'base64url').toString());
+  const place = read.ok && isObject(read.output) ? read.output : {};
+  const { c, s } = place;
+  if (typeof s !== 'number' || !(s >= 0 && s <= PAGE) || !(c === null || typeof c === 'string')) {
+    return fail('invalid_input', 'this cursor is not one of ours; start again without it');
+  }
+  return ok({ ...(c !== null && { cursor: c }), skip: s });
+}
+const placeText = (cursor: string | undefined, skip: number): string =>
+  Buffer.from(JSON.stringify({ c: cursor ?? null, s: skip })).toString('base64url');
+
+/** A text in the id or the directive: the registry does not find it, so its pages are looked through. */
+async function findRows(
+  store: Store,
+  { filter, find, limit, cursor }: Wanted,
+): Promise<Outcome<ThreadPage>> {
+  const place = readPlace(cursor);
+  if (!place.ok) return place;
+  let { cursor: at, skip } = place.output;
+  const rows: ThreadSummary[] = [];
+  for (let looked = 0; looked < MAX_LOOKED; ) {
+    const page = await store.query({
+      ...filter,
+      limit: PAGE,
+      ...(at !== undefined && { cursor: at }),
+    });
+    if (!page.ok) return page;
+    for (const [index, row] of page.output.rows.entries()) {
+      if (index < skip) continue;
+      if (rows.length >= limit) return ok({ rows, next_cursor: placeText(at, index) });
+      const text = `${row.id} ${row.directive}`.toLowerCase();
+      if (text.includes(find)) rows.push(row);
+    }
+    looked += page.output.rows.length;
+    at = page.output.next_cursor;
+    skip = 0;
+    if (at === undefined) return ok({ rows });
+  }
+  return ok({ rows, next_cursor: placeText(at, 0) });
+}
+
+async function pageOf(store: Store, wanted: Wanted): Promise<Outcome<ThreadPage>> {
+  const { filter, find, limit, cursor, since } = wanted;
+  const page =
+    find === ''
+      ? await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) })
+      : await findRows(store, wanted);
+  if (!page.ok || since === 0) return page;
+  const time = filter.order_by === 'updated' ? 'updated' : 'created';
+  const rows = page.output.rows.filter((row) => row[time] >= since);
+  // The newest come first: after one that is too old there is none left.
+  return ok(rows.length < page.output.rows.length ? { rows } : page.output);
+}
+
+/** On the first page stands everything that is not over, however old it is. */
+async function openRows(
+  store: Store,
+  { filter, cursor, find, since }: Wanted,
+): Promise<Outcome<ThreadSummary[]>> {
+  if (cursor !== undefined || find !== '' || filter.status !== undefined || since > 0)
+    return ok([]);
+  const page = await store.query({ ...filter, status: OPEN, limit: PAGE });
+  return page.ok ? ok(page.output.rows) : page;
+}
+
+/** Names for a filter: read once, then as rows come by. */
+function createNames() {
+  const names = new Set<string>();
+  let hasRead: Store | undefined;
+  return async (store: Store, rows: readonly ThreadSummary[]): Promise<readonly string[]> => {
+    for (const { directive } of rows) names.add(directive);
+    for (let cursor: string | undefined; hasRead !== store; ) {
+      const filter: ThreadFilter = { kind: 'thread', limit: PAGE };
+      const page = await store.query({ ...filter, ...(cursor !== undefined && { cursor }) });
+      if (!page.ok) break;
+      for (const { directive } of page.output.rows) names.add(directive);
+      cursor = page.output.next_cursor;
+      if (cursor === undefined) hasRead = store;
+    }
+    return [...names].toSorted().slice(0, PAGE);
+  };
+}
+
+const NOTHING = { waits: 0, at_work: 0, ended: 0, due: 0 };
+
+function createListing({ hub, store }: WebParts) {
+  const namesOf = createNames();
+  return async (context: Context<ApiEnv>): Promise<Outcome<ThreadList>> => {
+    const wanted = wantedOf(context);
+    if (!wanted.ok) return wanted;
+    const position = hub.position();
+    const opened = await store();
+    if (!opened.ok) {
+      if (opened.error.code !== 'not_found') return opened;
+      return ok({ rows: [], totals: NOTHING, directives: [], position });
+    }
+    const page = await pageOf(opened.output, wanted.output);
+    if (!page.ok) return page;
+    const open = await openRows(opened.output, wanted.output);
+    if (!open.ok) return open;
+    const listed = new Set(page.output.rows.map(({ id }) => id));
+    const all = [...page.output.rows, ...open.output.filter(({ id }) => !listed.has(id))];
+    const rows = await hub.rows(all);
+    if (!rows.ok) return rows;
+    const totals = await hub.totals();
+    if (!totals.ok) return totals;
+    const { next_cursor } = page.output;
+    return ok({
+      rows: rows.output,
+      totals: totals.output,
+      directives: await namesOf(opened.output, all),
+      ...(next_cursor !== undefined && { next_cursor }),
+      position,
+    });
+  };
+}
+
+/** Everything below the thread's root, the oldest first. */
+async function treeOf(
+  { hub }: WebParts,
+  store: Store,
+  { root }: ThreadRow,
+): Promise<Outcome<{ rows: ListedRun[] }>> {
+  const page = await store.query({ root, limit: PAGE, direction: 'asc' });
+  if (!page.ok) return page;
+  const rows = await hub.rows(page.output.rows);
+  return rows.ok ? ok({ rows: rows.output }) : rows;
+}
+
+/** What ran does not change; only whether its files still say the same does. */
+async function ranOf(
+  { runtime }: WebParts,
+  store: Store,
+  row: ThreadRow,
+): Promise<Outcome<ThreadView['ran']>> {
+  const { explainThread } = await reports.whatRan();
+  const told: Outcome<JsonObject> = await explainThread(runtime, store, row);
+  return told.ok ? ok(told.output as DataObject) : told;
+}
+
+export const addThreadsRoutes: AddRoutes = (api, parts) => {
+  const books = callBooksOf(parts.runtime);
+  const list = createListing(parts);
+  const once = createOnce();
+  api.get('/threads', needs('view'), async (context) => answer(context, await list(context)));
+  api.post('/threads', needs('steer'), (context) =>
+    once(context, async () => {
+      const wish = await readWish(context, 'run');
+      if (!wish.ok) return wish;
+      return await parts.runs.start({ inputs: {}, ...wish.output }, context.get('asker'));
+    }),
+  );
+  /** One thread that the address names. */
+  const one = (
+    path: string,
+    work: (store: Store, row: ThreadRow) => Promise<Outcome<unknown>>,
+  ): void => {
+    api.get(`/threads/:id${path}`, needs('view'), async (context) => {
+      const query = readQuery(context, []);
+      const found = query.ok ? await findRow(parts, context) : query;
+      return answer(context, found.ok ? await work(found.output.store, found.output.row) : found);
+    });
+  };
+  one('', async (store, row) => {
+    const ran = await ranOf(parts, store, row);
+    return ran.ok ? await viewThread(parts, books, store, row, ran.output) : ran;
+  });
+  one('/tree', (store, row) => treeOf(parts, store, row));
+  one('/explain', (store, row) => ranOf(parts, store, row));
+  one('/cost', (store, row) => threadCost(store, row));
+};

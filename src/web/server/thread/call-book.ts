@@ -155,7 +155,16 @@ export interface CallBooks {
   of(store: Store, thread: string): Promise<Outcome<CallBook>>;
 }
 
-export function createCallBooks(): CallBooks {
+const known = new WeakMap<object, CallBooks>();
+
+/** One for each project that is served: whoever asks about a thread reads its journal on, not again. */
+export function callBooksOf(runtime: object): CallBooks {
+  const books = known.get(runtime) ?? createCallBooks();
+  known.set(runtime, books);
+  return books;
+}
+
+function createCallBooks(): CallBooks {
   const books = createRecent<string, OpenBook>(MAX_BOOKS);
   const reading = new Map<string, Promise<Outcome<CallBook>>>();
 

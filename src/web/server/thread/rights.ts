@@ -19,7 +19,7 @@ const scopeIn = (scope: JsonObject | undefined): Scope =>
   Object.fromEntries(Object.entries(scope ?? {}).map(([name, value]) => [name, plainText(value)]));
 
 /** What the chain of a tool requires for this action; unknown tools require what nobody knows. */
-function requiredBy(library: Library, tool: string, action: string | undefined): string[] {
+export function requiredBy(library: Library, tool: string, action: string | undefined): string[] {
   const chain = library.chain(tool);
   if (!chain.ok) return [];
   const tools = chain.output.links.flatMap((link) => (link.tool ? [link.tool] : []));
