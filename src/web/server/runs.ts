@@ -75,14 +75,14 @@ const requestOf = ({ directive, inputs, limits, model, message }: RunWish, by: A
 function optionsOf(id: string, wish: ResumeWish, asker: Asker): ResumeOptions {
   const speaker = speakerOf(asker);
   const by = spokenBy(speaker);
-  const { limits, model, message, from } = wish;
+  const { limits, model, message, from, why } = wish;
   return compact<ResumeOptions>({
     from,
     model,
     ...limitsIn(limits),
     words: message === undefined ? undefined : { text: message, by },
     by,
-    audit: personRow(speaker, 'resume', id),
+    audit: personRow(speaker, 'resume', id, why),
   });
 }
 

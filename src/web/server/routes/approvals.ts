@@ -31,8 +31,8 @@ async function listOf(
   if (!query.ok) return query;
   const { state = 'pending', thread } = query.output;
   const known = STATES.find((one) => one === state);
-  if (known === undefined && state !== 'all') {
-    return fail('invalid_input', `\`state\` must be one of ${STATES.join(', ')}, all`);
+  if (known === undefined && state !== 'all' && state !== 'decided') {
+    return fail('invalid_input', `\`state\` must be one of ${STATES.join(', ')}, decided, all`);
   }
   const id = thread === undefined ? ok(undefined) : parseThreadId(thread);
   if (!id.ok) return id;
@@ -48,7 +48,8 @@ async function listOf(
   });
   const rows = await opened.output.approvals(filter);
   if (!rows.ok) return rows;
-  const listed = await listedApprovals(opened.output, rows.output.slice(-MAX_LISTED));
+  const wanted = rows.output.filter((row) => state !== 'decided' || row.state !== 'pending');
+  const listed = await listedApprovals(opened.output, wanted.slice(-MAX_LISTED));
   return listed.ok ? ok({ approvals: listed.output, position }) : listed;
 }
 

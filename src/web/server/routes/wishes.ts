@@ -79,7 +79,7 @@ const RULES = {
     { directive: name, inputs: object, limits, model: name, message: words(MAX_WORDS) },
     { required: ['directive'] },
   ),
-  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from }),
+  resume: record({ limits, model: name, message: words(MAX_WORDS, 1), from, why }),
   inject: record(
     { text: words(MAX_WORDS, 1), role: oneOf(['user', 'system']) },
     { required: ['text'] },
@@ -104,8 +104,8 @@ type Wishes = {
   run: Omit<RunWish, 'inputs'> & { inputs?: DataObject };
   resume: ResumeWish;
   inject: Omit<InjectWish, 'role'> & Partial<Pick<InjectWish, 'role'>>;
-  signal: SignalWish;
-  interrupt: SignalWish & { text?: string };
+  signal: Pick<SignalWish, 'reason'>;
+  interrupt: SignalWish;
   decision: DecisionRequest;
 };
 
