@@ -14,14 +14,17 @@ import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { type Outcome, ok } from '../../base/index.ts';
+import { compact, type Outcome, ok } from '../../base/index.ts';
 import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../runtime/index.ts';
-import { type CommandRun } from '../command.ts';
+import type { CommandCall, CommandRun, Ending } from '../command.ts';
+import { portOf } from '../commands/serving.ts';
+import { servePage } from '../commands/web/serve.ts';
 import { signFiles, speaker } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { showKernel } from './kernel-part.ts';
+import { patientModel } from './patient-model.ts';
 import { scriptedReplies, showThread } from './thread-part.ts';
 
 const SIGNED = [
@@ -31,7 +34,11 @@ const SIGNED = [
   '.ai/tools/text/word_stats.yaml',
   '.ai/tools/text/headline_words.yaml',
   '.ai/tools/sinks/tally_sink.yaml',
+  '.ai/directives/demo/release_note.md',
   '.ai/tools/demo/events.yaml',
+  '.ai/tools/demo/publish.yaml',
+  '.ai/tools/demo/read_mail.yaml',
+  '.ai/tools/demo/shop_key.yaml',
   '.ai/policy.yaml',
 ];
 
@@ -70,7 +77,8 @@ async function prepare(
     ...terminal.env,
     KERNMANTLE_HOME: home,
     ANTHROPIC_BASE_URL: provider.url,
-    ANTHROPIC_API_KEY: 'demo',
+    // Known keys are struck out wherever they stand, so it is none that occurs in a word.
+    ANTHROPIC_API_KEY: 'no-key-is-needed',
     OPENAI_API_KEY: undefined,
   };
   const opened = await createRuntime({ project, cwd: project, env });
@@ -93,44 +101,56 @@ const NEXT = `Next, in a folder of yours:
   km threads top          who is at work, from another terminal`;
 
 /** Opens everything the demo needs, plays it, closes and removes it. */
-async function inTemporaryFolder(
+async function inTemporaryFolder<T>(
   terminal: Terminal,
   provider: ScriptedProvider,
-): Promise<Outcome<boolean>> {
+  play: (runtime: Runtime) => Promise<T>,
+): Promise<Outcome<T>> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'kernmantle-demo-')));
-  const { server, url } = await serveEvents();
-  const leave = (): void => {
-    rmSync(base, { recursive: true, force: true });
-    process.exit(EXIT.interrupted);
-  };
-  process.once('SIGINT', leave);
-  process.once('SIGTERM', leave);
+  const remove = (): void => rmSync(base, { recursive: true, force: true });
+  // Also when something ends the process before its time.
+  process.once('exit', remove);
   try {
     const runtime = await prepare(base, terminal, provider);
     if (!runtime.ok) return runtime;
-    const { kind } = await runtime.output.sandbox();
-    const stage = { runtime: runtime.output, terminal, events: url, sandboxed: kind !== 'none' };
-    terminal.out(
-      'A small project, copied to a temporary folder. No key, no network beyond this machine.',
-    );
-    const went = [await showKernel(stage), await showThread(stage)];
+    const played = await play(runtime.output);
     await runtime.output.close();
-    return ok(went.every(Boolean));
+    return ok(played);
+  } finally {
+    process.off('exit', remove);
+    remove();
+  }
+}
+
+/** In the terminal, from the beginning to the end. */
+async function playAll(terminal: Terminal, provider: ScriptedProvider): Promise<Outcome<boolean>> {
+  const leave = (): void => process.exit(EXIT.interrupted);
+  process.once('SIGINT', leave);
+  process.once('SIGTERM', leave);
+  const { server, url } = await serveEvents();
+  try {
+    return await inTemporaryFolder(terminal, provider, async (runtime) => {
+      const { kind } = await runtime.sandbox();
+      const stage = { runtime, terminal, events: url, sandboxed: kind !== 'none' };
+      terminal.out(
+        'A small project, copied to a temporary folder. No key, no network beyond this machine.',
+      );
+      return [await showKernel(stage), await showThread(stage)].every(Boolean);
+    });
   } finally {
     process.off('SIGINT', leave);
     process.off('SIGTERM', leave);
     server.close();
-    rmSync(base, { recursive: true, force: true });
   }
 }
 
-export const run: CommandRun = async ({ terminal }) => {
+async function playInTerminal(terminal: Terminal): Promise<Ending> {
   const replies = scriptedReplies(terminal.isInteractive);
   if (!replies.ok) return replies;
   const provider = await startScriptedProvider(replies.output);
   if (!provider.ok) return provider;
   try {
-    const played = await inTemporaryFolder(terminal, provider.output);
+    const played = await playAll(terminal, provider.output);
     if (!played.ok) return played;
     const sorry = 'something did not go as it should; please report the output above';
     terminal.out(`\n${played.output ? NEXT : terminal.paint('red', sorry)}`);
@@ -138,4 +158,29 @@ export const run: CommandRun = async ({ terminal }) => {
   } finally {
     await provider.output.close();
   }
-};
+}
+
+/** In the browser, until Ctrl-C. */
+async function playInBrowser(call: CommandCall): Promise<Ending> {
+  const port = portOf(call.options);
+  if (!port.ok) return port;
+  const model = patientModel();
+  if (!model.ok) return model;
+  const provider = await startScriptedProvider(model.output);
+  if (!provider.ok) return provider;
+  try {
+    const served = await inTemporaryFolder(call.terminal, provider.output, (runtime) =>
+      servePage(runtime, call.terminal, {
+        ...compact({ port: port.output }),
+        about: 'the demo (a temporary folder, a scripted model)',
+        link: `KERNMANTLE_HOME=${runtime.home} km web link --project ${runtime.project}`,
+      }),
+    );
+    return served.ok ? served.output : served;
+  } finally {
+    await provider.output.close();
+  }
+}
+
+export const run: CommandRun = async (call) =>
+  call.options.web === true ? await playInBrowser(call) : await playInTerminal(call.terminal);

@@ -2,12 +2,12 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, errnoOf, fail, type Outcome, ok } from '../../../base/index.ts';
-import { personIn, personRow } from '../../../runtime/index.ts';
+import { personIn, personRow, type Runtime } from '../../../runtime/index.ts';
 import { linkTo, openRunningServers, openSessions, startWeb } from '../../../web/index.ts';
-import { asText, type CommandCall, version } from '../../command.ts';
+import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
-import { interruptible, visible } from '../../terminal/terminal.ts';
+import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { aborted, leaveSoon, portOf, quietly } from '../serving.ts';
 
 function readPem(cwd: string, option: string, file: string): Outcome<string> {
@@ -31,16 +31,22 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   return key.ok ? ok({ cert: cert.output, key: key.output }) : key;
 }
 
-export const serveWeb = inProject(async (runtime, call) => {
-  const { options, terminal } = call;
-  const port = portOf(options);
-  if (!port.ok) return port;
-  const tls = tlsOf(call);
-  if (!tls.ok) return tls;
+type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'env' | 'onError'> & {
+  /** What it is that is served, where it is not a project of yours. */
+  readonly about?: string;
+  /** The command that prints another link. */
+  readonly link?: string;
+};
+
+/** Serves the page until somebody interrupts it, and says where. */
+export async function servePage(
+  runtime: Runtime,
+  terminal: Terminal,
+  { about, link: another = 'km web link', ...settings }: ServeWish,
+): Promise<Ending> {
   return await interruptible(async (interrupted) => {
     const started = await startWeb(runtime, {
-      ...compact({ port: port.output, host: asText(options.host), tls: tls.output }),
-      ...compact({ behind: asText(options.behind) }),
+      ...settings,
       version: version(),
       env: terminal.env,
       onError: quietly(terminal.note, 'web'),
@@ -51,15 +57,30 @@ export const serveWeb = inProject(async (runtime, call) => {
     if (made.ok) {
       const { project } = runtime;
       if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, link: made.output })));
-      terminal.note(`kernmantle serves the page of ${project} at ${url}; Ctrl-C ends it`);
+      terminal.note(
+        `kernmantle serves ${about ?? `the page of ${project}`} at ${url}; Ctrl-C ends it`,
+      );
       terminal.note('open this link, it works once and for two minutes:');
       terminal.note(`  ${made.output}`);
-      terminal.note('`km web link` prints another; `km web token add` lets others in');
+      const more = about ? '' : '; `km web token add` lets others in';
+      terminal.note(`\`${another}\` prints another${more}`);
       await aborted(interrupted);
     }
     await close();
     leaveSoon();
     return made.ok ? EXIT.done : made;
+  });
+}
+
+export const serveWeb = inProject(async (runtime, call) => {
+  const { options, terminal } = call;
+  const port = portOf(options);
+  if (!port.ok) return port;
+  const tls = tlsOf(call);
+  if (!tls.ok) return tls;
+  return await servePage(runtime, terminal, {
+    ...compact({ port: port.output, host: asText(options.host), tls: tls.output }),
+    ...compact({ behind: asText(options.behind) }),
   });
 });
 
