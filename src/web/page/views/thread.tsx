@@ -12,7 +12,7 @@ import { Icon } from '../parts/icons.tsx';
 import { EmptyState, ErrorState, LoadingRows } from '../parts/states.tsx';
 import { go, route } from '../router.tsx';
 import { me } from '../state/session.ts';
-import { type LiveThread, useThread } from '../state/thread.ts';
+import { type FollowedThread, useThread } from '../state/thread.ts';
 import { useActing } from '../thread/acting.ts';
 import { CostCard, DeedsCard, RightsCard } from '../thread/answers.tsx';
 import { Composer } from '../thread/composer.tsx';
@@ -105,7 +105,7 @@ function useUntil(view: ThreadView | undefined, folded: FoldedThread): [number, 
 
 interface Shown {
   readonly view: ThreadView;
-  readonly live: LiveThread;
+  readonly live: FollowedThread;
   readonly folded: FoldedThread;
   readonly sums: DeedSums;
   readonly place: ThreadPlace;
@@ -206,7 +206,7 @@ function Work(shown: Shown) {
 }
 
 /** What is folded, opened and followed; the rest of where one is stands in the address. */
-function useRows(id: string, live: LiveThread, folded: FoldedThread, place: ThreadPlace) {
+function useRows(id: string, live: FollowedThread, folded: FoldedThread, place: ThreadPlace) {
   const [turned, setTurned] = useState<ReadonlySet<number>>(new Set<number>());
   const opened = useOpenedChildren();
   const areClosed = folded.rows.length > MANY_ROWS;
