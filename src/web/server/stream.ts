@@ -28,7 +28,9 @@ export function readTopics(text: string): Outcome<Topic[]> {
     : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
 }
 
+/** Once; the hub may have something to say before it has answered. */
 function begin(outgoing: ServerResponse): void {
+  if (outgoing.headersSent) return;
   const headers = new Headers({
     'content-type': 'text/event-stream; charset=utf-8',
     // A proxy that gathers would keep frames back.
@@ -66,6 +68,7 @@ function pour(
     const block = frameBlock(frame);
     if (backlog.isFull() || !backlog.hasRoom(block.length, frame)) return false;
     backlog.add(frame);
+    begin(outgoing);
     cork();
     if (position !== undefined) outgoing.write(`id: ${position}\n`);
     outgoing.write(block, () => {
