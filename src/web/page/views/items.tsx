@@ -85,7 +85,11 @@ function useItems(): {
   again: () => void;
 } {
   const { query } = route.value;
-  const asked = new URLSearchParams({ q: query.get('q') ?? '', kind: query.get('kind') ?? '' });
+  const asked = new URLSearchParams();
+  for (const name of ['q', 'kind']) {
+    const value = query.get(name) ?? '';
+    if (value !== '') asked.set(name, value);
+  }
   const { answer, again } = useResource<ItemList>(`items?${asked}`);
   const [list, setList] = useState<ItemList>();
   useEffect(() => {
