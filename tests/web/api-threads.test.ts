@@ -166,8 +166,15 @@ test('events come page by page, both ways, and by type', async () => {
 
 test('a call, its denial and its result are one thing, with gates, arguments and ways out', async () => {
   const served = await openServed(
-    { ...directive('lead', { permissions: `${READ}${LIST}`, guards: GUARD })},
-    { lead: [read('notes/a.txt'), read('src/x.txt'), { tool_calls: [execute('fs/list_dir', { path: 'notes' })] }, DONE] },
+    { ...directive('lead', { permissions: `${READ}${LIST}`, guards: GUARD }) },
+    {
+      lead: [
+        read('notes/a.txt'),
+        read('src/x.txt'),
+        { tool_calls: [execute('fs/list_dir', { path: 'notes' })] },
+        DONE,
+      ],
+    },
   );
   const id = await runHere(served, 'lead');
   const { events } = await output<EventPage>(served, `threads/${id}/events?limit=2000`);

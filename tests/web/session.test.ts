@@ -1,8 +1,10 @@
 // How somebody gets into the page and stays in: links, cookie and key, tokens, servers that are started
 // again. Real servers, raw requests.
+import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
+import { WebSocket } from 'ws';
 import { openSessions, openTokens } from '../../src/web/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { makeFixture } from '../support/project.ts';
@@ -158,6 +160,58 @@ test('a bearer token opens a session with its role, and ends it with itself', as
   tokens.remove(made.output.id);
   expect((await served.get('me', headers)).status).toBe(401);
   await expect(login(served.url, made.output.token)).rejects.toThrow('does not count');
+});
+
+test('streams and sockets end with the session or token that opened them', async () => {
+  const served = await openServed();
+  const { home, root } = served.fixture;
+  const tokens = openTokens({ home, project: root });
+  const made = tokens.add({ name: '', role: 'view', days: 1 });
+  if (!made.ok) throw new Error(made.error.detail.message);
+  const bearer = { authorization: `Bearer ${made.output.token}` };
+  const ended: string[] = [];
+  const follow = async (name: string, headers: Readonly<Record<string, string>>): Promise<void> => {
+    const response = await fetch(`${served.url}/api/stream?topics=threads`, { headers });
+    expect(response.status).toBe(200);
+    const note = () => void ended.push(name);
+    void response.text().then(note, note);
+  };
+  const other = await login(served.url, served.link());
+  await follow('token', bearer);
+  await follow('session', served.headers);
+  await follow('other', other);
+  const socket = new WebSocket(`${served.url.replace('http', 'ws')}/api/socket`, {
+    headers: bearer,
+  });
+  socket.on('close', () => ended.push('socket')).on('error', () => {});
+  await once(socket, 'open');
+  tokens.remove(made.output.id);
+  await expect.poll(() => ended.toSorted()).toEqual(['socket', 'token']);
+  const [, mine] = await Promise.all([
+    served.get('me'),
+    fetch(`${served.url}/api/session`, { method: 'DELETE', headers: served.headers }),
+  ]);
+  expect(mine.status).toBe(200);
+  await expect.poll(() => ended.toSorted()).toEqual(['session', 'socket', 'token']);
+  expect((await served.get('me', other)).status).toBe(200);
+});
+
+test('a socket is opened with a token alone', async () => {
+  const { url, headers, fixture } = await openServed();
+  const address = `${url.replace('http', 'ws')}/api/socket`;
+  const status = (given: Record<string, string>): Promise<number | undefined> =>
+    new Promise((resolve) => {
+      const socket = new WebSocket(address, { headers: given });
+      socket.on('unexpected-response', (_, response) => resolve(response.statusCode));
+      socket.on('open', () => resolve(101)).on('error', () => {});
+      onTestFinished(() => socket.terminate());
+    });
+  const bearer = bearerOf(fixture, 'view');
+  expect(await status({ ...bearer })).toBe(101);
+  expect(await status({ ...headers })).toBe(401);
+  expect(await status({})).toBe(401);
+  expect(await status({ ...bearer, host: 'evil.example' })).toBe(421);
+  expect(await status({ ...bearer, origin: 'http://evil.example' })).toBe(403);
 });
 
 test('programs use the token itself', async () => {
