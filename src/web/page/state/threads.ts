@@ -14,6 +14,10 @@ export interface ThreadsFilter {
   readonly within?: string;
   readonly since?: string;
   readonly order?: string;
+  /** In the id or the directive. */
+  readonly q?: string;
+  /** `yes`: threads of hooks, too. */
+  readonly hooks?: string;
 }
 
 export interface ThreadsState {
@@ -92,8 +96,10 @@ async function load(isNew: boolean): Promise<void> {
 
 /** Would the filter have found it? What only the server can tell is taken when it is shown already. */
 function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
-  const { status, directive, within, since } = filter;
+  const { status, directive, within, since, q = '', hooks } = filter;
   if (rows.has(row.id)) return true;
+  if (row.kind === 'hook' && hooks !== 'yes') return false;
+  if (!`${row.id} ${row.directive}`.toLowerCase().includes(q.toLowerCase())) return false;
   if (status !== undefined && status !== '' && !status.split(',').includes(row.status))
     return false;
   if (directive !== undefined && directive !== '' && row.directive !== directive) return false;

@@ -1,9 +1,9 @@
 // Which threads are listed. What is chosen stands in the address, so that back, reload and a copied
 // address show the same.
-import { useMemo } from 'preact/hooks';
+import { useEffect, useMemo, useState } from 'preact/hooks';
 import { Icon } from '../parts/icons.tsx';
 import { route, setQuery } from '../router.tsx';
-import type { ThreadsFilter } from '../state/threads.ts';
+import { list, type ThreadsFilter } from '../state/threads.ts';
 
 const STATUSES = [
   ['', 'any status'],
@@ -33,6 +33,21 @@ export interface ListWish {
   readonly isFiltered: boolean;
 }
 
+/**
+ * What the server is asked to find: nothing as long as all threads are here anyway, and else what was
+ * written when the writing pauses.
+ */
+function useSearch(find: string): string {
+  const [asked, setAsked] = useState('');
+  useEffect(() => {
+    const isAllHere = asked === '' && list.peek().next_cursor === undefined;
+    if (find === asked || (isAllHere && !list.peek().isLoading)) return undefined;
+    const timer = setTimeout(() => setAsked(find), find === '' ? 0 : 350);
+    return () => clearTimeout(timer);
+  }, [find, asked]);
+  return asked;
+}
+
 /** From the address. A span counts from when it was chosen, so that the list is not read anew all the time. */
 export function useListWish(): ListWish {
   const { query } = route.value;
@@ -40,6 +55,8 @@ export function useListWish(): ListWish {
     (name) => query.get(name) ?? '',
   );
   const find = query.get('find') ?? '';
+  const hooks = query.get('hooks') === 'yes';
+  const q = useSearch(find);
   const since = useMemo(() => {
     const found = SPANS.find(([word]) => word !== '' && word === span);
     return found ? String(Date.now() - found[2]) : '';
@@ -49,9 +66,11 @@ export function useListWish(): ListWish {
       ...(directive ? { directive } : {}),
       ...(status ? { status } : {}),
       ...(since ? { since } : {}),
+      ...(q ? { q } : {}),
+      ...(hooks ? { hooks: 'yes' } : {}),
     },
     find,
-    hooks: query.get('hooks') === 'yes',
+    hooks,
     isFiltered: [directive, status, span, find].some((word) => word !== ''),
   };
 }

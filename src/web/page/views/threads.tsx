@@ -35,7 +35,7 @@ function FirstRun() {
       command="km run hello"
     >
       {demo && may('steer') ? (
-        <Link to={`${pathOf('items', 'directive', demo.item_id)}?run=yes`} class="btn strong">
+        <Link to={`${pathOf('items', 'directive', demo.item_id)}?run=1`} class="btn strong">
           Start the demo
         </Link>
       ) : null}
@@ -46,7 +46,7 @@ function FirstRun() {
 function Head({ wish }: { wish: ListWish }) {
   const { totals, directives } = list.value;
   return (
-    <div class="head list-head">
+    <div class="head threads-head">
       <div class="title">
         <h1>Threads</h1>
         <span class="sums">
