@@ -28,7 +28,93 @@ const LINGER_MS = 30_000;
 const RETRY_MS = 1000;
 const UNKNOWN: HubPosition = { number: undefined, seqs: new Map() };
 
-type Found = { readonly reading: HubReading; readonly store: Store };
+/** Everybody who listens, each with where it goes on when reading begins, or begins again. */
+type HubClients = Map<HubClient, HubPosition>;
+
+/** A reading of the store, while there is one. */
+type ReadingLife = ReturnType<typeof createReadingLife>;
+
+function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => void) {
+  const { clock } = ports;
+  let reading: HubReading | undefined;
+  let starting: Promise<void> | undefined;
+  let retry: NodeJS.Timeout | undefined;
+  let used = clock.monotonic();
+  let number = 1;
+  let isClosed = false;
+
+  async function start(): Promise<void> {
+    const opened = await ports.store();
+    if (!opened.ok && opened.error.code !== 'not_found') {
+      ports.onError(new Error(opened.error.detail.message));
+    }
+    if (!opened.ok || isClosed) return;
+    const store = opened.output;
+    const { isHere, onError } = ports;
+    const listed = (approvals: Parameters<typeof listedApprovals>[1]) =>
+      listedApprovals(store, approvals);
+    const onEnd = (): void => void beginAgain();
+    const made = createReading({ store, clock, isHere, listed, onError, onEnd }, number);
+    const begun = await made.begin();
+    if (begun.ok && !isClosed) {
+      reading = made;
+      onBegin();
+    } else await made.stop();
+  }
+
+  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
+  function wake(): Promise<void> {
+    used = clock.monotonic();
+    if (reading || isClosed) return Promise.resolve();
+    starting ??= start().finally(() => {
+      starting = undefined;
+      if (reading || isClosed || clients.size === 0) return;
+      clearTimeout(retry);
+      retry = setTimeout(() => void wake(), RETRY_MS).unref();
+    });
+    return starting;
+  }
+
+  /** What happens from now on is not known: numbers that were given before count no more. */
+  async function rest(): Promise<void> {
+    const now = reading;
+    reading = undefined;
+    if (!now) return;
+    number = now.number() + 1;
+    for (const client of clients.keys()) {
+      clients.set(client, { number: undefined, seqs: new Map(client.cursors) });
+    }
+    await now.stop();
+  }
+
+  async function beginAgain(): Promise<void> {
+    await rest();
+    if (clients.size > 0) await wake();
+  }
+
+  const idle = setInterval(() => {
+    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void rest();
+  }, LINGER_MS / 3).unref();
+
+  return {
+    wake,
+    now: (): HubReading | undefined => reading,
+    /** Up to date with everything that has happened; undefined where nothing ever ran. */
+    async settled(): Promise<HubReading | undefined> {
+      await wake();
+      await reading?.settle();
+      return reading;
+    },
+    isClosed: () => isClosed,
+    async close(): Promise<void> {
+      isClosed = true;
+      clearInterval(idle);
+      clearTimeout(retry);
+      await starting;
+      await rest();
+    },
+  };
+}
 
 /** Tells a client of what changed while it was away, or that it has to read everything again. */
 function tellSince(
@@ -47,198 +133,124 @@ function tellSince(
   for (const frame of roundFrames(missed, topics)) client.batch(frame, topics);
 }
 
+/** From where it is, or from now on; what comes while it is let in waits for that. */
+async function join(
+  life: ReadingLife,
+  client: HubClient,
+  topics: readonly Topic[],
+  position: HubPosition | undefined,
+): Promise<void> {
+  const reading = life.now();
+  if (!reading) {
+    client.greet(undefined);
+    return;
+  }
+  const ofAll = topics.filter((topic) => topicThread(topic) === undefined);
+  if (ofAll.length > 0) {
+    await reading.settle();
+    const totals = await reading.reader.totals();
+    if (client.isOver() || life.now() !== reading) return;
+    const counted = totals.ok ? totals.output : undefined;
+    if (position) tellSince(reading, client, ofAll, position.number, counted);
+    reading.listening.add(client);
+  }
+  const joins = topics.flatMap((topic) => {
+    const thread = topicThread(topic);
+    if (thread === undefined) return [];
+    return [reading.watched.join(client, thread, position?.seqs.get(thread))];
+  });
+  client.greet(reading.number());
+  if (joins.length === 0) return;
+  await Promise.all(joins);
+  if (life.now() === reading) client.greet(reading.number());
+}
+
+function leave(reading: HubReading | undefined, client: HubClient, topics: Iterable<Topic>): void {
+  for (const topic of topics) {
+    const thread = topicThread(topic);
+    if (thread !== undefined) reading?.watched.leave(client, thread);
+  }
+  const isOfAll = [...client.topics].some((topic) => topicThread(topic) === undefined);
+  if (!isOfAll || client.isOver()) reading?.listening.delete(client);
+}
+
+function subscriptionOf(
+  life: ReadingLife,
+  clients: HubClients,
+  client: HubClient,
+  mark: string,
+): Subscription {
+  return {
+    ready: client.ready,
+    change(topics, after) {
+      const wanted = new Set(topics.slice(0, MAX_TOPICS));
+      const gone = [...client.topics].filter((topic) => !wanted.has(topic));
+      const added = [...wanted].filter((topic) => !client.topics.has(topic));
+      for (const topic of gone) client.topics.delete(topic);
+      leave(life.now(), client, gone);
+      for (const topic of added) client.topics.add(topic);
+      const position = after === undefined ? undefined : readPosition(after, mark);
+      const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
+      clients.set(client, { number: undefined, seqs });
+      if (added.length > 0) void join(life, client, added, position);
+    },
+    end() {
+      client.end();
+      leave(life.now(), client, client.topics);
+      clients.delete(client);
+    },
+  };
+}
+
 export function createHub(ports: HubPorts): Hub {
-  const { clock } = ports;
   const mark = Buffer.from(systemRandom(6)).toString('base64url');
-  const clients = new Map<HubClient, HubPosition>();
-  let found: Found | undefined;
-  let starting: Promise<void> | undefined;
-  let retry: NodeJS.Timeout | undefined;
-  let used = clock.monotonic();
-  let number = 1;
-  let isClosed = false;
-
-  /** Begins to read, unless it does; with clients it tries again until there is something to read. */
-  function wake(): Promise<void> {
-    used = clock.monotonic();
-    if (found || isClosed) return Promise.resolve();
-    starting ??= start().finally(() => {
-      starting = undefined;
-      if (found || isClosed || clients.size === 0) return;
-      clearTimeout(retry);
-      retry = setTimeout(() => void wake(), RETRY_MS).unref();
-    });
-    return starting;
-  }
-
-  async function start(): Promise<void> {
-    const opened = await ports.store();
-    if (!opened.ok || isClosed) {
-      if (!opened.ok && opened.error.code !== 'not_found') {
-        ports.onError(new Error(opened.error.detail.message));
-      }
-      return;
-    }
-    const store = opened.output;
-    const reading = createReading(
-      {
-        store,
-        clock,
-        isHere: ports.isHere,
-        listed: (approvals) => listedApprovals(store, approvals),
-        onError: ports.onError,
-        onEnd: () => void beginAgain(),
-      },
-      number,
-    );
-    const begun = await reading.begin();
-    if (!begun.ok || isClosed) {
-      await reading.stop();
-      return;
-    }
-    found = { reading, store };
-    for (const [client, position] of clients) void join(client, [...client.topics], position);
-  }
-
-  /** What happens from now on is not known: numbers that were given before count no more. */
-  async function rest(): Promise<void> {
-    const now = found;
-    found = undefined;
-    if (!now) return;
-    number = now.reading.number() + 1;
-    // Whoever is still there reads on from where it is when this begins again.
-    for (const client of clients.keys()) {
-      clients.set(client, { number: undefined, seqs: new Map(client.cursors) });
-    }
-    await now.reading.stop();
-  }
-
-  async function beginAgain(): Promise<void> {
-    await rest();
-    if (clients.size > 0) await wake();
-  }
-
-  async function join(
-    client: HubClient,
-    topics: readonly Topic[],
-    position: HubPosition | undefined,
-  ): Promise<void> {
-    const reading = found?.reading;
-    if (!reading) {
-      client.greet(undefined);
-      return;
-    }
-    const ofAll = topics.filter((topic) => topicThread(topic) === undefined);
-    if (ofAll.length > 0) {
-      await reading.settle();
-      const totals = await reading.reader.totals();
-      if (client.isOver() || found?.reading !== reading) return;
-      const counted = totals.ok ? totals.output : undefined;
-      if (position) tellSince(reading, client, ofAll, position.number, counted);
-      reading.listening.add(client);
-    }
-    const joins = topics.flatMap((topic) => {
-      const thread = topicThread(topic);
-      if (thread === undefined) return [];
-      return [reading.watched.join(client, thread, position?.seqs.get(thread))];
-    });
-    client.greet(reading.number());
-    if (joins.length === 0) return;
-    await Promise.all(joins);
-    if (found?.reading === reading) client.greet(reading.number());
-  }
-
-  function leave(client: HubClient, topics: Iterable<Topic>): void {
-    for (const topic of topics) {
-      const thread = topicThread(topic);
-      if (thread !== undefined) found?.reading.watched.leave(client, thread);
-    }
-    const isOfAll = [...client.topics].some((topic) => topicThread(topic) === undefined);
-    if (!isOfAll || client.isOver()) found?.reading.listening.delete(client);
-  }
-
-  function subscriptionOf(client: HubClient): Subscription {
-    return {
-      ready: client.ready,
-      change(topics, after) {
-        const wanted = new Set(topics.slice(0, MAX_TOPICS));
-        const gone = [...client.topics].filter((topic) => !wanted.has(topic));
-        const added = [...wanted].filter((topic) => !client.topics.has(topic));
-        for (const topic of gone) client.topics.delete(topic);
-        leave(client, gone);
-        for (const topic of added) client.topics.add(topic);
-        const position = after === undefined ? undefined : readPosition(after, mark);
-        // For when it begins to read, or begins again.
-        const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
-        clients.set(client, { number: undefined, seqs });
-        if (added.length > 0) void join(client, added, position);
-      },
-      end() {
-        client.end();
-        leave(client, client.topics);
-        clients.delete(client);
-        used = clock.monotonic();
-      },
-    };
-  }
-
-  const idle = setInterval(() => {
-    if (clients.size === 0 && clock.monotonic() - used > LINGER_MS) void rest();
-  }, LINGER_MS / 3).unref();
+  const clients: HubClients = new Map();
+  const life = createReadingLife(ports, clients, () => {
+    for (const [client, position] of clients) void join(life, client, [...client.topics], position);
+  });
 
   return {
     subscribe(listener: Listener) {
-      if (isClosed || clients.size >= MAX_CLIENTS) {
+      if (life.isClosed()) return fail('unavailable', 'the server is going down');
+      if (clients.size >= MAX_CLIENTS) {
         const message = `${MAX_CLIENTS} streams are open, which is all there may be; close some`;
-        return fail('unavailable', isClosed ? 'the server is going down' : message);
+        return fail('unavailable', message);
       }
       const topics = listener.topics.slice(0, MAX_TOPICS);
       const client = createClient({ topics, send: listener.send }, mark);
       const { after } = listener;
       const position = after === undefined ? undefined : readPosition(after, mark);
-      const isReading = found !== undefined;
       // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
       clients.set(client, position ?? UNKNOWN);
-      void wake();
-      if (isReading) void join(client, [...client.topics], position);
-      else client.greet(undefined);
-      return ok(subscriptionOf(client));
+      void join(life, client, topics, position);
+      void life.wake();
+      return ok(subscriptionOf(life, clients, client, mark));
     },
 
     position(thread) {
-      void wake();
+      void life.wake();
       const seqs: [string, number][] = thread ? [[thread.id, thread.seq]] : [];
-      return writePosition(mark, found?.reading.number(), seqs);
+      return writePosition(mark, life.now()?.number(), seqs);
     },
 
-    text(thread, piece) {
-      found?.reading.text(thread, piece);
-    },
+    text: (thread, piece) => life.now()?.text(thread, piece),
 
     async rows(threads) {
-      await wake();
-      if (!found) return ok([]);
-      await found.reading.settle();
-      return await found.reading.reader.rows(threads);
+      const reading = await life.settled();
+      return reading ? await reading.reader.rows(threads) : ok([]);
     },
 
     async totals() {
-      await wake();
-      if (!found) return ok(NO_TOTALS);
-      await found.reading.settle();
-      return await found.reading.reader.totals();
+      const reading = await life.settled();
+      return reading ? await reading.reader.totals() : ok(NO_TOTALS);
     },
 
-    figures: () => ({ clients: clients.size, lag_ms: Math.round(found?.reading.lag() ?? 0) }),
+    figures: () => ({ clients: clients.size, lag_ms: Math.round(life.now()?.lag() ?? 0) }),
 
     async close() {
-      isClosed = true;
-      clearInterval(idle);
-      clearTimeout(retry);
       for (const client of clients.keys()) client.end();
       clients.clear();
-      await starting;
-      await rest();
+      await life.close();
     },
   };
 }

@@ -188,183 +188,184 @@ function nowOf({ status }: ThreadSummary, known: Known, waits: readonly Approval
   return [...known.calls.values()].at(-1) ?? (known.isReplying ? 'reply' : undefined);
 }
 
-export type Rows = ReturnType<typeof createRows>;
+/** How often calls of each were denied: one question for all, more only where there was something. */
+async function countDenied(
+  store: Pick<Store, 'countEvents'>,
+  ids: readonly string[],
+): Promise<Outcome<ReadonlyMap<string, number>>> {
+  const counts = new Map<string, number>();
+  const count = async (some: readonly string[]): Promise<Outcome<null>> => {
+    const found = await store.countEvents(some, 'permission_denied');
+    if (!found.ok) return found;
+    const [first = ''] = some;
+    if (found.output === 0 || some.length === 0) return ok(null);
+    if (some.length === 1) {
+      counts.set(first, found.output);
+      return ok(null);
+    }
+    const half = some.length >> 1;
+    const left = await count(some.slice(0, half));
+    return left.ok ? await count(some.slice(half)) : left;
+  };
+  const done = ids.length === 0 ? ok(null) : await count(ids);
+  return done.ok ? ok(counts) : done;
+}
 
-export function createRows({ store, isHere }: RowPorts) {
+/** From its first and last events; the rest of the journal is not read. */
+async function meet(store: Store, id: string): Promise<Outcome<Known>> {
+  const [row, first, events] = await Promise.all([
+    store.thread(id),
+    store.read(id, { limit: BEGINNING }),
+    store.read(id, { last: LOOK_BACK }),
+  ]);
+  if (!row.ok) return row;
+  if (!first.ok) return first;
+  if (!events.ok) return events;
+  const start = first.output.find(({ type }) => type === 'thread_start');
+  const began = getOwn(start?.data, 'limits');
+  const known: Known = {
+    seq: 0,
+    denied: 0,
+    limits: isObject(began) ? began : row.output.limits,
+    raisedFrom: new Map(),
+    calls: new Map(),
+    isReplying: false,
+    reason: undefined,
+    code: undefined,
+  };
+  noteRaised(known, row.output.limits);
+  for (const event of events.output) follow(known, event);
+  return ok(known);
+}
+
+/** Events after the ones it knows; others are left alone. */
+async function hear(
+  store: Store,
+  id: string,
+  known: Known,
+  events: readonly StoredEvent[],
+): Promise<Outcome<null>> {
+  let isRaised = false;
+  for (const event of events) {
+    if (event.seq === known.seq + 1) isRaised = follow(known, event) || isRaised;
+  }
+  if (!isRaised) return ok(null);
+  const row = await store.thread(id);
+  if (row.ok) noteRaised(known, row.output.limits);
+  return row.ok ? ok(null) : row;
+}
+
+/** What is known of threads, brought up to date when it is asked for. */
+function createMemory(store: Store) {
   const all = createRecent<string, Known>(KEPT);
 
-  /** How often calls of each were denied: one question for all, more only where there was something. */
-  async function countDenied(ids: readonly string[]): Promise<Outcome<Map<string, number>>> {
-    const counts = new Map<string, number>();
-    const count = async (some: readonly string[]): Promise<Outcome<null>> => {
-      const found = await store.countEvents(some, 'permission_denied');
-      if (!found.ok) return found;
-      const [first = ''] = some;
-      if (found.output === 0 || some.length === 0) return ok(null);
-      if (some.length === 1) {
-        counts.set(first, found.output);
-        return ok(null);
-      }
-      const half = some.length >> 1;
-      const left = await count(some.slice(0, half));
-      return left.ok ? await count(some.slice(half)) : left;
-    };
-    const done = await count(ids);
-    return done.ok ? ok(counts) : done;
-  }
-
-  /** From its last events; the rest of the journal is not read. */
-  async function meet({ id }: ThreadSummary): Promise<Outcome<Known>> {
-    const [row, first, events] = await Promise.all([
-      store.thread(id),
-      store.read(id, { limit: BEGINNING }),
-      store.read(id, { last: LOOK_BACK }),
-    ]);
-    if (!row.ok) return row;
-    if (!first.ok) return first;
-    if (!events.ok) return events;
-    const start = first.output.find(({ type }) => type === 'thread_start');
-    const began = getOwn(start?.data, 'limits');
-    const known: Known = {
-      seq: 0,
-      denied: 0,
-      limits: isObject(began) ? began : row.output.limits,
-      raisedFrom: new Map(),
-      calls: new Map(),
-      isReplying: false,
-      reason: undefined,
-      code: undefined,
-    };
-    noteRaised(known, row.output.limits);
-    for (const event of events.output) follow(known, event);
-    return ok(known);
-  }
-
-  async function readLimits(id: string, known: Known): Promise<Outcome<null>> {
-    const row = await store.thread(id);
-    if (row.ok) noteRaised(known, row.output.limits);
-    return row.ok ? ok(null) : row;
-  }
-
-  /** Events after the ones it knows; others are left alone. */
-  async function hear(
-    id: string,
-    known: Known,
-    events: readonly StoredEvent[],
+  /** `fresh` gets those that were not known before; nobody has counted their denials yet. */
+  async function learnOne(
+    { id, seq }: ThreadSummary,
+    fresh: Map<string, Known>,
   ): Promise<Outcome<null>> {
-    let isRaised = false;
-    for (const event of events) {
-      if (event.seq === known.seq + 1) isRaised = follow(known, event) || isRaised;
+    const before = all.get(id);
+    if (before && before.seq >= seq) return ok(null);
+    if (before && seq - before.seq <= FOLLOWED) {
+      const events = await store.read(id, { after: before.seq });
+      return events.ok ? await hear(store, id, before, events.output) : events;
     }
-    return isRaised ? await readLimits(id, known) : ok(null);
-  }
-
-  /** Brings what is known of each up to date. */
-  async function learn(
-    threads: readonly ThreadSummary[],
-  ): Promise<Outcome<ReadonlyMap<string, Known>>> {
-    const found = new Map<string, Known>();
-    const fresh: string[] = [];
-    const answers = await Promise.all(
-      threads.map(async (thread): Promise<Outcome<null>> => {
-        const { id, seq } = thread;
-        const before = all.get(id);
-        if (before && seq - before.seq <= FOLLOWED) {
-          found.set(id, before);
-          if (before.seq >= seq) return ok(null);
-          const events = await store.read(id, { after: before.seq });
-          return events.ok ? await hear(id, before, events.output) : events;
-        }
-        const met = await meet(thread);
-        // Pruned between the two questions: there is nothing to say of it.
-        if (!met.ok) return met.error.code === 'not_found' ? ok(null) : met;
-        fresh.push(id);
-        found.set(id, met.output);
-        return ok(null);
-      }),
-    );
-    const failed = answers.find((one) => !one.ok);
-    if (failed && !failed.ok) return failed;
-    const denied = fresh.length === 0 ? ok(new Map<string, number>()) : await countDenied(fresh);
-    if (!denied.ok) return denied;
-    for (const id of fresh) {
-      const known = found.get(id);
-      if (known) all.set(id, Object.assign(known, { denied: denied.output.get(id) ?? 0 }));
-    }
-    return ok(found);
-  }
-
-  function rowOf(
-    thread: ThreadSummary,
-    known: Known,
-    waits: readonly Approval[],
-    budgets: Budgets,
-  ): ListedRun {
-    const { id, parent, root, depth, kind, directive, version, runner, detached } = thread;
-    const { status, seq, attempt, created, updated, ended, cost } = thread;
-    const now = nowOf(thread, known, waits);
-    return {
-      id,
-      ...(parent === undefined ? {} : { parent }),
-      root,
-      depth,
-      kind,
-      directive,
-      version,
-      runner,
-      detached,
-      status,
-      seq,
-      attempt,
-      created,
-      updated,
-      ...(ended === undefined ? {} : { ended }),
-      cost: cost,
-      meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
-      denied: known.denied,
-      due: waits.length,
-      ...(now === undefined || now === '' ? {} : { now }),
-      ...(known.reason === undefined ? {} : { reason: known.reason }),
-      ...(known.code === undefined ? {} : { code: known.code }),
-      here: isHere(id),
-    };
+    const met = await meet(store, id);
+    if (met.ok) fresh.set(id, met.output);
+    // Pruned between the two questions: there is nothing to say of it.
+    return met.ok || met.error.code === 'not_found' ? ok(null) : met;
   }
 
   return {
-    /** What somebody read anyway; it is not read again. */
+    get: all.get,
     async note(thread: string, events: readonly StoredEvent[]): Promise<Outcome<null>> {
       const known = all.get(thread);
-      return known ? await hear(thread, known, events) : ok(null);
+      return known ? await hear(store, thread, known, events) : ok(null);
     },
+    async learn(threads: readonly ThreadSummary[]): Promise<Outcome<null>> {
+      const fresh = new Map<string, Known>();
+      for (const done of await Promise.all(threads.map((thread) => learnOne(thread, fresh)))) {
+        if (!done.ok) return done;
+      }
+      const denied = await countDenied(store, [...fresh.keys()]);
+      if (!denied.ok) return denied;
+      for (const [id, known] of fresh) {
+        known.denied = denied.output.get(id) ?? 0;
+        all.set(id, known);
+      }
+      return ok(null);
+    },
+  };
+}
+
+function rowOf(
+  thread: ThreadSummary,
+  known: Known,
+  waits: readonly Approval[],
+  budgets: Budgets,
+  here: boolean,
+): ListedRun {
+  const { id, parent, root, depth, kind, directive, version, runner, detached } = thread;
+  const { status, seq, attempt, created, updated, ended, cost } = thread;
+  const now = nowOf(thread, known, waits);
+  return {
+    id,
+    ...(parent === undefined ? {} : { parent }),
+    root,
+    depth,
+    kind,
+    directive,
+    version,
+    runner,
+    detached,
+    status,
+    seq,
+    attempt,
+    created,
+    updated,
+    ...(ended === undefined ? {} : { ended }),
+    cost,
+    meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
+    denied: known.denied,
+    due: waits.length,
+    ...(now === undefined || now === '' ? {} : { now }),
+    ...(known.reason === undefined ? {} : { reason: known.reason }),
+    ...(known.code === undefined ? {} : { code: known.code }),
+    here,
+  };
+}
+
+export function createRows({ store, isHere }: RowPorts) {
+  const memory = createMemory(store);
+  return {
+    /** What somebody read anyway; it is not read again. */
+    note: memory.note,
 
     /** `pending`: all approvals that wait now. Threads that are gone meanwhile are left out. */
     async rows(
       threads: readonly ThreadSummary[],
       pending: readonly Approval[],
     ): Promise<Outcome<ListedRun[]>> {
-      const waits = new Map<string, Approval[]>();
-      for (const one of pending) {
-        const thread = one.thread ?? '';
-        waits.set(thread, [...(waits.get(thread) ?? []), one]);
-      }
+      const waits = Map.groupBy(pending, ({ thread }) => thread ?? '');
       const stateOf = ({ id, seq, status, updated, epoch }: ThreadSummary): string => {
         const asked = (waits.get(id) ?? []).map((one) => one.id).join();
         return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${asked}`;
       };
       const keys = new Map(threads.map((thread) => [thread.id, stateOf(thread)]));
-      const moved = threads.filter(({ id }) => all.get(id)?.row?.key !== keys.get(id));
-      const learned = await learn(moved);
+      const moved = threads.filter(({ id }) => memory.get(id)?.row?.key !== keys.get(id));
+      const learned = await memory.learn(moved);
       if (!learned.ok) return learned;
       const read = await store.budgets(moved.map(({ id }) => id));
       if (!read.ok) return read;
       const budgets: Budgets = new Map(read.output.map((budget) => [budget.thread, budget]));
       for (const thread of moved) {
-        const known = learned.output.get(thread.id);
+        const { id } = thread;
+        const known = memory.get(id);
         if (!known) continue;
-        const made = rowOf(thread, known, waits.get(thread.id) ?? [], budgets);
-        known.row = { key: keys.get(thread.id) ?? '', made };
+        const made = rowOf(thread, known, waits.get(id) ?? [], budgets, isHere(id));
+        known.row = { key: keys.get(id) ?? '', made };
       }
-      return ok(threads.flatMap(({ id }) => all.get(id)?.row?.made ?? []));
+      return ok(threads.flatMap(({ id }) => memory.get(id)?.row?.made ?? []));
     },
   };
 }

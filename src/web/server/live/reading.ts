@@ -1,8 +1,8 @@
 // The one reader of a store, as long as anybody listens. Heads of threads that move are gathered and read
 // in rounds, at most one every 100 ms and less often when a round takes long, so that those who look on
 // never take much of the process that runs the threads.
-import type { Failure, Outcome } from '../../../base/index.ts';
-import type { StoredEvent, ThreadStatus } from '../../../store/index.ts';
+import type { Clock, Failure, Outcome } from '../../../base/index.ts';
+import type { Approval, StoredEvent, ThreadStatus } from '../../../store/index.ts';
 import type { Frame, Topic } from '../../model/api.ts';
 import { createChangeReader, type ReaderPorts, type Round, roundFrames } from './changes.ts';
 import type { HubClient } from './client.ts';
@@ -44,13 +44,81 @@ function createTexts() {
       if (events.some(({ type }) => type === 'assistant_message')) texts.delete(thread);
     },
     isEmpty: () => texts.size === 0,
-    take(): [thread: string, text: string][] {
-      const all = [...texts];
+    take(): Extract<Frame, { kind: 'text' }>[] {
+      const all = Array.from(texts, ([thread, text]) => ({ kind: 'text' as const, thread, text }));
       texts.clear();
       size = 0;
       return all;
     },
   };
+}
+
+/** When the next round begins: never two at once, and none before its time. */
+function createPace(
+  clock: Clock,
+  round: (isForced: boolean) => Promise<void>,
+  hasMore: () => boolean,
+) {
+  let timer: NodeJS.Timeout | undefined;
+  let work: Promise<void> = Promise.resolve();
+  let [isBusy, isOver] = [false, false];
+  let [dueAt, lag] = [0, 0];
+  let since: number | undefined;
+
+  function schedule(isUrgent = false): void {
+    if (isOver || isBusy) return;
+    since ??= clock.monotonic();
+    if (timer !== undefined && !isUrgent) return;
+    clearTimeout(timer);
+    const wait = isUrgent ? 0 : Math.max(GATHER_MS, dueAt - clock.monotonic());
+    timer = setTimeout(() => void run(false), wait).unref();
+  }
+
+  async function once(isForced: boolean): Promise<void> {
+    if (isOver) return;
+    isBusy = true;
+    const start = clock.monotonic();
+    await round(isForced);
+    const end = clock.monotonic();
+    isBusy = false;
+    if (since !== undefined) lag = end - since;
+    since = undefined;
+    dueAt = start + Math.min(LONGEST_MS, Math.max(ROUND_MS, (end - start) / SHARE));
+    if (hasMore()) schedule();
+  }
+
+  function run(isForced: boolean): Promise<void> {
+    clearTimeout(timer);
+    timer = undefined;
+    work = work.then(() => once(isForced));
+    return work;
+  }
+
+  return {
+    schedule,
+    run,
+    lag: () => lag,
+    async stop(): Promise<void> {
+      isOver = true;
+      clearTimeout(timer);
+      await work;
+    },
+  };
+}
+
+/** Rows and approvals of one round, to everybody who wants any of them. */
+function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
+  const made = new Map<string, Frame[]>();
+  for (const client of listening) {
+    const about = [...client.topics].filter(isOfAll);
+    const key = about.toSorted().join();
+    const frames = made.get(key) ?? roundFrames(news, about);
+    made.set(key, frames);
+    for (const [index, frame] of frames.entries()) {
+      const isLast = index === frames.length - 1;
+      client.batch(frame, about, isLast ? number : undefined);
+    }
+  }
 }
 
 export type HubReading = ReturnType<typeof createReading>;
@@ -65,24 +133,23 @@ export function createReading(ports: ReadingPorts, from: number) {
   const listening = new Set<HubClient>();
   const behind = new Set<string>();
   let moved = new Map<string, ThreadStatus>();
+  let decided: Approval[] = [];
   let number = from;
-  let timer: NodeJS.Timeout | undefined;
-  let work: Promise<void> = Promise.resolve();
-  let isBusy = false;
   let isTroubled = false;
-  let dueAt = 0;
-  let since: number | undefined;
-  let lag = 0;
 
+  const isWanted = (): boolean => listening.size > 0;
+  const hasWork = (): boolean =>
+    behind.size > 0 || !texts.isEmpty() || (isWanted() && moved.size > 0);
+  const pace = createPace(clock, flush, hasWork);
   const watched = createWatchedThreads({
     store,
-    async onRead(thread, events) {
+    onRead(thread, events) {
       texts.noteEvents(thread, events);
-      return await reader.note(thread, events);
+      return reader.note(thread, events);
     },
     onBehind(thread) {
       behind.add(thread);
-      schedule();
+      pace.schedule();
     },
   });
 
@@ -92,42 +159,9 @@ export function createReading(ports: ReadingPorts, from: number) {
     isTroubled = true;
   }
 
-  const isWanted = (): boolean => listening.size > 0;
-  const hasWork = (): boolean =>
-    behind.size > 0 || !texts.isEmpty() || (isWanted() && moved.size > 0);
-
-  function schedule(isUrgent = false): void {
-    if (stop.signal.aborted || isBusy) return;
-    since ??= clock.monotonic();
-    if (timer !== undefined && !isUrgent) return;
-    clearTimeout(timer);
-    const wait = isUrgent ? 0 : Math.max(GATHER_MS, dueAt - clock.monotonic());
-    timer = setTimeout(() => void run(true), wait).unref();
-  }
-
-  /** One after the other; `isTimed`: the next one waits for its time. */
-  function run(isTimed: boolean): Promise<void> {
-    clearTimeout(timer);
-    timer = undefined;
-    work = work.then(async () => {
-      if (stop.signal.aborted) return;
-      isBusy = true;
-      const start = clock.monotonic();
-      await flush(!isTimed);
-      const end = clock.monotonic();
-      isBusy = false;
-      if (since !== undefined) lag = end - since;
-      since = undefined;
-      dueAt = start + Math.min(LONGEST_MS, Math.max(ROUND_MS, (end - start) / SHARE));
-      if (hasWork()) schedule();
-    });
-    return work;
-  }
-
   async function flush(isForced: boolean): Promise<void> {
-    for (const [thread, text] of texts.take()) {
-      const frame: Frame = { kind: 'text', thread, text };
-      for (const client of watched.clientsOf(thread)) client.text(frame);
+    for (const frame of texts.take()) {
+      for (const client of watched.clientsOf(frame.thread)) client.text(frame);
     }
     const threads = [...behind];
     behind.clear();
@@ -150,32 +184,21 @@ export function createReading(ports: ReadingPorts, from: number) {
       return;
     }
     isTroubled = false;
-    if (read.output) tell(read.output);
+    if (read.output) tellRound(read.output, listening, number);
   }
 
   async function readRound(
     now: ReadonlyMap<string, ThreadStatus>,
   ): Promise<Outcome<Round | undefined>> {
-    const decided = await reader.lookAround();
-    if (!decided.ok) return decided;
-    if (now.size === 0 && decided.output.length === 0) return { ok: true, output: undefined };
-    const read = await reader.round(now, decided.output, number + 1);
-    if (read.ok) number += 1;
+    const changed = await reader.lookAround();
+    if (!changed.ok) return changed;
+    decided.push(...changed.output);
+    if (now.size === 0 && decided.length === 0) return { ok: true, output: undefined };
+    const read = await reader.round(now, decided, number + 1);
+    if (!read.ok) return read;
+    decided = [];
+    number += 1;
     return read;
-  }
-
-  function tell(news: Round): void {
-    const made = new Map<string, Frame[]>();
-    for (const client of listening) {
-      const about = [...client.topics].filter(isOfAll);
-      const key = about.toSorted().join();
-      const frames = made.get(key) ?? roundFrames(news, about);
-      made.set(key, frames);
-      for (const [index, frame] of frames.entries()) {
-        const isLast = index === frames.length - 1;
-        client.batch(frame, about, isLast ? number : undefined);
-      }
-    }
   }
 
   async function follow(): Promise<void> {
@@ -183,18 +206,14 @@ export function createReading(ports: ReadingPorts, from: number) {
       moved.set(thread, status);
       reader.move(thread, status);
       if (watched.has(thread)) behind.add(thread);
-      if (isWanted() || behind.size > 0) schedule();
+      if (isWanted() || behind.size > 0) pace.schedule();
     }
     if (!stop.signal.aborted) ports.onEnd();
   }
 
   const timers = [
-    setInterval(() => {
-      if (isWanted() && !isBusy) schedule();
-    }, LOOK_MS).unref(),
-    setInterval(() => {
-      if (isWanted() || watched.threads().length > 0) void store.sweep();
-    }, SWEEP_MS).unref(),
+    setInterval(() => isWanted() && pace.schedule(), LOOK_MS).unref(),
+    setInterval(() => (isWanted() || watched.isAny()) && void store.sweep(), SWEEP_MS).unref(),
   ];
 
   return {
@@ -203,22 +222,21 @@ export function createReading(ports: ReadingPorts, from: number) {
     /** Those who are told of rows and approvals. */
     listening,
     number: () => number,
-    lag: () => lag,
+    lag: pace.lag,
     async begin(): Promise<Outcome<null>> {
       const begun = await reader.begin();
       if (begun.ok) void follow();
       return begun;
     },
     /** What has happened until now is in what the reader knows. */
-    settle: () => run(false),
+    settle: () => pace.run(true),
     text(thread: string, piece: string): void {
-      if (watched.has(thread)) schedule(texts.add(thread, piece));
+      if (watched.has(thread)) pace.schedule(texts.add(thread, piece));
     },
     async stop(): Promise<void> {
       stop.abort();
-      clearTimeout(timer);
       for (const one of timers) clearInterval(one);
-      await work;
+      await pace.stop();
     },
   };
 }

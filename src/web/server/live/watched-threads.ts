@@ -105,7 +105,7 @@ export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) 
     leave,
     clientsOf: (thread: string): Iterable<HubClient> => all.get(thread)?.clients ?? [],
     has: (thread: string): boolean => all.has(thread),
-    threads: () => [...all.keys()],
+    isAny: (): boolean => all.size > 0,
 
     /** From `after` on; from now on when it is absent. What cannot be told is a reset. */
     async join(client: HubClient, thread: string, after: number | undefined): Promise<void> {
