@@ -43,6 +43,8 @@ async function load(): Promise<void> {
 
 function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
+  // What could not be read after a reset is missing still.
+  if (fault.peek()) void load();
   const waits = new Map(pending.peek().map((one) => [one.id, one]));
   const done = new Map(decided.peek().map((one) => [one.id, one]));
   for (const one of frame.approvals) {

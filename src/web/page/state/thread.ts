@@ -1,7 +1,7 @@
 // One thread as it runs: its view, and its events in one flat array by number, without gap or double.
 // The newest events are read first and older ones after them; what the stream brings goes to the end,
 // and where something is missing it is read.
-import { batch, type Signal, signal } from '@preact/signals';
+import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type {
   EventPage,
@@ -72,23 +72,82 @@ export function joinEvents(
   return { events: [...before, ...events, ...after], hasGap: false };
 }
 
+/** What a thread's page reads, as signals. */
+function createSignals() {
+  return {
+    view: signal<ThreadView | undefined>(undefined),
+    events: signal<readonly SlimEvent[]>([]),
+    text: signal(''),
+    fault: signal<PageFault | undefined>(undefined),
+    isLoading: signal(true),
+  };
+}
+type ThreadSignals = ReturnType<typeof createSignals>;
+
+/** Reads the journal of a thread into its signals: on from the end, and back from the beginning. */
+function createJournalReader(path: string, { events, fault }: ThreadSignals, stop: AbortSignal) {
+  const read = (rest: string) => get<EventPage>(`${path}/events?${rest}&limit=${PAGE}`, stop);
+  let isReadingOn = false;
+  let isReadingBack = false;
+
+  function add(more: readonly SlimEvent[]): void {
+    const joined = joinEvents(events.peek(), more);
+    events.value = joined.events;
+    if (joined.hasGap) void on();
+  }
+
+  /** What lies between the end and now, page by page; the newest alone when there is nothing yet. */
+  async function on(): Promise<void> {
+    if (isReadingOn) return;
+    isReadingOn = true;
+    for (let isMore = true; isMore && !stop.aborted; ) {
+      const last = events.peek().at(-1)?.seq;
+      const answer = await read(last === undefined ? '' : `after=${last}`);
+      if (stop.aborted) break;
+      if (answer.ok) add(answer.output.events);
+      else fault.value = answer.error;
+      isMore = answer.ok && last !== undefined && answer.output.events.length === PAGE;
+    }
+    isReadingOn = false;
+  }
+
+  async function back(most: number): Promise<void> {
+    if (isReadingBack) return;
+    isReadingBack = true;
+    for (let count = 0; count < most; count += PAGE) {
+      const first = events.peek()[0]?.seq ?? 1;
+      if (first <= 1) break;
+      const answer = await read(`before=${first}`);
+      if (!answer.ok || stop.aborted || answer.output.events.length === 0) break;
+      add(answer.output.events);
+    }
+    isReadingBack = false;
+  }
+
+  return { add, on, back };
+}
+
+/** Rows of the thread itself and of its children. */
+function withRows(before: ThreadView, id: string, rows: readonly ListedRun[]): ThreadView {
+  const own = rows.find((row) => row.id === id);
+  const below = rows.filter((row) => row.parent === id);
+  if (!own && below.length === 0) return before;
+  const children = new Map(before.children.map((row) => [row.id, row]));
+  for (const row of below) children.set(row.id, row);
+  return { ...before, thread: own ?? before.thread, children: [...children.values()] };
+}
+
 function createThreadState(id: string) {
   const path = `threads/${encodeURIComponent(id)}`;
-  const view: Signal<ThreadView | undefined> = signal(undefined);
-  const events: Signal<readonly SlimEvent[]> = signal([]);
-  const text = signal('');
-  const fault: Signal<PageFault | undefined> = signal(undefined);
-  const isLoading = signal(true);
-  const ends: (() => void)[] = [];
+  const signals = createSignals();
+  const { view, text, fault, isLoading } = signals;
   const stop = new AbortController();
+  const journal = createJournalReader(path, signals, stop.signal);
+  const ends: (() => void)[] = [];
   let viewTimer: ReturnType<typeof setTimeout> | undefined;
-  let isFilling = false;
-  let isLooking = false;
-
-  const read = <T>(rest: string) => get<T>(`${path}${rest}`, stop.signal);
 
   async function readView(): Promise<string | undefined> {
-    const answer = await read<ThreadView>('');
+    const answer = await get<ThreadView>(path, stop.signal);
     if (stop.signal.aborted) return undefined;
     batch(() => {
       isLoading.value = false;
@@ -98,48 +157,11 @@ function createThreadState(id: string) {
     return answer.ok ? answer.output.position : undefined;
   }
 
-  /** What lies between the end and `now`, page by page; the newest alone when there is nothing yet. */
-  async function readOn(): Promise<void> {
-    if (isFilling) return;
-    isFilling = true;
-    try {
-      for (;;) {
-        const last = events.peek().at(-1)?.seq;
-        const from = last === undefined ? '' : `after=${last}&`;
-        const answer = await read<EventPage>(`/events?${from}limit=${PAGE}`);
-        if (stop.signal.aborted) return;
-        if (!answer.ok) {
-          fault.value = answer.error;
-          return;
-        }
-        add(answer.output.events);
-        if (last === undefined || answer.output.events.length < PAGE) return;
-      }
-    } finally {
-      isFilling = false;
-    }
-  }
-
-  async function readBack(most: number): Promise<void> {
-    if (isLooking) return;
-    isLooking = true;
-    try {
-      for (let count = 0; count < most; count += PAGE) {
-        const first = events.peek()[0]?.seq ?? 1;
-        if (first <= 1) return;
-        const answer = await read<EventPage>(`/events?before=${first}&limit=${PAGE}`);
-        if (!answer.ok || stop.signal.aborted || answer.output.events.length === 0) return;
-        add(answer.output.events);
-      }
-    } finally {
-      isLooking = false;
-    }
-  }
-
-  function add(more: readonly SlimEvent[]): void {
-    const joined = joinEvents(events.peek(), more);
-    events.value = joined.events;
-    if (joined.hasGap) void readOn();
+  function viewSoon(): void {
+    viewTimer ??= setTimeout(() => {
+      viewTimer = undefined;
+      void readView();
+    }, VIEW_MS);
   }
 
   function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
@@ -149,70 +171,51 @@ function createThreadState(id: string) {
     }
     for (const part of frame.events ?? []) {
       if (part.thread !== id) continue;
-      add(part.events);
+      journal.add(part.events);
       if (part.events.some(({ type }) => ENDS_TEXT.has(type))) text.value = '';
       if (part.events.some(({ type }) => !ONLY_EVENTS.has(type))) viewSoon();
     }
   }
 
-  function viewSoon(): void {
-    viewTimer ??= setTimeout(() => {
-      viewTimer = undefined;
-      void readView();
-    }, VIEW_MS);
-  }
-
   function takeRows(rows: readonly ListedRun[]): void {
     const before = view.peek();
     if (!before) return;
-    const own = rows.find((row) => row.id === id);
-    const below = rows.filter((row) => row.parent === id);
-    if (!own && below.length === 0) return;
-    const children = new Map(before.children.map((row) => [row.id, row]));
-    for (const row of below) children.set(row.id, row);
-    view.value = { ...before, thread: own ?? before.thread, children: [...children.values()] };
-    if (own && own.status !== before.thread.status) viewSoon();
+    view.value = withRows(before, id, rows);
+    if (view.peek()?.thread.status !== before.thread.status) viewSoon();
   }
 
   function takeApprovals(approvals: readonly ListedApproval[]): void {
-    const before = view.peek();
+    const below = view.peek()?.children ?? [];
     const isOurs = ({ thread }: ListedApproval): boolean =>
-      thread === id || before?.children.some((row) => row.id === thread) === true;
-    if (before && approvals.some(isOurs)) viewSoon();
+      thread === id || below.some((row) => row.id === thread);
+    if (approvals.some(isOurs)) viewSoon();
   }
 
   async function begin(): Promise<void> {
     const position = await readView();
     if (position === undefined || stop.signal.aborted) return;
     // The position is older than the events that are read after it: no gap, and doubles are known.
-    await readOn();
+    await journal.on();
     if (stop.signal.aborted) return;
     const reset = (): void => {
-      void readOn();
+      void journal.on();
       viewSoon();
     };
     ends.push(listen(`thread:${id}`, position, { take, reset }));
-    await readBack(BY_ITSELF);
+    await journal.back(BY_ITSELF);
   }
 
   return {
-    view,
-    events,
-    text,
-    fault,
-    isLoading,
+    ...signals,
     open(): void {
       ends.push(onRows(takeRows), onApprovals(takeApprovals));
       void begin();
     },
     again(): void {
-      if (view.peek() === undefined) void begin();
-      else {
-        void readView();
-        void readOn();
-      }
+      if (ends.length < 3) void begin();
+      else void Promise.all([readView(), journal.on()]);
     },
-    loadBefore: () => void readBack(PAGE),
+    loadBefore: () => void journal.back(PAGE),
     close(): void {
       stop.abort();
       clearTimeout(viewTimer);

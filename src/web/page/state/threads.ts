@@ -55,10 +55,11 @@ let filter: ThreadsFilter = {};
 let reading: AbortController | undefined;
 let isListening = false;
 
-const wordsOf = (wanted: ThreadsFilter): [string, string][] =>
-  Object.entries(wanted).flatMap(([name, value]) =>
-    typeof value === 'string' && value !== '' ? [[name, value] as [string, string]] : [],
-  );
+function wordsOf(wanted: ThreadsFilter): [string, string][] {
+  const words: [string, string][] = [];
+  for (const [name, value] of Object.entries(wanted)) if (value) words.push([name, String(value)]);
+  return words;
+}
 
 function pathFor(wanted: ThreadsFilter, cursor?: string): string {
   const words = new URLSearchParams([...wordsOf(wanted), ['limit', String(PAGE)]]);
@@ -111,6 +112,8 @@ function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
 function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch') return;
   const before = list.peek();
+  // What could not be read after a reset is missing still.
+  if (before.error && !before.isLoading) void load(true);
   const rows = new Map(before.rows);
   const directives = new Set(before.directives);
   for (const row of frame.threads ?? []) {
