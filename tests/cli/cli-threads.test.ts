@@ -613,7 +613,7 @@ test('a person sees what is asked and decides once', async () => {
     id,
     kind,
     binding: { text },
-    shown: { text },
+    shown: { text, added: [{ id: 'github/one', description: 'x'.repeat(120) }] },
   });
   const [call, question] = ['ap_call', 'ap_question'];
   await commit(thread, {
@@ -625,6 +625,12 @@ test('a person sees what is asked and decides once', async () => {
   await runtime.close();
   const waiting = await peek('approvals', 'ls');
   expect(waiting.out).toContain('push to main');
+  const [listed] = outputOf(await peek('approvals', 'ls', '--json')) as { mark: string }[];
+  expect(listed?.mark).toMatch(/^[0-9A-F]{4}-[0-9A-F]{4}$/);
+  expect(waiting.out).toContain(listed?.mark);
+  // What would be one long line is told below each other.
+  expect(waiting.out).toMatch(/^ +- id github\/one$/m);
+  expect(waiting.out).toMatch(/^ {4,}description x+$/m);
   expect(await peek('approvals', 'answer', call, 'yes')).toMatchObject({ code: 2 });
   expect(await peek('approvals', 'approve', call, '--for', '2h', '--why', 'seen')).toMatchObject({
     code: 0,

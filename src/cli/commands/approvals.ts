@@ -1,7 +1,16 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
-import { compact, fail, type Outcome, ok, plainText } from '../../base/index.ts';
-import { decideApproval, STANDS_STILL } from '../../runtime/index.ts';
-import type { Approval, Decision } from '../../store/index.ts';
+import {
+  compact,
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
+import { approvalDigest, decideApproval, STANDS_STILL } from '../../runtime/index.ts';
+import type { Approval, Decision, Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { speaker } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
@@ -79,19 +88,58 @@ const COLOURS = {
   expired: 'dim',
 } as const;
 
-function show(approval: Approval, now: number, terminal: Terminal): void {
-  const { id, state, kind, thread, asked, shown, expires, who, why } = approval;
+/** What fits on a line stands on one. */
+const MAX_LINE = 100;
+
+const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE;
+
+/** Names and values below each other, a dash before each of a list; text as it is. */
+function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
+  const label = paint('dim', visible(name));
+  if (value === null || typeof value !== 'object' || !isLong(value)) {
+    return [`${label} ${valueText(value)}`];
+  }
+  const fieldsOf = (part: JsonObject): string[] =>
+    Object.entries(part).flatMap(([field, one]) => linesOf(field, one, paint));
+  const inner = Array.isArray(value)
+    ? value.flatMap((part) =>
+        isObject(part)
+          ? fieldsOf(part).map((line, at) => `${at === 0 ? '- ' : '  '}${line}`)
+          : [`- ${valueText(part)}`],
+      )
+    : fieldsOf(value);
+  return [label, ...inner.map((line) => `  ${line}`)];
+}
+
+function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
+  const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
   const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
   const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
-  terminal.out(`${told}, asked ${age(now - asked)} ago${left}`);
+  terminal.out(`${told}, asked ${age(now - asked)} ago${left}, ${mark}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread ?? 'none')}`);
   for (const [name, value] of Object.entries(shown)) {
-    terminal.out(`  ${terminal.paint('dim', visible(name))} ${valueText(value)}`);
+    for (const line of linesOf(name, value, terminal.paint)) terminal.out(`  ${line}`);
   }
   if (who !== undefined) {
     const because = why ? `: ${visible(plainText(why))}` : '';
     terminal.out(`  ${terminal.paint('dim', 'by')} ${visible(who)}${because}`);
   }
+}
+
+type MarkedApproval = Approval & ReturnType<typeof approvalDigest>;
+
+/** With the digest of what is asked, as the thread stands now: a page shows the same one. */
+async function marked(
+  store: Store,
+  approvals: readonly Approval[],
+): Promise<Outcome<MarkedApproval[]>> {
+  const rows: MarkedApproval[] = [];
+  for (const approval of approvals) {
+    const row = approval.thread === undefined ? undefined : await store.thread(approval.thread);
+    if (row && !row.ok && row.error.code !== 'not_found') return row;
+    rows.push({ ...approval, ...approvalDigest(approval, row?.ok ? row.output.epoch : 0) });
+  }
+  return ok(rows);
 }
 
 export const listApprovals: CommandRun = (call) =>
@@ -101,7 +149,8 @@ export const listApprovals: CommandRun = (call) =>
       const { options, terminal } = call;
       const thread = asText(options.thread);
       const state = options.all === true ? undefined : ('pending' as const);
-      const list = await store.approvals(compact({ state, thread }));
+      const found = await store.approvals(compact({ state, thread }));
+      const list = found.ok ? await marked(store, found.output) : found;
       return terminal.finish(list, (approvals) => {
         for (const approval of approvals) show(approval, Date.now(), terminal);
         if (approvals.length === 0) terminal.note('nothing waits for an answer');
