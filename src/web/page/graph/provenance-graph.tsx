@@ -12,15 +12,17 @@ const FIRST = 60;
 const MORE = 40;
 const HEIGHT = 32;
 const LINES = 500;
-const [NAME_SIGN, DETAIL_SIGN, PAD] = [6.4, 5.2, 9];
-const [LEAST, MOST] = [84, 220];
+const [NAME_SIGN, DETAIL_SIGN, PAD] = [6.6, 5.7, 9];
+/** What `refused here` takes. */
+const NOTE = 88;
+const [LEAST, MOST] = [84, 236];
 
 const cut = (text: string, max: number): string =>
   text.length > max ? `${text.slice(0, Math.max(1, max - 1))}…` : text;
 
 /** Wide enough for its words, within bounds. */
 function widthOf({ name, detail, kind }: StepBox, room: number): number {
-  const note = kind === 'end' ? 76 : 0;
+  const note = kind === 'end' ? NOTE : 0;
   const words = Math.max(name.length * NAME_SIGN + note, detail.length * DETAIL_SIGN);
   const most = Math.min(room, kind === 'end' ? Math.max(MOST, room * 0.8) : MOST);
   return Math.round(Math.min(most, Math.max(LEAST, words + PAD * 2)));
@@ -37,14 +39,15 @@ function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: ()
   const { x, y, width, kind } = box;
   const name = visibleText(box.name);
   const detail = visibleText(box.detail);
-  const room = width - PAD * 2 - (kind === 'end' && isRefusal ? 76 : 0);
+  const room = width - PAD * 2 - (kind === 'end' && isRefusal ? NOTE : 0);
   const says = detail === '' ? name : `${name}, ${detail}`;
+  const shortName = cut(name, Math.floor(room / NAME_SIGN));
+  const shortDetail = cut(detail, Math.floor((width - PAD * 2) / DETAIL_SIGN));
   const tone = kind === 'end' && !isRefusal ? 'end-plain' : kind;
   const button = act
     ? {
         role: 'button' as const,
         tabIndex: 0,
-        'aria-label': kind === 'fold' ? `unfold ${says}` : says,
         onClick: act,
         onKeyDown: (event: KeyboardEvent) => {
           if (event.key !== 'Enter' && event.key !== ' ') return;
@@ -55,14 +58,14 @@ function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: ()
     : {};
   return (
     <g class={`box ${tone} ${isFocus ? 'focus' : ''} ${act ? 'acts-on' : ''}`} {...button}>
-      <title>{says}</title>
+      <title>{kind === 'fold' ? `${says}, unfold` : says}</title>
       <rect x={x + 0.5} y={y + 0.5} width={width - 1} height={HEIGHT - 1} rx="5" />
       <text class="m" x={x + PAD} y={y + (detail === '' ? 20 : 13.5)}>
-        {cut(name, Math.floor(room / NAME_SIGN))}
+        {shortName}
       </text>
       {detail === '' ? null : (
         <text class="s" x={x + PAD} y={y + 25.5}>
-          {cut(detail, Math.floor((width - PAD * 2) / DETAIL_SIGN))}
+          {shortDetail}
         </text>
       )}
       {kind === 'end' && isRefusal ? (

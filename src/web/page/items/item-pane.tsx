@@ -27,9 +27,9 @@ function Part(props: { title: string; count?: number; children: ComponentChildre
   const { title, children } = props;
   return (
     <div class="part">
-      <h3>
+      <h2>
         {title} {props.count === undefined ? null : <small>{count(props.count)}</small>}
-      </h3>
+      </h2>
       <div>{children}</div>
     </div>
   );

@@ -209,9 +209,9 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
   };
   return (
     <section class="run-form" aria-label="Run">
-      <h3>
+      <h2>
         Run <ForeignText text={directive} class="mono" />
-      </h3>
+      </h2>
       {view.inputs.map((input) => (
         <InputField
           key={input.name}

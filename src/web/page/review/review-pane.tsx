@@ -49,7 +49,7 @@ function Facts({ review }: { review: ApprovalReview }) {
     <span title={dayTime(approval.asked)}>{ago(now.value - approval.asked)}</span>,
   ]);
   return (
-    <dl class="facts">
+    <dl class="review-facts">
       {rows.map(([name, value]) => (
         <div key={name}>
           <dt>{name}</dt>
@@ -63,7 +63,7 @@ function Facts({ review }: { review: ApprovalReview }) {
 function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
   return (
     <div class="sect">
-      <h3>The right that is asked for</h3>
+      <h2>The right that is asked for</h2>
       <p>
         <ForeignText text={grant.name} class="mono" />
       </p>
@@ -85,7 +85,7 @@ function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) 
   const value = (amount: number): string => limitValue(name, amount);
   return (
     <div class="sect">
-      <h3>The limit that is asked for</h3>
+      <h2>The limit that is asked for</h2>
       <table class="plain">
         <thead>
           <tr>
@@ -147,7 +147,7 @@ function Asked({ review }: { review: ApprovalReview }) {
   const { approval, because, gates } = review;
   return (
     <div class="sect">
-      <h3>Why it is asked</h3>
+      <h2>Why it is asked</h2>
       {approval.rule === undefined ? null : (
         <p>
           Asked by <ForeignText text={approval.rule} class="mono" />
@@ -165,9 +165,9 @@ function Behind({ review }: { review: ApprovalReview }) {
   return (
     <div class="behind">
       <div class="sect">
-        <h3>
+        <h2>
           Rights it has <small>{rights.length}</small>
-        </h3>
+        </h2>
         <ul class="rights all">
           {rights.map(({ name, state, uses }) => (
             <li key={name}>
@@ -181,7 +181,7 @@ function Behind({ review }: { review: ApprovalReview }) {
         <p class="faint">Everything else is refused.</p>
       </div>
       <div class="sect">
-        <h3>Cost so far</h3>
+        <h2>Cost so far</h2>
         <div class="meters">
           {meters.map((meter: Meter) => (
             <MeterLine key={meter.name} meter={meter} unit={meter.name === 'spend' ? unit : ''} />
@@ -250,9 +250,9 @@ function Review(props: {
         <Facts review={review} />
         {review.arguments.length > 0 ? (
           <div class="sect">
-            <h3>
+            <h2>
               Arguments <small>exact, as text</small>
-            </h3>
+            </h2>
             <ArgumentTable arguments={review.arguments} load={load} onOpened={setClosed} />
           </div>
         ) : null}
@@ -261,7 +261,7 @@ function Review(props: {
         <Asked review={review} />
         {provenance ? (
           <div class="sect">
-            <h3>Where it came from</h3>
+            <h2>Where it came from</h2>
             <ProvenanceGraph provenance={provenance} onSelect={select} />
           </div>
         ) : null}

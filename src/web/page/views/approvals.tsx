@@ -104,21 +104,22 @@ export function ApprovalsPage() {
     ArrowUp: { says: 'previous', run: () => step(rows, current, -1) },
     Escape: { says: 'back to the list', run: () => go('/approvals') },
   });
+  const Title = current === undefined ? 'h1' : 'h2';
   return (
     <main class={`two ${current === undefined ? '' : 'has-one'}`}>
       <section class="card pane list" aria-label="Approvals">
         <header class="bar">
-          <h2>
+          <Title>
             Waits for you <span class="count due">{pending.value.length}</span>
-          </h2>
+          </Title>
         </header>
         <div class="scroll-y">
           <Waiting current={current} />
           {done.length > 0 ? (
             <>
-              <h3 class="list-head">
+              <h2 class="list-head">
                 Decided today <small>{done.length}</small>
-              </h3>
+              </h2>
               <ul class="picks">
                 {done.map((row) => (
                   <DecidedRow key={row.id} row={row} current={row.id === current} />

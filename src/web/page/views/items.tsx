@@ -145,9 +145,11 @@ export function ItemsPage() {
     Escape: { says: 'back to the list', run: () => go('/items') },
   });
   const isOne = kind !== undefined && id !== undefined;
+  const Title = isOne ? 'h2' : 'h1';
   return (
     <main class={`two ${isOne ? 'has-one' : ''}`}>
       <section class="card pane list" aria-label="Items">
+        <Title class="skip">Items</Title>
         <Search />
         <div class="scroll-y">
           <Found found={found} {...(isOne ? { kind, id } : {})} />

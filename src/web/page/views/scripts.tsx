@@ -108,7 +108,7 @@ function Effects({ run }: { run: ScriptRun }) {
       ) : null}
       {provenance ? (
         <div class="sect">
-          <h3>Where it came from</h3>
+          <h2>Where it came from</h2>
           <ProvenanceGraph provenance={provenance} />
         </div>
       ) : null}
@@ -266,13 +266,14 @@ export function ScriptsPage() {
     ArrowUp: { says: 'previous script', run: () => step(-1) },
     Escape: { says: 'back to the list', run: () => go('/scripts') },
   });
+  const Title = current === undefined ? 'h1' : 'h2';
   return (
     <main class={`two ${current === undefined ? '' : 'has-one'}`}>
       <section class="card pane list" aria-label="Scripts">
         <header class="bar">
-          <h2>
+          <Title>
             Scripts <span class="count">{scripts.length}</span>
-          </h2>
+          </Title>
         </header>
         <div class="scroll-y">
           {answer === undefined ? <LoadingRows rows={4} rowHeight={44} /> : null}
