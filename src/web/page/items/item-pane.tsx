@@ -3,7 +3,7 @@
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, TextPiece } from '../../model/api.ts';
 import { count, limitName, limitValue } from '../../model/format.ts';
-import { get } from '../api.ts';
+import { get, type PageAnswer } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -139,10 +139,12 @@ function Missing({ missing }: { missing: readonly string[] }) {
 function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView }) {
   const about = readExplained(view.explained);
   const isTool = kind === 'tool';
-  const load = (offset: number) =>
-    get<TextPiece>(
-      `items/${encodeURIComponent(kind)}/${encodeURIComponent(id)}/body?offset=${offset}`,
-    );
+  const load = async (offset: number): Promise<PageAnswer<TextPiece>> => {
+    const path = `items/${encodeURIComponent(kind)}/${encodeURIComponent(id)}?offset=${offset}`;
+    const answer = await get<ItemView>(path);
+    if (!answer.ok) return answer;
+    return { ok: true, output: answer.output.body ?? { text: '', bytes: 0, offset } };
+  };
   return (
     <>
       <Missing missing={view.missing} />

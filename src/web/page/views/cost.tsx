@@ -20,8 +20,11 @@ const spendOf = ({ spend, estimated }: CostGroup): string =>
 const perRun = ({ spend, threads }: CostGroup): string =>
   threads > 0 ? money(Number(spend) / threads) : '–';
 
-const share = (part: number | undefined, whole: number | undefined): string =>
-  part === undefined || !whole ? '–' : `${Math.round((part / whole) * 100)} %`;
+/** Of all that went in, what was read from a cache; `input` is the rest. */
+const cachedShare = ({ cached, input }: CostGroup): string =>
+  cached === undefined || input === undefined || cached + input === 0
+    ? '–'
+    : `${Math.round((cached / (cached + input)) * 100)} %`;
 
 function Totals({ report }: { report: CostReport }) {
   const { total, currency } = report;
@@ -30,8 +33,7 @@ function Totals({ report }: { report: CostReport }) {
     [count(total.threads), total.threads === 1 ? 'thread' : 'threads'],
     [shortCount(total.tokens), 'tokens'],
   ];
-  if (total.input !== undefined)
-    figures.push([share(total.cached, total.input), 'of input cached']);
+  if (total.input !== undefined) figures.push([cachedShare(total), 'of input cached']);
   return (
     <div class="sums totals">
       {figures.map(([value, unit]) => (
@@ -117,7 +119,7 @@ const DIRECTIVE_COLUMNS = (currency: string): readonly Column[] => [
 const MODEL_COLUMNS = (currency: string): readonly Column[] => [
   { name: 'requests', show: ({ requests }) => numbered(requests) },
   { name: 'input', show: ({ input }) => shortened(input) },
-  { name: 'cached', show: ({ cached, input }) => `${shortened(cached)} (${share(cached, input)})` },
+  { name: 'cached', show: (group) => `${shortened(group.cached)} (${cachedShare(group)})` },
   { name: 'output', show: ({ output }) => shortened(output) },
   { name: currency, show: spendOf },
   {
@@ -148,10 +150,13 @@ function Report({ report }: { report: CostReport }) {
       <GroupTable
         title="By directive"
         groups={by_directive}
-        first={({ name }) => (
-          <Link to={`/?directive=${encodeURIComponent(name)}`} class="to">
-            <ForeignText text={name} />
-          </Link>
+        first={({ name, kind }) => (
+          <>
+            <Link to={`/?directive=${encodeURIComponent(name)}`} class="to">
+              <ForeignText text={name} />
+            </Link>
+            {kind === 'hook' ? <span class="faint"> as a hook</span> : null}
+          </>
         )}
         columns={DIRECTIVE_COLUMNS(currency)}
       />

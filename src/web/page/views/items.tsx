@@ -1,6 +1,8 @@
 // Items of the project, searched as one types; beside the list one of them, and the form that runs it.
 import { useEffect, useState } from 'preact/hooks';
 import type { ItemList, ListedItem } from '../../model/api.ts';
+import { count } from '../../model/format.ts';
+import { get, type PageFault } from '../api.ts';
 import { ItemPane } from '../items/item-pane.tsx';
 import { SignatureSign } from '../items/signature-mark.tsx';
 import { useKeys } from '../keys.ts';
@@ -81,27 +83,35 @@ function Search() {
 /** What was found last stays until the next answer is there. */
 function useItems(): {
   list: ItemList | undefined;
-  failed: ReturnType<typeof useResource<ItemList>>['answer'];
+  fault: PageFault | undefined;
   again: () => void;
+  more: () => Promise<void>;
 } {
   const { query } = route.value;
-  const asked = new URLSearchParams();
-  for (const name of ['q', 'kind']) {
-    const value = query.get(name) ?? '';
-    if (value !== '') asked.set(name, value);
-  }
+  const asked = new URLSearchParams({ q: query.get('q') ?? '' });
+  const kind = query.get('kind');
+  if (kind !== null) asked.set('kind', kind);
   const { answer, again } = useResource<ItemList>(`items?${asked}`);
   const [list, setList] = useState<ItemList>();
+  const [fault, setFault] = useState<PageFault>();
   useEffect(() => {
     if (answer?.ok) setList(answer.output);
+    if (answer) setFault(answer.ok ? undefined : answer.error);
   }, [answer]);
-  return { list, failed: answer, again };
+  const more = async () => {
+    if (list?.next_cursor === undefined) return;
+    asked.set('cursor', list.next_cursor);
+    const next = await get<ItemList>(`items?${asked}`);
+    setFault(next.ok ? undefined : next.error);
+    if (next.ok) setList({ ...next.output, items: [...list.items, ...next.output.items] });
+  };
+  return { list, fault, again, more };
 }
 
 function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: string }) {
   const { found, kind, id } = props;
-  const { list, failed, again } = found;
-  if (failed && !failed.ok) return <ErrorState error={failed.error} again={again} />;
+  const { list, fault, again, more } = found;
+  if (fault) return <ErrorState error={fault} again={again} />;
   if (!list) return <LoadingRows rows={6} rowHeight={44} />;
   if (list.items.length === 0) {
     const isAsked = (route.value.query.get('q') ?? '') !== '';
@@ -122,7 +132,15 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
           />
         ))}
       </ul>
-      {list.has_more ? <p class="faint more">There are more: narrow the search.</p> : null}
+      {list.has_more ? (
+        <p class="faint more">
+          {count(list.items.length)}
+          {list.total === undefined ? '' : ` of ${count(list.total)}`}{' '}
+          <button type="button" class="chip" onClick={() => void more()}>
+            Show more
+          </button>
+        </p>
+      ) : null}
     </>
   );
 }

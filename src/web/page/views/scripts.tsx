@@ -97,6 +97,7 @@ function Effects({ run }: { run: ScriptRun }) {
         ))}
       </ul>
       {effects.length === 0 ? <p class="faint">Nothing left the script.</p> : null}
+      {run.has_more ? <p class="faint">There were more than are shown.</p> : null}
       {fault ? (
         <div class="verdict">
           <b>{fault.code}</b> {fault.line === undefined ? null : `at ${fault.line}`}
@@ -104,6 +105,11 @@ function Effects({ run }: { run: ScriptRun }) {
           <p>
             <ForeignText text={fault.message} />
           </p>
+          {fault.approval === undefined ? null : (
+            <Link to={pathOf('approvals', fault.approval)} class="to">
+              Review what it asks
+            </Link>
+          )}
         </div>
       ) : null}
       {provenance ? (
@@ -281,7 +287,7 @@ export function ScriptsPage() {
           {answer?.ok && scripts.length === 0 ? (
             <EmptyState
               title="This project has no scripts"
-              hint="Files that end in .mld stand here."
+              hint="Files that `km script` would run stand here."
             />
           ) : null}
           <ul class="picks">
@@ -289,6 +295,9 @@ export function ScriptsPage() {
               <ScriptRow key={script.id} script={script} current={script.id === current} />
             ))}
           </ul>
+          {answer?.ok && answer.output.has_more ? (
+            <p class="faint more">There are more than are listed.</p>
+          ) : null}
         </div>
       </section>
       {current === undefined ? (
