@@ -86,6 +86,6 @@ export function limitName(name: string): string {
 /** A number of a limit: money, time or a count, by what the limit is called. */
 export function limitValue(name: string, value: number): string {
   if (name.startsWith('spend')) return money(value);
-  if (name.endsWith('_seconds')) return seconds(Math.round(value));
+  if (name.endsWith('_seconds')) return seconds(Math.round(value)).replace(/ 00 [sm]$/, '');
   return name.includes('tokens') ? shortCount(value) : count(value);
 }

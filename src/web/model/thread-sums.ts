@@ -44,7 +44,7 @@ export const isTrouble = (row: TimelineRow): boolean =>
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>> = {
   denied: isRefused,
-  writes: (row) => isCall(row) && row.effect === 'write',
+  writes: ({ kind, effect }) => kind === 'call' && effect === 'write',
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
 };

@@ -1,5 +1,6 @@
 // The three answers that stand on top of every thread: what it may do, what it did, and what that cost
 // against its limits.
+import { useMemo } from 'preact/hooks';
 import type { ListedRun, Meter, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
 import type { TimelineRow } from '../../model/fold-thread.ts';
@@ -132,7 +133,7 @@ export function DeedsCard(props: {
   onAll: () => void;
 }) {
   const { rows, sums, onTarget, onAll } = props;
-  const targets = deedTargets(rows);
+  const targets = useMemo(() => deedTargets(rows), [rows]);
   return (
     <section class="card" aria-label="Did">
       <h2>
@@ -194,7 +195,7 @@ export function CostCard(props: {
   const { thread, rows, below, currency } = props;
   const spend = thread.meters.find(({ name }) => name === 'spend');
   const turns = thread.meters.find(({ name }) => name === 'turns')?.max;
-  const series = costSeries(rows, below);
+  const series = useMemo(() => costSeries(rows, below), [rows, below]);
   return (
     <section class="card" aria-label="Cost against limits">
       <h2>

@@ -83,7 +83,7 @@ function Message({ id, event }: { id: string; event: SlimEvent }) {
   return (
     <div ref={place} class={`message by-${event.type.split('_')[0]}`}>
       <div class="message-head">
-        <b>{author}</b> <span class="faint">turn {event.turn}</span>{' '}
+        <b>{author}</b> {event.turn > 0 ? <span class="faint">turn {event.turn}</span> : null}{' '}
         <Time at={event.ts} form="clock" />
         <LabelChips taint={event.labels ?? []} />
       </div>

@@ -240,7 +240,9 @@ const telling = (row: TimelineRow | undefined, seq: number): number =>
 
 export function Inspector(props: InspectorProps) {
   const { thread, seq, row, events, onSelect } = props;
-  const [side, setSide] = useState<Side>('decision');
+  const [chosen, setSide] = useState<Side>();
+  // Without a row it is the event itself that is looked at.
+  const side = chosen ?? (row ? 'decision' : 'raw');
   const shown = seq === undefined ? undefined : telling(row, seq);
   const { answer, again } = useResource<EventDetail>(
     shown === undefined ? undefined : threadResource(thread, `/events/${shown}`),

@@ -16,8 +16,9 @@ import { threadResource } from './place.ts';
 
 const SHOWN_REFUSALS = 30;
 
+/** What the numbers beside it do not say. */
 const stateOf = (right: RightUse): string => {
-  if (right.state !== 'approved') return '';
+  if (right.state !== 'approved') return right.state === 'used' ? '' : right.state;
   const until =
     right.until === undefined
       ? ''
@@ -44,7 +45,7 @@ function Granted({ rights }: { rights: readonly RightUse[] }) {
       </thead>
       <tbody>
         {rights.map((right) => {
-          const [text, tone] = usesText(right);
+          const [, tone] = usesText(right);
           return (
             <tr key={right.name} class={right.uses === 0 ? 'unused' : ''}>
               <th scope="row">
@@ -64,7 +65,7 @@ function Granted({ rights }: { rights: readonly RightUse[] }) {
               <td class={`num ${right.refused > 0 ? 'bad' : ''}`}>
                 {right.refused > 0 ? count(right.refused) : '–'}
               </td>
-              <td class={tone}>{stateOf(right) || text}</td>
+              <td class={tone}>{stateOf(right)}</td>
             </tr>
           );
         })}

@@ -8,7 +8,10 @@ import { createScale, scaleMarks, type TimelineScale } from '../../model/timelin
 import { EmptyState } from '../parts/states.tsx';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { type RowScene, rowClass, TimelineCells } from './timeline-row.tsx';
-import { type ShownRow, shownKey } from './use-fold.ts';
+import type { ShownRow } from './use-fold.ts';
+
+/** Rows that leave the window are used again for those that come: no list shows as many at once. */
+const POOL = 160;
 
 const PHONE = matchMedia('(max-width: 760px)');
 
@@ -144,10 +147,7 @@ export function Timeline(props: {
           label="Steps"
           count={rows.length}
           rowHeight={isPhone ? 40 : 27}
-          keyOf={(index) => {
-            const shown = at(index);
-            return shown ? shownKey(shown) : String(index);
-          }}
+          keyOf={(index) => String(index % POOL)}
           row={(index) => {
             const shown = at(index);
             return shown ? <TimelineCells shown={shown} scene={scene} /> : null;

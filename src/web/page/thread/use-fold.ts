@@ -1,6 +1,6 @@
 // Rows of the timeline as they are shown: folded from the events as those come, turns closed or open,
 // filtered, the rows of opened children below their child.
-import { useMemo, useRef } from 'preact/hooks';
+import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
 import {
   createThreadFold,
@@ -12,6 +12,27 @@ import { FILTERS, type RowFilter } from '../../model/thread-sums.ts';
 
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;
+
+/** While the beginning of a long thread is read page by page, what was there stays as it is. */
+const SETTLES_MS = 250;
+
+/** New events at the end at once; those before the first when no more of them come. */
+export function useSettled(events: readonly SlimEvent[]): readonly SlimEvent[] {
+  const shown = useRef(events);
+  const [, draw] = useState(0);
+  const first = events[0]?.seq;
+  const isEarlier = shown.current.length > 0 && shown.current[0]?.seq !== first;
+  useEffect(() => {
+    if (!isEarlier) return undefined;
+    const timer = setTimeout(() => {
+      shown.current = events;
+      draw((count) => count + 1);
+    }, SETTLES_MS);
+    return () => clearTimeout(timer);
+  }, [events, isEarlier]);
+  if (!isEarlier) shown.current = events;
+  return shown.current;
+}
 
 /** Only what is new is folded; events that come before the first begin anew. */
 export function useFold(events: readonly SlimEvent[]): FoldedThread {
@@ -92,11 +113,6 @@ export function shownRows(
   }
   return shown;
 }
-
-export const shownKey = (shown: ShownRow): string =>
-  shown.kind === 'live'
-    ? `live ${shown.thread}`
-    : `${shown.thread} ${shown.row.kind} ${shown.row.seq}`;
 
 /** The row that an event belongs to: the one that begins with it, or speaks of it, or is before it. */
 export function rowOfEvent(rows: readonly ShownRow[], thread: string, seq: number): number {

@@ -2,7 +2,7 @@
 // every step of it in time. All of it is one fold of one array of events.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
-import type { FoldedThread } from '../../model/fold-thread.ts';
+import type { FoldedThread, TimelineRow } from '../../model/fold-thread.ts';
 import { count } from '../../model/format.ts';
 import { type DeedSums, type RowFilter, sumRows } from '../../model/thread-sums.ts';
 import { connection } from '../connection.ts';
@@ -40,7 +40,14 @@ import { MoreDialog, ReplayDialog, StopDialog } from '../thread/sheets.tsx';
 import { useThreadKeys } from '../thread/thread-keys.ts';
 import { Timeline, useScale } from '../thread/timeline.tsx';
 import type { RowScene } from '../thread/timeline-row.tsx';
-import { MANY_ROWS, rowOfEvent, type ShownRow, shownRows, useFold } from '../thread/use-fold.ts';
+import {
+  MANY_ROWS,
+  rowOfEvent,
+  type ShownRow,
+  shownRows,
+  useFold,
+  useSettled,
+} from '../thread/use-fold.ts';
 
 const TAB_NAMES: Readonly<Record<ThreadTab, string>> = {
   timeline: 'Timeline',
@@ -170,9 +177,20 @@ function TabBody(shown: Shown) {
   }
 }
 
-function Work(shown: Shown) {
-  const { live, folded, sums, place, rows, selected, currency, selectSeq } = shown;
+/** The row that is looked at, also when it is folded away; among raw events none is. */
+function stepOf({ place, rows, selected, folded }: Shown): TimelineRow | undefined {
+  if (place.tab === 'events') return undefined;
   const row = selected < 0 ? undefined : rows[selected];
+  if (row?.kind === 'row') return row.row;
+  const { at } = place;
+  if (at === undefined) return undefined;
+  return folded.rows.find(
+    ({ seq, result, denials }) => seq === at || result === at || denials.includes(at),
+  );
+}
+
+function Work(shown: Shown) {
+  const { live, folded, sums, place, currency, selectSeq } = shown;
   const isBeginningMissing = !live.isWhole && live.events.length > 0;
   return (
     <div class="work">
@@ -195,7 +213,7 @@ function Work(shown: Shown) {
       <Inspector
         thread={place.within}
         seq={place.at}
-        row={row?.kind === 'row' ? row.row : folded.rows.find(({ seq }) => seq === place.at)}
+        row={stepOf(shown)}
         rows={folded.rows}
         events={live.events}
         currency={currency}
@@ -269,8 +287,10 @@ const runsById = (runs: readonly ListedRun[]): ReadonlyMap<string, ListedRun> =>
   new Map(runs.map((run) => [run.id, run]));
 
 function Thread({ id }: { id: string }) {
-  const live = useThread(id);
-  const { view, events } = live;
+  const read = useThread(id);
+  const events = useSettled(read.events);
+  const live = { ...read, events };
+  const { view } = live;
   const folded = useFold(events);
   const sums = useMemo(() => sumRows(folded.rows), [folded]);
   const place = placeIn(id);
