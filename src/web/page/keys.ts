@@ -38,8 +38,9 @@ export function switchKeys(isOn: boolean): void {
 
 /** In a field keys are letters; in a list or on a button `Enter` and arrows are the element's own. */
 const isField = (target: EventTarget | null): boolean =>
-  target instanceof HTMLElement &&
-  (target.isContentEditable || target.closest('input, textarea, select, dialog[open]') !== null);
+  document.querySelector('dialog[open]') !== null ||
+  (target instanceof HTMLElement &&
+    (target.isContentEditable || target.closest('input, textarea, select, dialog[open]') !== null));
 
 const ownKeys = new Set(['Enter', ' ', 'ArrowUp', 'ArrowDown', 'ArrowLeft', 'ArrowRight']);
 const isOwn = (event: KeyboardEvent): boolean =>

@@ -146,7 +146,7 @@ export function Conversation(props: {
   }, []);
   if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
   return (
-    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="Conversation">
+    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="What was said">
       {hidden > 0 ? (
         <button type="button" class="btn" onClick={() => setMost(most + PAGE * 2)}>
           {count(hidden)} earlier

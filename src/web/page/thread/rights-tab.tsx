@@ -174,7 +174,7 @@ export function RightsTab(props: {
   const refused = rows.filter(isRefused);
   const { thread, ran } = view;
   return (
-    <div class="sheet-body" tabIndex={0} role="region" aria-label="Rights">
+    <div class="sheet-body" tabIndex={0} role="region" aria-label="Rights in detail">
       <div class="sect">
         <h3>
           Granted <small>at the start, and approved since; everything else is refused</small>

@@ -19,13 +19,13 @@ const Refused = ({ acting, act }: { acting: Acting; act: Act }) =>
   ) : null;
 
 const OpenCall = ({ row }: { row: TimelineRow }) => (
-  <li class={row.effect === 'write' ? 'you' : ''}>
+  <li class={row.effect === 'write' && row.state === 'open' ? 'you' : ''}>
     <Icon name={row.effect === 'write' ? 'write' : 'tool'} />
     <code>{row.name}</code> <ForeignText text={row.target ?? row.text} class="cut mono" />
-    {row.effect === 'write' ? (
-      <b> a write is under way</b>
-    ) : row.state === 'waits' ? (
+    {row.state === 'waits' ? (
       ' waits for you'
+    ) : row.effect === 'write' ? (
+      <b> a write is under way</b>
     ) : (
       ''
     )}

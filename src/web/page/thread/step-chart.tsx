@@ -78,7 +78,7 @@ function Lines({
           </text>
         </>
       )}
-      {limit === undefined || warnAt === undefined ? null : (
+      {limit === undefined || warnAt === undefined || limit * (1 - warnAt) < top * 0.1 ? null : (
         <>
           <path d={line(limit * warnAt)} class="warns" />
           <text class="warns" x={frame.left + 4} y={frame.y(limit * warnAt) - 4}>

@@ -141,7 +141,8 @@ function What({ shown, scene }: { shown: ShownRow & { kind: 'row' }; scene: RowS
           class={`args cut ${row.kind === 'note' || row.kind === 'hook' ? '' : 'mono'}`}
         />
       )}
-      {why === '' ? null : <span class="why">{why}</span>}
+      {why === '' ? null : <span class="why cut">{why}</span>}
+      {shown.inside === undefined ? null : <span class="why bad">{shown.inside}</span>}
     </span>
   );
 }

@@ -105,8 +105,21 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
   );
 }
 
+const seqOf = (shown: ShownRow | undefined): number =>
+  shown?.kind === 'row' && shown.depth < 2 ? shown.row.seq : 0;
+
+/** How many rows came at the end since somebody looked there; earlier ones that are read later are not new. */
+function useFresh(rows: readonly ShownRow[], follow: boolean): number {
+  const seen = useRef(0);
+  const last = seqOf(rows.findLast((shown) => seqOf(shown) > 0));
+  if (follow || seen.current === 0) seen.current = last;
+  if (last <= seen.current) return 0;
+  const at = rows.findLastIndex((shown) => seqOf(shown) > 0 && seqOf(shown) <= seen.current);
+  return rows.length - 1 - at;
+}
+
 const markTone = (shown: ShownRow): Tone | undefined =>
-  shown.kind === 'live' || !isTrouble(shown.row)
+  shown.kind === 'live' || (!isTrouble(shown.row) && shown.inside === undefined)
     ? undefined
     : shown.row.state === 'waits' || shown.row.state === 'unknown'
       ? 'you'
@@ -124,9 +137,7 @@ export function Timeline(props: {
 }) {
   const { rows, scene, selected, follow, onFollow } = props;
   const isPhone = useIsPhone();
-  const seen = useRef(rows.length);
-  if (follow) seen.current = rows.length;
-  const fresh = Math.max(0, rows.length - seen.current);
+  const fresh = useFresh(rows, follow);
   const marks = useMemo(
     () =>
       rows.flatMap((shown, index) => {

@@ -8,7 +8,7 @@ import {
   type ThreadFold,
   type TimelineRow,
 } from '../../model/fold-thread.ts';
-import { FILTERS, type RowFilter } from '../../model/thread-sums.ts';
+import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
 
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;
@@ -57,6 +57,8 @@ export type ShownRow =
       readonly depth: number;
       /** Of a turn or an opened child. */
       readonly isOpen: boolean;
+      /** Of a closed turn: what was refused in it. */
+      readonly inside?: string;
     }
   | {
       readonly kind: 'live';
@@ -89,14 +91,23 @@ export function shownRows(
   const fits = filter && FILTERS[filter];
   const shown: ShownRow[] = [];
   let isOpen = true;
-  let head: ShownRow | undefined;
+  let head: (ShownRow & { kind: 'row' }) | undefined;
+  let refused = 0;
+  /** A closed turn says what is in it. */
+  const close = (): void => {
+    const at = head && !isOpen && refused > 0 ? shown.lastIndexOf(head) : -1;
+    if (at >= 0 && head) shown[at] = { ...head, inside: `${refused} denied` };
+    refused = 0;
+  };
   for (const row of rows) {
     if (row.kind === 'turn') {
+      close();
       isOpen = fits !== undefined || depth > 0 || areClosed === turned.has(row.seq);
       head = { kind: 'row', row, thread, depth, isOpen };
       if (!fits) shown.push(head);
       continue;
     }
+    if (isRefused(row)) refused += 1;
     if (!isOpen || (fits && !fits(row))) continue;
     if (fits && head) {
       shown.push(head);
@@ -111,6 +122,7 @@ export function shownRows(
       shown.push({ kind: 'live', thread: row.thread, depth: depth + 3, text: child.text });
     }
   }
+  close();
   return shown;
 }
 
