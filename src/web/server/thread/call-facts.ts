@@ -164,10 +164,13 @@ const AT: Readonly<Record<string, Stage>> = {
 
 /** Of those that do not say who refused: what the fault names. */
 function refusedAt({ stage, denied }: CallEntry, detail: JsonObject): Stage | undefined {
+  const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
+  // A right is looked at again where it is known what the call leads to; nothing is done before that.
+  if (stage === 'primitive' && isMissing) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
   if (denied === undefined) return undefined;
   if (typeof detail.guard === 'string') return 'policy';
-  return detail.missing === undefined ? 'policy' : 'right';
+  return isMissing ? 'right' : 'policy';
 }
 
 const ruleIn = (detail: JsonObject): string => {

@@ -63,7 +63,9 @@ function rightFor(
     needs.some((need) => grantsAllow([grant], need, catalog)),
   );
   const [first] = needs;
-  return allows ?? rights.find(({ grant }) => grant.capability === first?.capability);
+  // Another tool's right has nothing to do with it.
+  if (allows || !first || first.capability === 'tool.execute') return allows;
+  return rights.find(({ grant }) => grant.capability === first.capability);
 }
 
 function count(tally: Tally, { denied, result, isError, asked }: CallEntry): void {
