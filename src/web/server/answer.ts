@@ -5,7 +5,7 @@ import { fail, isObject, type JsonObject, type Outcome, ok, parseJson } from '..
 import type { ApiEnv } from './parts.ts';
 
 /** No act needs more: inputs of a run are the longest. */
-export const MAX_BODY = 1024 * 1024;
+const MAX_BODY = 1024 * 1024;
 const MAX_BODY_DEPTH = 32;
 
 type Status = 400 | 401 | 403 | 404 | 409 | 421 | 429 | 503;
@@ -33,7 +33,7 @@ const STATUS: Readonly<Record<string, Status>> = {
   disk_full: 503,
 };
 
-export const statusOf = (code: string): Status =>
+const statusOf = (code: string): Status =>
   Object.hasOwn(STATUS, code) ? (STATUS[code] ?? 400) : 400;
 
 /** The answer of a route: whatever came of it. */

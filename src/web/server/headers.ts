@@ -1,4 +1,4 @@
-// What every answer says to browsers, whatever it is an answer to.
+// What answers say to browsers, whatever they are answers to, and the one cookie.
 
 /** Of all answers that do not say otherwise. */
 const HEADERS: Readonly<Record<string, string>> = {
@@ -32,4 +32,20 @@ export function addHeaders(headers: Headers): void {
   for (const [name, value] of Object.entries(HEADERS)) {
     if (!headers.has(name)) headers.set(name, value);
   }
+}
+
+/** Cookies know no ports: servers of one machine must not overwrite each other's. */
+export function createCookie(port: () => number, isSecure: boolean) {
+  const name = (): string => `${isSecure ? '__Host-' : ''}kernmantle_${port()}`;
+  return {
+    /** Another server of this machine may have set one of the same name: one of them is ours, or none. */
+    read(headers: Headers): string[] {
+      const start = `${name()}=`;
+      const parts = (headers.get('cookie') ?? '').split(';', 50).map((part) => part.trim());
+      const values = parts.filter((part) => part.startsWith(start));
+      return values.slice(0, 5).map((part) => part.slice(start.length, start.length + 100));
+    },
+    write: (value: string, seconds: number): string =>
+      `${name()}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${seconds}${isSecure ? '; Secure' : ''}`,
+  };
 }

@@ -16,8 +16,7 @@ const DOES: Readonly<Record<Role, string>> = {
 
 const roles = new WeakMap<object, Role>();
 
-export const mayAct = (held: Role, needed: Role): boolean =>
-  ORDER.indexOf(held) >= ORDER.indexOf(needed);
+const mayAct = (held: Role, needed: Role): boolean => ORDER.indexOf(held) >= ORDER.indexOf(needed);
 
 /** Stands before the handler of a route: `api.get('/threads', needs('view'), …)`. */
 export function needs(role: Role): MiddlewareHandler<ApiEnv> {

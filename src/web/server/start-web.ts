@@ -27,7 +27,7 @@ import { createRuns } from './runs.ts';
 import { addSocket } from './socket.ts';
 import { openStaticFiles } from './static-files.ts';
 
-export interface WebSettings {
+interface WebSettings {
   /** Fixed for a project unless said otherwise (`webPort`); 0 is any that is free. */
   readonly port?: number | undefined;
   /** `127.0.0.1` unless said otherwise; others need TLS and a token. */
@@ -44,7 +44,7 @@ export interface WebSettings {
   onError?(error: Error): void;
 }
 
-export interface RunningWeb {
+interface RunningWeb {
   /** As browsers reach it. */
   readonly url: string;
   readonly port: number;
@@ -62,7 +62,7 @@ const FIRST_PORT = 42_000;
 const PORTS = 1000;
 
 /** A project's own: bookmarks and sessions of the page hold when it is served again. */
-export const webPort = (project: string): number =>
+const webPort = (project: string): number =>
   FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
 
 /** Where it can be reached from elsewhere it needs TLS, and somebody who may come in. */

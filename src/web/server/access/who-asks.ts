@@ -3,6 +3,7 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { type Clock, type Outcome, ok } from '../../../base/index.ts';
+import { createCookie } from '../headers.ts';
 import type { TlsFiles } from '../listen.ts';
 import type { Asker } from '../parts.ts';
 import {
@@ -45,22 +46,6 @@ function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles
 }
 
 const asAsker = ({ id, who, role, expires }: WebSession): Asker => ({ id, who, role, expires });
-
-/** Cookies know no ports: servers of one machine must not overwrite each other's. */
-function createCookie(port: () => number, isSecure: boolean) {
-  const name = (): string => `${isSecure ? '__Host-' : ''}kernmantle_${port()}`;
-  return {
-    /** Another server of this machine may have set one of the same name: one of them is ours, or none. */
-    read(headers: Headers): string[] {
-      const start = `${name()}=`;
-      const parts = (headers.get('cookie') ?? '').split(';', 50).map((part) => part.trim());
-      const values = parts.filter((part) => part.startsWith(start));
-      return values.slice(0, 5).map((part) => part.slice(start.length, start.length + 100));
-    },
-    write: (value: string, seconds: number): string =>
-      `${name()}=${value}; Path=/; HttpOnly; SameSite=Strict; Max-Age=${seconds}${isSecure ? '; Secure' : ''}`,
-  };
-}
 
 export type WebAccess = ReturnType<typeof createAccess>;
 
