@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ListedRun } from './api.ts';
-import { type LineWish, nextAct, threadLines } from './thread-lines.ts';
+import {
+  holdLines,
+  nextAct,
+  type ThreadGroup,
+  type ThreadLine,
+  threadLines,
+} from './thread-lines.ts';
+
+type LineWish = Parameters<typeof threadLines>[1];
 
 const EVERYTHING: LineWish = { hooks: true, find: '', turned: new Set() };
 
@@ -132,4 +140,60 @@ test('what can be done with a thread that does not run', () => {
     'Follow up…',
     undefined,
   ]);
+});
+
+const group = (name: ThreadGroup, threads: number): ThreadLine => ({
+  kind: 'group',
+  group: name,
+  threads,
+});
+const lineOf = (id: string, name: ThreadGroup = 'at work'): ThreadLine => ({
+  kind: 'thread',
+  id,
+  group: name,
+  depth: 0,
+  below: 0,
+  isFolded: false,
+});
+const namesOf = (lines: readonly ThreadLine[]) =>
+  lines.map((one) => (one.kind === 'thread' ? one.id : `${one.group} ${one.threads}`));
+
+test('new threads wait, those that went elsewhere stay, and both are counted', () => {
+  const shown = [
+    group('at work', 2),
+    lineOf('a'),
+    lineOf('b'),
+    group('ended', 1),
+    lineOf('z', 'ended'),
+  ];
+  const fresh = [
+    group('at work', 2),
+    lineOf('new'),
+    lineOf('a'),
+    group('ended', 2),
+    lineOf('b', 'ended'),
+    lineOf('z', 'ended'),
+  ];
+  const { lines, news } = holdLines(shown, fresh);
+  expect(namesOf(lines)).toEqual(['at work 2', 'a', 'b', 'ended 2', 'z']);
+  expect(news).toBe(2);
+});
+
+test('older threads that were asked for go below', () => {
+  const shown = [group('ended', 2), lineOf('a', 'ended'), lineOf('b', 'ended')];
+  const fresh = [
+    group('ended', 4),
+    lineOf('new', 'ended'),
+    lineOf('a', 'ended'),
+    lineOf('b', 'ended'),
+    lineOf('c', 'ended'),
+  ];
+  const { lines, news } = holdLines(shown, fresh);
+  expect(namesOf(lines)).toEqual(['ended 4', 'a', 'b', 'c']);
+  expect(news).toBe(1);
+});
+
+test('what did not change has no news', () => {
+  const shown = [group('at work', 1), lineOf('a')];
+  expect(holdLines(shown, shown)).toEqual({ lines: shown, news: 0 });
 });

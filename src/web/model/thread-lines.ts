@@ -3,7 +3,7 @@
 // never hidden below something that ended.
 import type { ListedRun } from './api.ts';
 
-export const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
+const THREAD_GROUPS = ['waits for you', 'at work', 'ended'] as const;
 export type ThreadGroup = (typeof THREAD_GROUPS)[number];
 
 export type ThreadLine =
@@ -18,7 +18,7 @@ export type ThreadLine =
       readonly isFolded: boolean;
     };
 
-export interface LineWish {
+interface LineWish {
   /** Threads of hooks are shown too. */
   readonly hooks: boolean;
   /** Only trees in which this is found in a name, an id or what is done now. */
@@ -135,4 +135,29 @@ export function threadLines(
       if (!isFolded) for (const child of children) put(child, depth + 1);
     }
   });
+}
+
+const idOf = (line: ThreadLine): string => (line.kind === 'thread' ? line.id : line.group);
+
+/** `shown` as it is, with what `fresh` has below its last thread, and how many are new or stand elsewhere. */
+export function holdLines(
+  shown: readonly ThreadLine[],
+  fresh: readonly ThreadLine[],
+): { readonly lines: readonly ThreadLine[]; readonly news: number } {
+  const places = new Map(shown.map((line) => [idOf(line), line]));
+  const last = shown.at(-1);
+  const end = last ? fresh.findIndex((line) => idOf(line) === idOf(last)) : -1;
+  const below = end === -1 ? [] : fresh.slice(end + 1).filter((line) => !places.has(idOf(line)));
+  const added = new Set(below);
+  const groups = new Map<string, ThreadLine>();
+  for (const line of fresh) if (line.kind === 'group') groups.set(line.group, line);
+  const news = fresh.filter((line) => {
+    if (line.kind === 'group' || added.has(line)) return false;
+    const place = places.get(line.id);
+    return place?.kind !== 'thread' || place.group !== line.group;
+  }).length;
+  const lines = shown.map((line) =>
+    line.kind === 'group' ? (groups.get(line.group) ?? { ...line, threads: 0 }) : line,
+  );
+  return { lines: [...lines, ...below], news };
 }

@@ -1,5 +1,5 @@
 // The frame of every page, and which view stands in it. Views other than the list are loaded when
-// somebody goes there. Without a session there is the login and nothing else.
+// somebody goes there.
 import { Component, type ComponentChildren, type ComponentType } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { isOver, type PageFault } from './api.ts';
@@ -12,8 +12,8 @@ import { EmptyState, ErrorState, LoadingRows } from './parts/states.tsx';
 import { Announcer, usePageTitle } from './parts/told-aloud.tsx';
 import { go, route } from './router.tsx';
 import { useApprovals } from './state/approvals.ts';
-import { loadMe, me, openSession, takeLinkToken } from './state/session.ts';
-import { reloadThreads, useTotals } from './state/threads.ts';
+import { me } from './state/session.ts';
+import { useTotals } from './state/threads.ts';
 import { nextTheme } from './theme.ts';
 import { LoginPage } from './views/login.tsx';
 import { ThreadsView } from './views/threads.tsx';
@@ -107,7 +107,8 @@ const pageKeys = (find: () => void, help: () => void) => {
   };
 };
 
-function Frame() {
+/** The bar, the view and what is told aloud; for somebody who has a session. */
+export function Frame() {
   const [open, setOpen] = useState<'' | 'keys' | 'find'>('');
   const totals = useTotals();
   const { pending } = useApprovals();
@@ -162,46 +163,4 @@ function Frame() {
       <Announcer />
     </>
   );
-}
-
-/** Who this is: from the link, or from what was kept. Says what was wrong with the link, if anything. */
-async function start(): Promise<PageFault | undefined> {
-  const token = takeLinkToken();
-  const linked = token === undefined ? undefined : await openSession(token);
-  if (linked?.ok) return undefined;
-  // A link that was used already is no reason to ask somebody who has a session.
-  const kept = await loadMe();
-  if (kept.ok) return undefined;
-  return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);
-}
-
-export function App() {
-  const [state, setState] = useState<{ isReady: boolean; error?: PageFault }>({ isReady: false });
-  const begin = async () => {
-    const error = await start();
-    setState({ isReady: true, ...(error ? { error } : {}) });
-    if (me.peek() === undefined) return;
-    if (route.peek().path === '/login') go('/', { replace: true });
-    if (connection.peek().state === 'over') {
-      connectNow();
-      reloadThreads();
-    }
-  };
-  useEffect(() => {
-    void begin();
-    // A link pasted into the address of this tab changes the fragment alone.
-    const again = () => location.hash.startsWith('#t=') && void begin();
-    addEventListener('hashchange', again);
-    return () => removeEventListener('hashchange', again);
-  }, []);
-  if (!state.isReady) return null;
-  if (me.value) return <Frame />;
-  if (state.error?.code === 'unreachable') {
-    return (
-      <main>
-        <ErrorState error={state.error} again={() => void begin()} command="km web" />
-      </main>
-    );
-  }
-  return <LoginPage {...(state.error ? { error: state.error } : {})} />;
 }

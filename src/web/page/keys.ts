@@ -3,7 +3,7 @@
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 
-export interface KeyAct {
+interface KeyAct {
   /** What `?` says about it. */
   readonly says: string;
   run(): void;

@@ -1,6 +1,57 @@
+// Where the page begins: with a session the frame, without one the login and nothing else.
 import { render } from 'preact';
-import { App } from './app.tsx';
+import { useEffect, useState } from 'preact/hooks';
+import type { PageFault } from './api.ts';
+import { Frame } from './app.tsx';
+import { connection, connectNow } from './connection.ts';
+import { ErrorState } from './parts/states.tsx';
+import { go, route } from './router.tsx';
+import { loadMe, me, openSession, takeLinkToken } from './state/session.ts';
+import { reloadThreads } from './state/threads.ts';
 import { startTheme } from './theme.ts';
+import { LoginPage } from './views/login.tsx';
+
+/** Who this is: from the link, or from what was kept. Says what was wrong with the link, if anything. */
+async function start(): Promise<PageFault | undefined> {
+  const token = takeLinkToken();
+  const linked = token === undefined ? undefined : await openSession(token);
+  if (linked?.ok) return undefined;
+  // A link that was used already is no reason to ask somebody who has a session.
+  const kept = await loadMe();
+  if (kept.ok) return undefined;
+  return linked?.error ?? (kept.error.code === 'unreachable' ? kept.error : undefined);
+}
+
+function App() {
+  const [state, setState] = useState<{ isReady: boolean; error?: PageFault }>({ isReady: false });
+  const begin = async () => {
+    const error = await start();
+    setState({ isReady: true, ...(error ? { error } : {}) });
+    if (me.peek() === undefined) return;
+    if (route.peek().path === '/login') go('/', { replace: true });
+    if (connection.peek().state === 'over') {
+      connectNow();
+      reloadThreads();
+    }
+  };
+  useEffect(() => {
+    void begin();
+    // A link pasted into the address of this tab changes the fragment alone.
+    const again = () => location.hash.startsWith('#t=') && void begin();
+    addEventListener('hashchange', again);
+    return () => removeEventListener('hashchange', again);
+  }, []);
+  if (!state.isReady) return null;
+  if (me.value) return <Frame />;
+  if (state.error?.code === 'unreachable') {
+    return (
+      <main>
+        <ErrorState error={state.error} again={() => void begin()} command="km web" />
+      </main>
+    );
+  }
+  return <LoginPage {...(state.error ? { error: state.error } : {})} />;
+}
 
 startTheme();
 const place = document.getElementById('page');

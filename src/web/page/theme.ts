@@ -7,7 +7,7 @@ type Theme = (typeof THEMES)[number];
 
 const read = (): Theme => THEMES.find((name) => name === localStorage.getItem(KEPT)) ?? 'system';
 
-export const theme = signal<Theme>(read());
+const theme = signal<Theme>(read());
 
 function show(): void {
   document.documentElement.dataset['theme'] = theme.value;

@@ -5,11 +5,11 @@ import { count } from '../../model/format.ts';
 import { Link, route } from '../router.tsx';
 import { Icon } from './icons.tsx';
 
-export interface BarCounts {
+interface BarCounts {
   readonly at_work: number;
   readonly due: number;
 }
-export type ConnectionWord = 'connecting' | 'live' | 'lost' | 'over';
+type ConnectionWord = 'connecting' | 'live' | 'lost' | 'over';
 
 const LINKS = [
   ['', 'Threads'],

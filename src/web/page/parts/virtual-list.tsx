@@ -7,7 +7,7 @@ import type { Tone } from '../../model/api.ts';
 
 const SPARE = 8;
 
-export interface VirtualListProps {
+interface VirtualListProps {
   /** What a screen reader calls the list. */
   readonly label: string;
   readonly count: number;
@@ -36,7 +36,7 @@ export interface VirtualListProps {
 }
 
 /** Where the scroll has to be so that row `index` is in sight. */
-export function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
+function scrollFor(index: number, rowHeight: number, top: number, height: number): number {
   const start = index * rowHeight;
   if (start < top) return start;
   return start + rowHeight > top + height ? start + rowHeight - height : top;
