@@ -74,7 +74,7 @@ function createMeter(now: () => number): () => boolean {
   };
 }
 
-function serve(socket: WebSocket, { hub, clock, onError }: WebParts, expires: number): void {
+function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): void {
   const backlog = createBacklog(() => socket.bufferedAmount);
   const isMeasured = createMeter(clock.monotonic);
   const topics = new Set<Topic>();
@@ -125,7 +125,8 @@ function serve(socket: WebSocket, { hub, clock, onError }: WebParts, expires: nu
     isAlive = true;
   });
   socket.on('message', hear);
-  socket.on('error', onError);
+  // What a client does wrong closes its socket, with a code that says so, and is no fault of ours.
+  socket.on('error', () => {});
   socket.on('close', () => {
     clearInterval(alive);
     subscribed.output.end();
@@ -161,7 +162,7 @@ export function addSocket(
     perMessageDeflate: false,
   });
   server.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
-    socket.on('error', parts.onError);
+    socket.on('error', () => socket.destroy());
     const { pathname } = new URL(incoming.url ?? '/', 'http://socket');
     if (pathname !== PATH) {
       refuse(socket, 404, 'there is nothing here');

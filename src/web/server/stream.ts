@@ -28,7 +28,7 @@ export function readTopics(text: string): Outcome<Topic[]> {
     : fail('invalid_input', `at most ${MAX_TOPICS} topics can be listened to at once`);
 }
 
-/** Once; the hub may have something to say before it has answered. */
+/** Once; whoever is refused gets another answer. */
 function begin(outgoing: ServerResponse): void {
   if (outgoing.headersSent) return;
   const headers = new Headers({
