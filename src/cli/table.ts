@@ -23,7 +23,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'threads show': async () => (await import('./commands/threads/show.ts')).run,
   'threads tree': async () => (await import('./commands/threads/list.ts')).showTree,
   'threads tail': async () => (await import('./commands/threads/follow.ts')).tailThread,
-  'threads top': async () => (await import('./commands/threads/follow.ts')).watchAll,
+  'threads top': async () => (await import('./commands/threads/top.ts')).watchAll,
   'threads pause': async () => (await import('./commands/threads/signal.ts')).pause,
   'threads resume': async () => (await import('./commands/threads/resume.ts')).run,
   'threads inject': async () => (await import('./commands/threads/signal.ts')).inject,

@@ -1,3 +1,7 @@
+import type { createRows as rows } from './server/rows.ts';
+
+export type { ListedRun } from './model/api.ts';
+
 import type { serveHttp as serve, startServer as start } from './server/start-server.ts';
 import type { startWeb as startPage } from './server/start-web.ts';
 
@@ -17,3 +21,8 @@ export const startServer = async (...given: Parameters<typeof start>): ReturnTyp
 export const startWeb = async (
   ...given: Parameters<typeof startPage>
 ): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...given);
+
+/** Rows as the page lists them, for whoever lists threads elsewhere. */
+export const openRows = async (
+  ...given: Parameters<typeof rows>
+): Promise<ReturnType<typeof rows>> => (await import('./server/rows.ts')).createRows(...given);

@@ -31,14 +31,14 @@ const SAYING_MAX = 400;
 const SHOWN = new Set(['turns', 'tokens', 'spend', 'tool_calls', 'duration']);
 
 /** `share` of `width` cells, in eighths of a cell; the rest is left to the caller. */
-function bar(share: number, width: number): string {
+export function bar(share: number, width: number): string {
   const eighths = Math.round(Math.min(1, Math.max(0, share)) * width * 8);
   const whole = Math.floor(eighths / 8);
   const part = eighths % 8 === 0 ? '' : EIGHTHS.charAt(eighths % 8);
   return `${'█'.repeat(whole)}${part}`;
 }
 
-const barColour = (share: number): Colour =>
+export const barColour = (share: number): Colour =>
   share >= 0.95 ? 'red' : share >= 0.8 ? 'yellow' : 'green';
 
 const LABEL = 11;

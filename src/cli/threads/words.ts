@@ -49,6 +49,17 @@ export function fit(text: string, cells: number, keeps: 'start' | 'end' = 'start
   return keeps === 'start' ? `${kept.join('')}…` : `…${kept.toReversed().join('')}`;
 }
 
+/** Exactly so many cells: cut, or filled up on the right, or on the left. */
+export function column(text: string, cells: number, side: 'left' | 'right' = 'left'): string {
+  const shown = fit(text, cells);
+  const taken = Array.from(graphemes.segment(shown)).reduce(
+    (total, { segment }) => total + cellsOf(segment),
+    0,
+  );
+  const space = ' '.repeat(Math.max(0, cells - taken));
+  return side === 'left' ? `${shown}${space}` : `${space}${shown}`;
+}
+
 export const count = (value: unknown): string =>
   String(Math.round(Number(value) || 0)).replace(/\B(?=(\d{3})+$)/g, ',');
 

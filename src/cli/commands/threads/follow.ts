@@ -1,6 +1,5 @@
 // `threads tail`: the latest events of a thread, and with `-f` those that come.
 
-import { setTimeout as sleep } from 'node:timers/promises';
 import {
   getOwn,
   isObject,
@@ -12,17 +11,9 @@ import {
 } from '../../../base/index.ts';
 import { decode } from '../../../harness/index.ts';
 import { waitForEnd } from '../../../runtime/index.ts';
-import {
-  isEnded,
-  type Store,
-  type StoredEvent,
-  THREAD_STATUSES,
-  type ThreadRow,
-  type ThreadSummary,
-} from '../../../store/index.ts';
+import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../../../store/index.ts';
 import { asList, type CommandRun, type Ending } from '../../command.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
-import { createScreen } from '../../terminal/screen.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { exitCodeOfThread } from '../../threads/ending.ts';
 import {
@@ -34,7 +25,6 @@ import {
   withThread,
 } from '../../threads/open-threads.ts';
 import { costText, statusColour, toldOf, unreadableOf } from '../../threads/words.ts';
-import { threadHead, threadLine } from './list.ts';
 
 function print(event: StoredEvent, terminal: Terminal): void {
   if (terminal.json) return terminal.out(JSON.stringify(event));
@@ -81,66 +71,6 @@ export const tailThread: CommandRun = async (call) => {
     return await untilInterrupted(terminal, (signal) => follow(store, id, seq, terminal, signal));
   });
 };
-
-// `threads top`: who is at work now, drawn again whenever something happens and every second.
-
-const ENDED = THREAD_STATUSES.filter(isEnded);
-const ALIVE = THREAD_STATUSES.filter((status) => !isEnded(status));
-const REDRAW_MS = 1000;
-
-interface Now {
-  alive: ThreadSummary[];
-  /** The last ones that ended, for whoever looks away for a moment. */
-  ended: ThreadSummary[];
-}
-
-async function look(store: Store, rows: number): Promise<Outcome<Now>> {
-  await store.sweep();
-  const alive = await store.query({ status: ALIVE, order_by: 'updated', limit: rows });
-  if (!alive.ok) return alive;
-  const limit = Math.max(3, rows - alive.output.rows.length);
-  const ended = await store.query({ status: ENDED, order_by: 'updated', limit });
-  return ended.ok ? ok({ alive: alive.output.rows, ended: ended.output.rows }) : ended;
-}
-
-function linesOf({ alive, ended }: Now, terminal: Terminal): string[] {
-  const running = alive.filter(({ status }) => status === 'running').length;
-  const spend = alive.reduce((sum, { cost }) => sum + Number(plainText(cost.spend ?? '0')), 0);
-  const sum = `${running} running, ${alive.length - running} waiting, ${spend.toFixed(4)} spent by them`;
-  const now = Date.now();
-  return [
-    terminal.paint('bold', sum),
-    threadHead(terminal),
-    ...alive.map((row) => threadLine(row, now, terminal)),
-    ...(ended.length === 0 ? [] : [terminal.paint('dim', 'ended lately')]),
-    ...ended.map((row) => threadLine(row, now, terminal)),
-  ];
-}
-
-async function watch(store: Store, terminal: Terminal, signal: AbortSignal): Promise<void> {
-  const screen = createScreen(terminal.write);
-  try {
-    while (!signal.aborted) {
-      const now = await look(store, Math.max(5, terminal.rows() - 5));
-      if (!now.ok) return;
-      screen.draw([...linesOf(now.output, terminal), terminal.paint('dim', 'Ctrl-C leaves')]);
-      await sleep(REDRAW_MS, undefined, { signal }).catch(() => undefined);
-    }
-  } finally {
-    screen.close();
-  }
-}
-
-export const watchAll: CommandRun = (call) =>
-  withRegistry(call, async ({ store }) => {
-    const { terminal } = call;
-    if (terminal.isLive) {
-      return await untilInterrupted(terminal, (signal) => watch(store, terminal, signal));
-    }
-    return terminal.finish(await look(store, 20), (now) => {
-      for (const line of linesOf(now, terminal)) terminal.out(line);
-    });
-  });
 
 // `threads wait`: until all of them have ended or stand still, or the time is up.
 

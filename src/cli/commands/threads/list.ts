@@ -29,8 +29,8 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
   return ok(filter);
 }
 
-/** One line a thread; also what `top` shows. */
-export function threadLine(row: ThreadSummary, now: number, terminal: Terminal): string {
+/** One line a thread. */
+function threadLine(row: ThreadSummary, now: number, terminal: Terminal): string {
   const { id, status, cost, created, depth } = row;
   return [
     terminal.paint(statusColour(status), status.padEnd(11)),
@@ -43,7 +43,7 @@ export function threadLine(row: ThreadSummary, now: number, terminal: Terminal):
   ].join(' ');
 }
 
-export const threadHead = (terminal: Terminal): string =>
+const threadHead = (terminal: Terminal): string =>
   terminal.paint(
     'dim',
     `${'status'.padEnd(11)} ${'age'.padStart(6)} turns calls    tokens    spend  thread`,
