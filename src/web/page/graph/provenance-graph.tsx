@@ -25,7 +25,7 @@ function widthOf({ name, detail, kind }: StepBox, room: number): number {
   const note = kind === 'end' ? NOTE : 0;
   const words = Math.max(name.length * NAME_SIGN + note, detail.length * DETAIL_SIGN);
   const most = Math.min(room, kind === 'end' ? Math.max(MOST, room * 0.8) : MOST);
-  return Math.round(Math.min(most, Math.max(LEAST, words + PAD * 2)));
+  return Math.ceil(Math.min(most, Math.max(LEAST, words + PAD * 2)) + 1);
 }
 
 interface Drawn extends StepBox {
