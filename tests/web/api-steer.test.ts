@@ -70,7 +70,7 @@ test('started, told something, paused, resumed, interrupted and stopped from the
   expect(await act(served, `threads/${id}/pause`, { reason: 'lunch' })).toMatchObject({
     kind: 'pause',
   });
-  model.answer(read('notes/a.txt') as ScriptedReply);
+  model.answer(read('notes/a.txt'));
   await reaches(served, id, 'paused');
   expect(await act(served, `threads/${id}/resume`)).toMatchObject({
     kind: 'resume',
@@ -210,7 +210,7 @@ test('bodies that are wrong, too large or garbage are refused, and nothing is do
   };
   expect(await raw('{"directive":')).toBe(400);
   expect(await raw('\u0000\u0001')).toBe(400);
-  expect(await raw(`${'['.repeat(5000)}`)).toBe(400);
+  expect(await raw('['.repeat(5000))).toBe(400);
   expect(await raw('directive=lead', 'application/x-www-form-urlencoded')).toBe(400);
   expect(await raw(new Uint8Array([0xff, 0xfe, 0x7b]))).toBe(400);
   const huge = Buffer.alloc(100 * 1024 * 1024, 'x');

@@ -56,8 +56,13 @@ function titleOf(approval: Approval): string {
   if (kind === 'limit') return `limit ${Object.keys(limitsIn(shown)).join(', ')}`;
   if (kind === 'question') return word('question') || 'a question';
   if (word('action') === 'anneal') return `change directive ${word('directive')}`;
-  return [word('operation').replace(/^tool /, ''), word('target')].filter(Boolean).join(' ');
+  const places = word('target') === '' ? steering(shown) : [word('target')];
+  return [word('operation').replace(/^tool /, ''), ...places].join(' ').trim();
 }
+
+/** What the call is aimed at: arguments that steer it. */
+const steering = ({ roles, arguments: given }: JsonObject): string[] =>
+  Object.keys(isObject(roles) ? roles : {}).map((name) => plainText(getOwn(given, name) ?? ''));
 
 export const limitsIn = (shown: JsonObject): JsonObject =>
   isObject(shown.limits) ? shown.limits : {};

@@ -20,7 +20,7 @@ export type Once = (
 ) => Promise<Response>;
 
 export function createOnce(): Once {
-  const done = createRecent<string, Promise<Outcome<unknown>> | null>(KEPT);
+  const done = createRecent<string, { readonly outcome: Promise<Outcome<unknown>> } | null>(KEPT);
   return async (context, work) => {
     const given = context.req.header('idempotency-key');
     if (given === undefined) return answer(context, await work(undefined));
@@ -32,8 +32,8 @@ export function createOnce(): Once {
     const name = createHash('sha256')
       .update(JSON.stringify([id, context.req.method, context.req.path, given]))
       .digest('base64url');
-    const under = done.get(name) ?? done.set(name, work(`web:${name}`));
-    const outcome = under ? await under : await work(`web:${name}`);
+    const under = done.get(name) ?? done.set(name, { outcome: work(`web:${name}`) });
+    const outcome = await (under?.outcome ?? work(`web:${name}`));
     if (!outcome.ok && TRY_AGAIN.has(outcome.error.code)) done.set(name, null);
     return answer(context, outcome);
   };

@@ -80,15 +80,12 @@ const argumentsIn = ({ shown }: Approval): JsonObject =>
 function argumentViews(approval: Approval, story: Story | undefined): ArgumentView[] {
   const { shown } = approval;
   const about = { ...story?.events.call?.data.about, ...story?.events.denial?.data.about };
-  const writer = story
-    ? story.events.reply
-      ? 'the model'
-      : 'the thread'
-    : plainText(shown.caller ?? '') || 'whoever calls';
+  const given = story?.entry && givenTo(story.entry, story.events);
+  const writer = story?.events.reply ? 'the model' : plainText(shown.caller ?? '') || 'the caller';
   return Object.entries(argumentsIn(approval)).map(([name, value]) => {
     const role = getOwn(shown.roles, name);
     return argumentView(name, wholeValue(name, value, story), getOwn(about, name), {
-      writer,
+      writer: given && !Object.hasOwn(given, name) ? 'the tool’s default' : writer,
       ...(typeof role === 'string' && { role }),
     });
   });

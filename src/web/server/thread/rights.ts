@@ -83,7 +83,7 @@ function approvedRight(approval: Approval, used: ReadonlyMap<string, number>): R
   return {
     name: rightName(grant),
     capability: grant.capability,
-    scope: { ...grant.scope } as DataObject,
+    scope: { ...grant.scope },
     uses: used.get(id) ?? 0,
     refused: 0,
     state: 'approved',
