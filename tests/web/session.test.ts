@@ -2,6 +2,7 @@
 // again. Real servers, raw requests.
 import { once } from 'node:events';
 import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { WebSocket } from 'ws';
@@ -144,6 +145,16 @@ test('whoever logs out is out; others stay', async () => {
   expect((await served.get('me', other)).status).toBe(200);
 });
 
+test('who comes in and goes is a row of the audit', async () => {
+  const { url, runtime, headers } = await openServed();
+  await fetch(`${url}/api/session`, { method: 'DELETE', headers });
+  const rows = await runtime.audit.read({ limit: 10 });
+  expect(rows.ok && rows.output).toMatchObject([
+    { surface: 'web', caller: 'ann', operation: 'session:open', decision: 'allowed' },
+    { surface: 'web', caller: 'ann', operation: 'session:end', decision: 'allowed' },
+  ]);
+});
+
 test('a bearer token opens a session with its role, and ends it with itself', async () => {
   const served = await openServed();
   const { home, root } = served.fixture;
@@ -276,10 +287,32 @@ test('`km web` as a process: link, another link, who is in, and out', async () =
   expect(await km('sessions', 'end', listed.output[0]?.id ?? '')).toMatchObject({ ok: true });
   expect((await ask(web.url, 'me', headers)).status).toBe(401);
   expect((await ask(web.url, 'me', second)).status).toBe(200);
+  const stream = await fetch(`${web.url}/api/stream?topics=threads`, { headers: second });
+  expect(stream.status).toBe(200);
+  const over = stream.text().catch(() => '');
   expect(await web.stop('SIGINT')).toBe(0);
+  await over;
   expect(await km('link')).toMatchObject({ ok: false, error: { code: 'not_found' } });
   // Started again it is the same place, and who was in is in.
   const again = await spawnWeb(fixture);
-  expect(again.url).toBe(web.url);
-  expect((await ask(again.url, 'me', second)).status).toBe(200);
+  if (again.url === web.url) expect((await ask(again.url, 'me', second)).status).toBe(200);
+  await again.stop();
+  // Where somebody else has its port it takes the next, and does not take the place of anybody.
+  const stranger = createServer();
+  const port = Number(new URL(again.url).port);
+  stranger.listen(port, '127.0.0.1');
+  onTestFinished(() => void stranger.close());
+  await once(stranger, 'listening');
+  const next = await spawnWeb(fixture);
+  expect(next.url).toMatch(/^http:\/\/127\.0\.0\.1:42\d{3}$/);
+  expect(next.url).not.toBe(again.url);
+  const taken = await runCommand(
+    ['web', '--port', String(port), '--json'],
+    fixture.root,
+    fixture.env,
+  );
+  expect(JSON.parse(taken.output)).toMatchObject({
+    ok: false,
+    error: { code: 'conflict', detail: { hint: expect.stringContaining('--port') } },
+  });
 });

@@ -1,13 +1,23 @@
 // The files of the page as they are served: what there is, as what, and nothing else.
-import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { expect, onTestFinished, test } from 'vitest';
 import { startWeb } from '../../src/web/index.ts';
+import { buildPackage } from '../support/built-package.ts';
 import { openStage } from '../support/thread-project.ts';
 import { rawRequest } from './support/raw-request.ts';
-import { openServed } from './support/serve.ts';
+import { ask, login, openServed, spawnLauncher } from './support/serve.ts';
 
 const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
@@ -128,3 +138,18 @@ test('a page that is not built is said to be, with what to do', async () => {
     },
   });
 });
+
+test('the package that is published serves the page from what was built', async () => {
+  const built = buildPackage();
+  onTestFinished(built.remove);
+  const page = fileURLToPath(new URL('../../dist/page', import.meta.url));
+  cpSync(page, join(built.dir, 'dist', 'page'), { recursive: true });
+  const { fixture } = await openStage({}, {});
+  const web = await spawnLauncher(join(built.dir, 'bin', 'km.js'), fixture);
+  const { status, body } = await rawRequest(web.url, { path: '/' });
+  expect(status).toBe(200);
+  expect(body.toString()).toBe(readFileSync(join(page, 'index.html'), 'utf8'));
+  const headers = await login(web.url, web.link);
+  expect((await ask(web.url, 'me', headers)).status).toBe(200);
+  expect(await web.stop()).toBe(0);
+}, 60_000);

@@ -4,6 +4,7 @@
 import { basename } from 'node:path';
 import { type Context, Hono } from 'hono';
 import { compact, fail, ok, plainText } from '../../base/index.ts';
+import { personRow } from '../../runtime/index.ts';
 import type { Me } from '../model/api.ts';
 import type { Rejection } from './access/request-guard.ts';
 import type { WebAccess } from './access/who-asks.ts';
@@ -69,6 +70,8 @@ function addSession(
     version,
     currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
   });
+  const note = ({ who, id }: Asker, operation: string) =>
+    runtime.audit.write(personRow({ who, channel: 'web' }, operation, id));
   api.post('/session', async (context) => {
     const body = await readBody(context);
     if (!body.ok) return answer(context, body);
@@ -78,16 +81,19 @@ function addSession(
     }
     const made = access.exchange(token, addressOf(context, access));
     if (!('asker' in made)) return refuse(context, made);
+    const noted = note(made.asker, 'session:open');
+    if (!noted.ok) return answer(context, noted);
     context.header('set-cookie', made.cookie);
     return answer(context, ok({ key: made.key, ...meOf(made.asker) }));
   });
   api.delete('/session', needs('view'), (context) => {
-    const { id } = context.get('asker');
-    const done = access.end(id);
+    const asker = context.get('asker');
+    const done = access.end(asker.id);
     if (!done.ok) return answer(context, done);
+    note(asker, 'session:end');
     context.header('set-cookie', done.output);
     open.check(context.env.outgoing);
-    return answer(context, ok({ ended: id }));
+    return answer(context, ok({ ended: asker.id }));
   });
   api.get('/me', needs('view'), (context) => answer(context, ok(meOf(context.get('asker')))));
 }

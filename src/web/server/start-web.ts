@@ -60,8 +60,10 @@ interface RunningWeb {
 const LOOK_MS = 1000;
 const FIRST_PORT = 42_000;
 const PORTS = 1000;
+/** So many are tried after the project's own. */
+const NEXT_PORTS = 20;
 
-/** A project's own: bookmarks and sessions of the page hold when it is served again. */
+/** A project's own, of 42000 to 42999: bookmarks and sessions of the page hold when it is served again. */
 const webPort = (project: string): number =>
   FIRST_PORT + (createHash('sha256').update(project).digest().readUInt32BE() % PORTS);
 
@@ -130,14 +132,42 @@ const admitting =
     return verdict;
   };
 
-/** What a port that is taken means: perhaps the page is served already. */
-function takenPort(runtime: Runtime, port: number): Outcome<never> {
+/**
+ * Where it may listen: on the port that was asked for, or on the project's own; where another program has
+ * that, on the next that is free, which is the same one tomorrow.
+ */
+function portsFor({ project }: Runtime, wanted: number | undefined, served: number[]): number[] {
+  if (wanted !== undefined) return [wanted];
+  const first = webPort(project) - FIRST_PORT;
+  const near = Array.from(
+    { length: NEXT_PORTS },
+    (_, next) => FIRST_PORT + ((first + next) % PORTS),
+  );
+  // A server of this project that is there is met first, and nobody starts a second one beside it.
+  return [...served, ...near];
+}
+
+async function openNear(
+  runtime: Runtime,
+  wanted: number | undefined,
+  open: (port: number) => Promise<Outcome<OpenListener>>,
+): Promise<Outcome<OpenListener>> {
   const there = openRunningServers(runtime.home).list();
-  const same = there.find((page) => page.port === port && page.project === runtime.project);
-  if (same) {
-    const message = `the page of this project is served already, at ${same.url}`;
-    return fail('conflict', message, { port, hint: '`km web link` prints a link to it' });
+  const own = there.filter(({ project }) => project === runtime.project);
+  const served = own
+    .map(({ port }) => port)
+    .filter((port) => port >= FIRST_PORT && port < FIRST_PORT + PORTS);
+  const ports = portsFor(runtime, wanted, served);
+  for (const port of ports) {
+    const opened = await open(port);
+    if (opened.ok || opened.error.detail.reason !== 'EADDRINUSE') return opened;
+    const same = own.find((page) => page.port === port);
+    if (same) {
+      const message = `the page of this project is served already, at ${same.url}`;
+      return fail('conflict', message, { port, hint: '`km web link` prints a link to it' });
+    }
   }
+  const [port = 0] = ports;
   const message = `port ${port} is taken by another program`;
   return fail('conflict', message, { port, hint: 'choose another with `--port NUMBER`' });
 }
@@ -200,7 +230,7 @@ export async function startWeb(
   const problem = problemOf({ hostname, tls, behind }, tokens);
   if (!problem.ok) return problem;
   if (!files.ok) return files;
-  let port = settings.port ?? webPort(runtime.project);
+  let port = 0;
   const access = createAccess({
     hostname,
     port: () => port,
@@ -216,10 +246,12 @@ export async function startWeb(
   const parts = makeParts(base);
   const open = createOpenAnswers(access.counts);
   const app = createApp({ parts, access, files: files.output, open });
-  const opened = await openListener({ fetch: app.fetch, hostname, port, tls, onError });
+  const opened = await openNear(runtime, settings.port, (at) =>
+    openListener({ fetch: app.fetch, hostname, port: at, tls, onError }),
+  );
   if (!opened.ok) {
     await closeParts(parts);
-    return opened.error.detail.reason === 'EADDRINUSE' ? takenPort(runtime, port) : opened;
+    return opened;
   }
   const listener = opened.output;
   port = listener.port;

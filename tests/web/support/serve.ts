@@ -124,10 +124,18 @@ export interface WebProcess {
 }
 
 /** `km web` as a process; ended with the test. */
-export async function spawnWeb(fixture: Fixture, ...args: readonly string[]): Promise<WebProcess> {
-  const command = ['web', '--json', '--project', fixture.root, ...args];
-  const child = spawn(process.execPath, [launcher, ...command], {
-    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+export const spawnWeb = (fixture: Fixture, ...args: readonly string[]): Promise<WebProcess> =>
+  spawnLauncher(launcher, { ...fixture, env: { ...fixture.env, KERNMANTLE_SRC: '1' } }, args);
+
+/** The same with another launcher: that of a package. */
+export async function spawnLauncher(
+  file: string,
+  { root, env }: Pick<Fixture, 'root' | 'env'>,
+  args: readonly string[] = [],
+): Promise<WebProcess> {
+  const command = ['web', '--json', '--project', root, ...args];
+  const child = spawn(process.execPath, [file, ...command], {
+    env,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let said = '';
