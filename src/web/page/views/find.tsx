@@ -137,9 +137,11 @@ export function FindDialog({ onClose }: { onClose: () => void }) {
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
           onKeyDown={(event) => {
-            if (event.key !== 'Enter') return;
+            if (event.key !== 'Enter' && event.key !== 'Escape') return;
             event.preventDefault();
-            box.current?.querySelector('a')?.click();
+            // A search field would take the first Escape to clear itself.
+            if (event.key === 'Escape') onClose();
+            else box.current?.querySelector('a')?.click();
           }}
         />
         {groups.map(({ title, hits }) => (
