@@ -2,11 +2,11 @@ import { expect, test } from 'vitest';
 import { ago, bytes, count, limitValue, money, seconds, shortCount } from './format.ts';
 
 test('money keeps two to four places, and never looks like nothing when it is something', () => {
-  expect([0, 0.5, 0.2955, 0.0031, 12.41, 0.00001, '0.81', 1234.5].map(money)).toEqual([
+  expect([0, 0.5, 0.2955, 0.003, 12.41, 0.00001, '0.81', 1234.5].map(money)).toEqual([
     '0.00',
     '0.50',
     '0.2955',
-    '0.0031',
+    '0.0030',
     '12.41',
     '< 0.0001',
     '0.81',
@@ -48,7 +48,7 @@ test('times have the two units that matter', () => {
 
 test('a limit is told in its own unit', () => {
   expect(limitValue('spend', 0.5)).toBe('0.50');
-  expect(limitValue('duration_seconds', 1800)).toBe('30 m 00 s');
+  expect(limitValue('duration_seconds', 1800)).toBe('30 m');
   expect(limitValue('tokens', 200_000)).toBe('200 k');
   expect(limitValue('turns', 12)).toBe('12');
 });

@@ -29,7 +29,7 @@ export function money(amount: number | string): string {
   if (value !== 0 && Math.abs(value) < 0.0001) return value < 0 ? '> -0.0001' : '< 0.0001';
   const [whole = '0', rest = ''] = value.toFixed(Math.abs(value) >= 10 ? 2 : 4).split('.');
   const sign = whole.startsWith('-') ? '-' : '';
-  return `${sign}${grouped(whole.replace('-', ''))}.${rest.slice(0, 2)}${rest.slice(2).replace(/0+$/, '')}`;
+  return `${sign}${grouped(whole.replace('-', ''))}.${rest.replace(/00$/, rest.length > 2 ? '' : '00')}`;
 }
 
 /** `412 B`, `4.2 KB`, `5.0 MB`. */

@@ -25,7 +25,7 @@ export function Time(props: { at: number; form?: 'ago' | 'clock' | 'exact'; took
 }
 
 const percent = (part: number, whole: number): number =>
-  whole <= 0 ? 100 : Math.max(0, Math.min(100, (part / whole) * 100));
+  whole <= 0 ? (part > 0 ? 100 : 0) : Math.max(0, Math.min(100, (part / whole) * 100));
 
 /** Used solid, reserved hatched, a mark at 80 %, and where the limit was before it was raised. */
 export function MeterBar({ meter }: { meter: Meter }) {

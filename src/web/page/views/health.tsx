@@ -50,7 +50,7 @@ function Server({ server }: { server: HealthView['server'] }) {
     ['memory', `${count(server.memory_mb)} MB`],
   ];
   return (
-    <section class="card facts" aria-label="Server">
+    <section class="card server-facts" aria-label="Server">
       <h2>
         Server{' '}
         <small>
