@@ -74,10 +74,12 @@ function useWindow({ count, rowHeight, follow, onFollow, onEnd }: VirtualListPro
   const onScroll = () => {
     const element = box.current;
     if (!element) return;
-    const { scrollTop: top, clientHeight: height } = element;
+    const { scrollTop: top } = element;
     if (follow && top < wanted.current - rowHeight) onFollow?.(false);
-    setView({ top, height });
-    if (top + height > (count - SPARE) * rowHeight) onEnd?.();
+    // Drawn anew by whole rows, and without asking for a layout that is not there yet.
+    const whole = Math.floor(top / rowHeight) * rowHeight;
+    setView((last) => (last.top === whole ? last : { ...last, top: whole }));
+    if (top + view.height > (count - SPARE) * rowHeight) onEnd?.();
   };
   const first = Math.max(0, Math.floor(view.top / rowHeight) - SPARE);
   const last = Math.min(count, Math.ceil((view.top + view.height) / rowHeight) + SPARE);
