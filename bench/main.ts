@@ -20,6 +20,7 @@ const SUITES = [
   'harness-concurrent',
   'script',
   'mcp',
+  'web',
   'import',
   'cli',
 ];

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
-import type { Live } from '../src/runtime/index.ts';
+import type { Live, Runtime } from '../src/runtime/index.ts';
 
 const HOOKS = ['a', 'b', 'c', 'd', 'e']
   .map(
@@ -37,6 +37,7 @@ export interface Stage {
   /** Of the provider. */
   url: string;
   root: string;
+  runtime: Runtime;
   /** Runs the directive `name` to its end; throws unless it completes. */
   run(name: string): Promise<void>;
   close(): Promise<void>;
@@ -127,6 +128,7 @@ export async function openStage(
   return {
     url: provider.url,
     root,
+    runtime: runtime.output,
     async run(name) {
       const done = await threads.output.run({ directive: name });
       if (!done.ok || done.output.status !== 'completed') throw new Error(JSON.stringify(done));
