@@ -10,7 +10,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   init: async () => (await import('./commands/init.ts')).run,
   check: async () => (await import('./commands/check.ts')).run,
   explain: async () => (await import('./commands/explain.ts')).run,
-  'policy show': async () => (await import('./commands/policy.ts')).run,
+  'policy show': async () => (await import('./commands/installation.ts')).policy,
   eval: async () => (await import('./commands/eval.ts')).run,
   script: async () => (await import('./commands/script.ts')).run,
   provenance: async () => (await import('./commands/provenance.ts')).run,
@@ -61,7 +61,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'mcp sync': async () => (await import('./commands/mcp/connectors.ts')).syncServer,
   'mcp ls': async () => (await import('./commands/mcp/connectors.ts')).listServers,
   'mcp remove': async () => (await import('./commands/mcp/connectors.ts')).removeServer,
-  doctor: async () => (await import('./commands/doctor.ts')).run,
+  doctor: async () => (await import('./commands/installation.ts')).doctor,
   completion: async () => (await import('./commands/completion.ts')).run,
 };
 

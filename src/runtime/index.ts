@@ -200,7 +200,6 @@ export type { CostFigures, CostSum } from './reports/cost.ts';
 export type { HealthReport, KnownServer } from './reports/health.ts';
 export type { PolicyReport } from './reports/policy.ts';
 export type { Explained } from './reports/provenance.ts';
-export { reports } from './reports/reports.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {
@@ -217,3 +216,35 @@ export {
   waitForEnd,
 } from './steering.ts';
 export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';
+
+/** What commands print and pages show, as data; the code of each is loaded when it is asked for. */
+export const reports = {
+  async cost() {
+    const { costReport } = await import('./reports/cost.ts');
+    return { costReport };
+  },
+  async explain() {
+    const { explainItem } = await import('./reports/explain.ts');
+    return { explainItem };
+  },
+  async health() {
+    const { healthReport, knownServers } = await import('./reports/health.ts');
+    return { healthReport, knownServers };
+  },
+  async policy() {
+    const { policyReport } = await import('./reports/policy.ts');
+    return { policyReport };
+  },
+  async provenance() {
+    const { explainRefusal, isRefused } = await import('./reports/provenance.ts');
+    return { explainRefusal, isRefused };
+  },
+  async scriptRun() {
+    const { explainScript, watchScript } = await import('./reports/script-run.ts');
+    return { explainScript, watchScript };
+  },
+  async whatRan() {
+    const { explainThread } = await import('./reports/what-ran.ts');
+    return { explainThread };
+  },
+};

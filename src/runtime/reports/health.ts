@@ -32,7 +32,7 @@ export async function knownServers({ library }: Pick<Runtime, 'library'>): Promi
 }
 
 /** One thing that is as it should be, or is not. */
-export interface Finding {
+interface Finding {
   about: string;
   state: 'good' | 'note' | 'bad';
   message: string;
