@@ -7,6 +7,7 @@ test('grants, ceilings and guards keep who says so', () => {
   const about = readExplained({
     permissions: {
       granted: [
+        { name: 'fs.read', capability: 'fs.read', scope: { path: 'notes/**' } },
         { name: 'git.push origin', capped: [{ verdict: 'ask', from: 'project', file: 'p.yaml' }] },
       ],
       problems: [],
@@ -14,7 +15,7 @@ test('grants, ceilings and guards keep who says so', () => {
     guards: [{ name: 'g', on: 'op:x', timing: 'before', verdict: 'deny', from: 'operator' }],
     hooks: [{ when: 'true', directive: 'tell' }],
   });
-  expect(about.grants).toEqual([{ name: 'git.push origin', detail: '', from: '' }]);
+  expect(about.grants.map(({ name }) => name)).toEqual(['fs.read notes/**', 'git.push origin']);
   expect(about.ceilings).toEqual([
     { name: 'git.push origin', detail: 'verdict ask', from: 'project · p.yaml' },
   ]);

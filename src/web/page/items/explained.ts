@@ -62,6 +62,14 @@ const capWords = (cap: DataObject): string =>
     .map(([name, value]) => `${name} ${dataWords(value)}`)
     .join(', ');
 
+/** A right and how far it goes: `fs.read notes/**`. */
+function grantWords(grant: DataObject): string {
+  const name = wordAt(grant, 'name') || wordAt(grant, 'capability');
+  const scope = at(grant, 'scope');
+  const words = Object.values(isRecord(scope) ? scope : {}).map(dataWords);
+  return [name, ...words.filter((word) => word !== '' && !name.includes(word))].join(' ');
+}
+
 interface ExplainedItem {
   readonly grants: readonly OriginLine[];
   readonly ceilings: readonly OriginLine[];
@@ -87,13 +95,13 @@ export function readExplained(explained: DataObject | undefined): ExplainedItem 
   const model = at(explained, 'model');
   return {
     grants: granted.map((grant) => ({
-      name: wordAt(grant, 'name') || wordAt(grant, 'capability'),
+      name: grantWords(grant),
       detail: '',
       from: originAt(grant),
     })),
     ceilings: granted.flatMap((grant) =>
       recordsIn(at(grant, 'capped')).map((cap) => ({
-        name: wordAt(grant, 'name'),
+        name: grantWords(grant),
         detail: capWords(cap),
         from: originAt(cap),
       })),
