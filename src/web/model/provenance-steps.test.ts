@@ -60,12 +60,21 @@ test('what the refusal names is hot, other untrusted things are warm', () => {
 });
 
 test('a large graph shows the paths of the label that decided', () => {
-  const nodes = Array.from({ length: 30 }, (_, id) =>
-    step(id, id === 0 ? [] : [id - 1], id % 3 === 0 ? ['secret'] : []),
-  );
-  const refused = view(nodes, { labels: ['secret'], refusal: { reasons: ['secret'] } });
+  const nodes = [
+    ...Array.from({ length: 20 }, (_, id) => step(id, id === 0 ? [] : [id - 1])),
+    ...Array.from({ length: 9 }, (_, id) => step(20 + id, id === 0 ? [] : [19 + id], ['secret'])),
+    step(29, [19, 28], ['secret']),
+    step(30, [], ['secret']),
+  ];
+  const refused = view(nodes, { labels: ['secret'], refusal: { reasons: ['secret'] }, from: [29] });
+  // The tenth is where both meet; the last one did not lead there.
   expect(stepGraph(refused, { ...ALL, isWhole: false }).shown).toBe(10);
-  expect(stepGraph(refused, ALL).shown).toBe(30);
+  expect(stepGraph(refused, ALL).shown).toBe(31);
+});
+
+test('everything leads to the end', () => {
+  const { boxes } = stepGraph(view([step(0, []), step(1, [])], { from: [] }), ALL);
+  expect(boxes.at(-1)?.from).toEqual([0, 1]);
 });
 
 const graphs = fc

@@ -64,15 +64,37 @@ function placeWords({ file, line }: ProvenanceStep['place']): string {
 const wordsOf = (...parts: readonly string[]): string =>
   parts.filter((part) => part !== '').join(', ');
 
-/** Those that carry the label that decided, or all of them. */
+/** Ids of steps that the end is made of, directly or through others. */
+function reachingEnd(steps: readonly ProvenanceStep[], ends: readonly number[]): Set<number> {
+  const reached = new Set(ends);
+  for (const { id, from } of steps.toReversed()) {
+    if (!reached.has(id)) continue;
+    for (const earlier of from) if (earlier < id) reached.add(earlier);
+  }
+  return reached;
+}
+
+/** Paths to the end on which the label that decided is carried, or all of it. */
 function chosenSteps(view: ProvenanceView, isWhole: boolean): ProvenanceStep[] {
   const seen = new Set<number>();
   const once = view.nodes.filter(({ id }) => !seen.has(id) && seen.add(id));
   const sorted = once.toSorted((a, b) => a.id - b.id);
   const deciding = decidingLabels(view);
   if (isWhole || sorted.length <= SMALL || deciding.length === 0) return sorted;
-  const carry = sorted.filter(({ labels }) => labels.some((label) => deciding.includes(label)));
-  return carry.length > 0 ? carry : sorted;
+  const reached = reachingEnd(sorted, view.from);
+  const carried = new Set<number>();
+  for (const { id, labels, from } of sorted) {
+    const isCarrier = labels.some((label) => deciding.includes(label));
+    if (isCarrier || from.some((earlier) => carried.has(earlier))) carried.add(id);
+  }
+  const paths = sorted.filter(({ id }) => reached.has(id) && carried.has(id));
+  return paths.length > 0 ? paths : sorted;
+}
+
+/** What the end is made of: what it names, and whatever nothing else was made of. */
+function endsOf(steps: readonly ProvenanceStep[], named: readonly number[]): number[] {
+  const used = new Set(steps.flatMap(({ id, from }) => from.filter((earlier) => earlier < id)));
+  return steps.filter(({ id }) => named.includes(id) || !used.has(id)).map(({ id }) => id);
 }
 
 const sameLabels = (one: ProvenanceStep, other: ProvenanceStep): boolean =>
@@ -134,8 +156,7 @@ function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[]
 export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   const deciding = decidingLabels(view);
   const steps = chosenSteps(view, choice.isWhole);
-  const known = new Set(steps.map(({ id }) => id));
-  const ends = view.from.filter((id) => known.has(id));
+  const ends = endsOf(steps, view.from);
   const folds = runsOf(steps, new Set(ends)).filter(
     ([first]) => !choice.opened.has(first?.id ?? -1),
   );

@@ -20,6 +20,12 @@ const [LEAST, MOST] = [84, 236];
 const cut = (text: string, max: number): string =>
   text.length > max ? `${text.slice(0, Math.max(1, max - 1))}…` : text;
 
+const visibleBox = (box: StepBox): StepBox => ({
+  ...box,
+  name: visibleText(box.name),
+  detail: visibleText(box.detail),
+});
+
 /** Wide enough for its words, within bounds. */
 function widthOf({ name, detail, kind }: StepBox, room: number): number {
   const note = kind === 'end' ? NOTE : 0;
@@ -36,9 +42,7 @@ interface Drawn extends StepBox {
 
 function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: () => void }) {
   const { box, isRefusal, isFocus, act } = props;
-  const { x, y, width, kind } = box;
-  const name = visibleText(box.name);
-  const detail = visibleText(box.detail);
+  const { x, y, width, kind, name, detail } = box;
   const room = width - PAD * 2 - (kind === 'end' && isRefusal ? NOTE : 0);
   const says = detail === '' ? name : `${name}, ${detail}`;
   const shortName = cut(name, Math.floor(room / NAME_SIGN));
@@ -183,10 +187,10 @@ export function ProvenanceGraph(props: {
   const [isWhole, setWhole] = useState(false);
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set<number>());
   const [limit, setLimit] = useState(FIRST);
-  const steps = useMemo(
-    () => stepGraph(provenance, { isWhole, opened, limit }),
-    [provenance, isWhole, opened, limit],
-  );
+  const steps = useMemo(() => {
+    const { boxes, ...rest } = stepGraph(provenance, { isWhole, opened, limit });
+    return { ...rest, boxes: boxes.map(visibleBox) };
+  }, [provenance, isWhole, opened, limit]);
   const graph = useMemo(() => {
     const nodes = steps.boxes.map((box) => ({ ...box, width: widthOf(box, room) }));
     return layerGraph(nodes, { maxWidth: room, nodeHeight: HEIGHT, gapX: 10, gapY: 18 });
