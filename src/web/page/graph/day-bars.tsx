@@ -6,7 +6,7 @@ import { type DayBar, type DaySeries, daySeries } from '../../model/day-series.t
 import { count, money, shortCount } from '../../model/format.ts';
 import { now } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
-import { usePlaceWidth } from './place-width.ts';
+import { BehindDrawing, usePlaceWidth } from './drawing.tsx';
 
 const [HEIGHT, LEFT, FOOT, HEAD] = [170, 44, 18, 8];
 const DAY_MS = 86_400_000;
@@ -68,37 +68,34 @@ function Bar({
 
 function DayTable({ series, currency }: { series: DaySeries; currency: string }) {
   return (
-    <details class="behind-chart">
-      <summary>As a table</summary>
-      <div class="wide-table">
-        <table class="plain">
-          <thead>
-            <tr>
-              <th scope="col">day</th>
-              <th scope="col">threads</th>
-              <th scope="col">tokens</th>
-              <th scope="col">{currency}</th>
-            </tr>
-          </thead>
-          <tbody>
-            {series.days
-              .filter(({ group }) => group !== undefined)
-              .toReversed()
-              .map(({ day, spend, group }) => (
-                <tr key={day}>
-                  <th scope="row">{day}</th>
-                  <td>{count(group?.threads ?? 0)}</td>
-                  <td>{shortCount(group?.tokens ?? 0)}</td>
-                  <td>
-                    {group?.estimated ? 'about ' : ''}
-                    {money(spend)}
-                  </td>
-                </tr>
-              ))}
-          </tbody>
-        </table>
-      </div>
-    </details>
+    <div class="wide-table">
+      <table class="plain">
+        <thead>
+          <tr>
+            <th scope="col">day</th>
+            <th scope="col">threads</th>
+            <th scope="col">tokens</th>
+            <th scope="col">{currency}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {series.days
+            .filter(({ group }) => group !== undefined)
+            .toReversed()
+            .map(({ day, spend, group }) => (
+              <tr key={day}>
+                <th scope="row">{day}</th>
+                <td>{count(group?.threads ?? 0)}</td>
+                <td>{shortCount(group?.tokens ?? 0)}</td>
+                <td>
+                  {group?.estimated ? 'about ' : ''}
+                  {money(spend)}
+                </td>
+              </tr>
+            ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -156,7 +153,9 @@ export function DayBars({ report }: { report: CostReport }) {
           </span>
         ))}
       </figcaption>
-      <DayTable series={series} currency={report.currency} />
+      <BehindDrawing title="As a table" class="behind-chart">
+        {() => <DayTable series={series} currency={report.currency} />}
+      </BehindDrawing>
     </figure>
   );
 }

@@ -6,7 +6,8 @@ import type { ProvenanceView } from '../../model/api.ts';
 import { visibleText } from '../../model/foreign-text.ts';
 import { type LayeredGraph, layerGraph } from '../../model/layer-graph.ts';
 import { type StepBox, stepGraph, stepLines } from '../../model/provenance-steps.ts';
-import { usePlaceWidth } from './place-width.ts';
+import { CopyButton } from '../parts/copy.tsx';
+import { BehindDrawing, usePlaceWidth } from './drawing.tsx';
 
 const FIRST = 60;
 const MORE = 40;
@@ -153,26 +154,16 @@ const Branch = ({ nodes }: { nodes: readonly Nested[] }) => (
   </ul>
 );
 
-function AsList({ provenance }: { provenance: ProvenanceView }) {
-  const [isOpen, setOpen] = useState(false);
-  const [isCopied, setCopied] = useState(false);
-  const lines = useMemo(() => (isOpen ? stepLines(provenance, LINES) : []), [provenance, isOpen]);
-  const copy = (): void => {
-    const text = lines.map((line) => `${'  '.repeat(line.depth)}${visibleText(line.text)}`);
-    void navigator.clipboard.writeText(`${text.join('\n')}\n`).then(() => setCopied(true));
-  };
+function ListOfSteps({ provenance }: { provenance: ProvenanceView }) {
+  const lines = useMemo(() => stepLines(provenance, LINES), [provenance]);
+  const text = lines
+    .map((line) => `${'  '.repeat(line.depth)}${visibleText(line.text)}\n`)
+    .join('');
   return (
-    <details class="prov-list" onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>As a list</summary>
-      {isOpen ? (
-        <>
-          <Branch nodes={nested(lines)} />
-          <button type="button" class="chip" onClick={copy}>
-            {isCopied ? 'Copied' : 'Copy the list'}
-          </button>
-        </>
-      ) : null}
-    </details>
+    <>
+      <Branch nodes={nested(lines)} />
+      <CopyButton text={text} label="Copy the list" />
+    </>
   );
 }
 
@@ -232,7 +223,9 @@ export function ProvenanceGraph(props: {
           actOf={actOf}
         />
       </div>
-      <AsList provenance={provenance} />
+      <BehindDrawing title="As a list" class="prov-list">
+        {() => <ListOfSteps provenance={provenance} />}
+      </BehindDrawing>
     </div>
   );
 }

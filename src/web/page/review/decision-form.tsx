@@ -14,7 +14,7 @@ import { may } from '../state/session.ts';
 import {
   blockersOf,
   commandOf,
-  type Draft,
+  type DecisionDraft,
   decisionWords,
   firstDraft,
   requestOf,
@@ -45,11 +45,11 @@ function useCalm(shown: string): boolean {
   return isCalm;
 }
 
-type Change = (part: Partial<Draft>) => void;
+type Change = (part: Partial<DecisionDraft>) => void;
 
 function Choice(props: {
   word: DecisionWord;
-  draft: Draft;
+  draft: DecisionDraft;
   change: Change;
   title: string;
   children?: preact.ComponentChildren;
@@ -115,7 +115,7 @@ function NamedValue({ review }: { review: ApprovalReview }) {
   );
 }
 
-function Choices(props: { review: ApprovalReview; draft: Draft; change: Change }) {
+function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: Change }) {
   const { review, draft, change } = props;
   const has = (word: DecisionWord): boolean => review.choices.includes(word);
   const { limit, approval } = review;
@@ -158,7 +158,7 @@ function Choices(props: { review: ApprovalReview; draft: Draft; change: Change }
 }
 
 /** A checkbox of its own, and a second one that only stands there when the first is set. */
-function Beyond({ draft, change }: { draft: Draft; change: Change }) {
+function Beyond({ draft, change }: { draft: DecisionDraft; change: Change }) {
   return (
     <div class="beyond">
       <label class="check">
@@ -199,7 +199,7 @@ function Fault({ fault, command }: { fault: PageFault; command: string }) {
   );
 }
 
-function Answer({ draft, change }: { draft: Draft; change: Change }) {
+function Answer({ draft, change }: { draft: DecisionDraft; change: Change }) {
   return (
     <label class="field wide">
       <span>Your answer, framed as yours</span>
@@ -232,14 +232,14 @@ export function DecisionForm(props: {
     now: now.value,
   };
   const blockers = blockersOf(review, draft, around);
-  const refusal: Draft = { ...draft, word: 'deny' };
+  const refusal: DecisionDraft = { ...draft, word: 'deny' };
   const denyBlockers = blockersOf(review, refusal, around);
   const command = commandOf(review, draft);
   useKeys({
     c: { says: 'copy the command', run: () => void copyText(command) },
     y: { says: 'copy the id', run: () => void copyText(approval.id) },
   });
-  const send = async (what: Draft) => {
+  const send = async (what: DecisionDraft) => {
     setBusy(true);
     const path = `approvals/${encodeURIComponent(approval.id)}/decision`;
     const answer = await post<ListedApproval>(path, requestOf(review, what));

@@ -14,7 +14,7 @@ const FOLD_LINES = 8;
 export const isFolded = ({ text, is_cut: isCut }: ArgumentView): boolean =>
   isCut || text.length > FOLD_SIGNS || text.split('\n', FOLD_LINES + 1).length > FOLD_LINES;
 
-export interface Draft {
+export interface DecisionDraft {
   readonly word: DecisionWord;
   readonly uses: string;
   readonly minutes: string;
@@ -26,7 +26,7 @@ export interface Draft {
 }
 
 /** The narrowest of what is offered, and never a refusal by default. */
-export function firstDraft({ choices, approval }: ApprovalReview): Draft {
+export function firstDraft({ choices, approval }: ApprovalReview): DecisionDraft {
   const word = choices.find((choice) => choice !== 'deny') ?? 'once';
   const uses = String(Math.max(1, approval.uses));
   return { word, uses, minutes: '', isBeyond: false, isSure: false, why: '', answer: '' };
@@ -44,7 +44,7 @@ interface Around {
 }
 
 /** Why the draft cannot be sent, in the order in which a person can do something about it. */
-export function blockersOf(review: ApprovalReview, draft: Draft, around: Around): string[] {
+export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around: Around): string[] {
   const { approval, grant } = review;
   const said: string[] = [];
   if (approval.state !== 'pending') return [`It is ${approval.state} already.`];
@@ -68,7 +68,7 @@ export function blockersOf(review: ApprovalReview, draft: Draft, around: Around)
 }
 
 /** What is sent: with the digest of what was shown, so that nothing else can be decided. */
-export function requestOf({ approval }: ApprovalReview, draft: Draft): DecisionRequest {
+export function requestOf({ approval }: ApprovalReview, draft: DecisionDraft): DecisionRequest {
   const { word } = draft;
   const uses = wholeNumber(draft.uses);
   const minutes = wholeNumber(draft.minutes);
@@ -90,7 +90,7 @@ export const shellWord = (text: string): string =>
     ? text
     : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
 
-export function commandOf(review: ApprovalReview, draft: Draft): string {
+export function commandOf(review: ApprovalReview, draft: DecisionDraft): string {
   const { decision, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);
   const id = shellWord(review.approval.id);
   if (decision === 'answer') return `km approvals answer ${id} ${shellWord(answer ?? '')}`;
@@ -112,5 +112,5 @@ const WORDS: Readonly<Record<DecisionWord, string>> = {
   deny: 'Deny',
   answer: 'Send the answer',
 };
-export const decisionWords = ({ word, isBeyond }: Draft): string =>
+export const decisionWords = ({ word, isBeyond }: DecisionDraft): string =>
   isBeyond && word !== 'deny' ? `${WORDS[word]}, beyond the directive` : WORDS[word];

@@ -12,14 +12,14 @@ import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { go, Link, pathOf } from '../router.tsx';
 import { decided, pending } from '../state/approvals.ts';
 import { me } from '../state/session.ts';
-import { ArgumentTable, type LoadPiece } from './argument-table.tsx';
 import { DecisionForm } from './decision-form.tsx';
+import { type LoadPiece, ReviewedArguments } from './reviewed-arguments.tsx';
 
 const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
 export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
 
 /** `expires in 10 m 45 s`, `expired`, or nothing. */
-export function expiryWords(expires: number | undefined, at: number): string {
+function expiryWords(expires: number | undefined, at: number): string {
   if (expires === undefined) return '';
   return expires <= at ? 'expired' : `expires in ${seconds(Math.round((expires - at) / 1000))}`;
 }
@@ -253,7 +253,7 @@ function Review(props: {
             <h2>
               Arguments <small>exact, as text</small>
             </h2>
-            <ArgumentTable arguments={review.arguments} load={load} onOpened={setClosed} />
+            <ReviewedArguments arguments={review.arguments} load={load} onOpened={setClosed} />
           </div>
         ) : null}
         {grant ? <Grant grant={grant} /> : null}

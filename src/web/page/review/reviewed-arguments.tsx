@@ -75,7 +75,7 @@ function FoldedValue(props: {
 }
 
 /** `onOpened` gets how many are still folded, also at the beginning. */
-export function ArgumentTable(props: {
+export function ReviewedArguments(props: {
   arguments: readonly ArgumentView[];
   load?: LoadPiece;
   onOpened?: (closed: number) => void;

@@ -1,0 +1,42 @@
+// What every drawing needs: to know how wide its place is, so that its text stays at its true size, and
+// the same as words behind it, for who cannot see it or wants to take it along.
+import type { ComponentChildren } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+
+/** Narrower than this a drawing is scrolled. */
+const LEAST_WIDTH = 240;
+
+/** How wide the element with this `ref` is, also after it changed; `first` until it is known. */
+export function usePlaceWidth(first: number): [{ current: HTMLDivElement | null }, number] {
+  const place = useRef<HTMLDivElement>(null);
+  const [width, setWidth] = useState(first);
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    const observer = new ResizeObserver(() => {
+      if (element.clientWidth > 0) setWidth(Math.max(LEAST_WIDTH, element.clientWidth));
+    });
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return [place, width];
+}
+
+/**
+ * Folded; what stands in it is made when somebody opens it, so a long list costs nothing before. `class`
+ * is that of its look.
+ */
+export function BehindDrawing(props: {
+  title: string;
+  class: string;
+  children: () => ComponentChildren;
+}) {
+  const { title, children } = props;
+  const [isOpen, setOpen] = useState(false);
+  return (
+    <details class={props.class} onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>{title}</summary>
+      {isOpen ? children() : null}
+    </details>
+  );
+}
