@@ -82,8 +82,12 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
   guard: 'by a guard',
   primitive: 'by the tool',
 };
-const wordsOf = ({ rule, stage }: SlimEvent): string =>
-  rule ?? (stage === undefined ? '' : (REFUSED_BY[stage] ?? stage));
+/** The reason is foreign: it is only looked at. */
+function wordsOf({ rule, stage, reason = '' }: SlimEvent): string {
+  if (rule !== undefined) return rule;
+  if (/\b(?:is|are) not granted\b/.test(reason)) return 'not granted';
+  return stage === undefined ? '' : (REFUSED_BY[stage] ?? stage);
+}
 
 type Change = Partial<TimelineRow>;
 type Mutable<T> = { -readonly [name in keyof T]: T[name] };
@@ -323,7 +327,9 @@ export function createThreadFold() {
     const row = rowAt(at);
     hooks.delete(hookKey(event));
     const end = event.ts;
-    const said = { state: 'done' as const, end, text: event.text ?? event.preview ?? '' };
+    // Its name stands before it.
+    const words = (event.text ?? event.preview ?? '').replace(`hook ${event.directive ?? ''} `, '');
+    const said = { state: 'done' as const, end, text: words };
     const also = {
       ...(event.took_ms !== undefined && { took_ms: event.took_ms }),
       ...(event.deed !== undefined && { why: event.deed }),

@@ -44,7 +44,8 @@ export const isTrouble = (row: TimelineRow): boolean =>
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>> = {
   denied: isRefused,
-  writes: ({ kind, effect }) => kind === 'call' && effect === 'write',
+  /** Done again or not: it leaves something behind. */
+  writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',
   untrusted: ({ kind, labels }) => kind !== 'turn' && labels.includes('untrusted'),
 };

@@ -98,6 +98,9 @@ export interface ScaleMark {
   readonly ms: number;
 }
 
+/** What stands at the end needs its room. */
+const LAST_MARK = 86;
+
 /** Round moments, none nearer than a fifth of the width to the next, none inside of what is folded. */
 export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {
   const busy = scale.stretches.reduce(
@@ -111,7 +114,7 @@ export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {
     const first = Math.ceil((one.from - scale.from) / step) * step;
     for (let ms = first; ms <= one.to - scale.from && marks.length < 12; ms += step) {
       const left = scale.at(scale.from + ms);
-      if (left - (marks.at(-1)?.left ?? 0) >= apart && left <= 100 - apart / 2) {
+      if (left - (marks.at(-1)?.left ?? 0) >= apart && left <= LAST_MARK) {
         marks.push({ left, ms });
       }
     }

@@ -5,6 +5,7 @@ import type { Act, Acted, SlimEvent, ThreadView } from '../../model/api.ts';
 import { type PageAnswer, type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { may } from '../state/session.ts';
+import { commandOf } from './commands.ts';
 
 /** Events that tell that an act was heard. */
 const HEARD: ReadonlySet<string> = new Set([
@@ -19,22 +20,6 @@ const HEARD: ReadonlySet<string> = new Set([
 const PATIENCE_MS = 30_000;
 /** A thread that did not answer a stop may be killed. */
 const STOP_MS = 10_000;
-
-const COMMANDS: Readonly<Record<Act, string>> = {
-  pause: 'threads pause',
-  resume: 'threads resume',
-  inject: 'threads inject',
-  interrupt: 'threads interrupt',
-  stop: 'threads stop',
-  kill: 'threads kill',
-  replay: 'replay',
-};
-/** The command that does the same. */
-export const commandOf = (act: Act, id: string, rest = ''): string =>
-  `km ${COMMANDS[act]} ${id}${rest}`;
-
-/** For a shell, whatever is in it. */
-export const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 interface Refusal {
   readonly act: Act;

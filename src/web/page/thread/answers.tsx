@@ -19,9 +19,13 @@ import { StepChart } from './step-chart.tsx';
 const SHOWN_RIGHTS = 6;
 const SHOWN_DEEDS = 4;
 
-/** `notes/**` of `fs.read notes/**`. */
-export const scopeText = ({ name, capability }: RightUse): string =>
-  name.startsWith(capability) ? name.slice(capability.length).trim() : name;
+/** `fs.read` and `notes/**` of `fs.read notes/**`, `tool` and `fs/glob` of the right to execute one. */
+export function rightWords({ name, capability, scope }: RightUse): [right: string, of: string] {
+  const values = Object.values(scope).filter((one) => typeof one === 'string');
+  const of = name.startsWith(capability) ? name.slice(capability.length).trim() : '';
+  const right = capability === 'tool.execute' ? 'tool' : capability;
+  return [right, of === '' ? values.join(' ') || (right === 'tool' ? name : '') : of];
+}
 
 /** What came of a right, in a word or two. */
 export function usesText({ state, uses, refused, left }: RightUse): [text: string, tone: string] {
@@ -46,7 +50,8 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
   const { rights, onAll } = props;
   const used = rights.filter(isUsed);
   const ordered = [...used, ...rights.filter((right) => !isUsed(right))];
-  const shown = ordered.slice(0, SHOWN_RIGHTS);
+  const isMore = rights.length > SHOWN_RIGHTS;
+  const shown = ordered.slice(0, isMore ? SHOWN_RIGHTS - 1 : SHOWN_RIGHTS);
   return (
     <section class="card" aria-label="May do">
       <h2>
@@ -67,11 +72,12 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
       <ul class="rights">
         {shown.map((right) => {
           const [text, tone] = usesText(right);
+          const [name, of] = rightWords(right);
           return (
-            <li key={right.name} class={isUsed(right) ? '' : 'unused'}>
-              <code>{right.capability}</code>
+            <li key={`${name} ${of}`} class={isUsed(right) ? '' : 'unused'}>
+              <code class="cut">{name}</code>
               <code class="scope cut">
-                <ForeignText text={scopeText(right)} />
+                <ForeignText text={of} />
               </code>
               <span class={`n ${tone}`}>{text}</span>
             </li>
@@ -79,8 +85,8 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
         })}
         {rights.length < SHOWN_RIGHTS ? (
           <li class="faint">everything else is refused</li>
-        ) : rights.length > SHOWN_RIGHTS ? (
-          <li class="faint">and {count(rights.length - SHOWN_RIGHTS)} more</li>
+        ) : isMore ? (
+          <li class="faint">and {count(rights.length - shown.length)} more</li>
         ) : null}
       </ul>
     </section>
@@ -173,6 +179,7 @@ export function MeterRows(props: { meters: readonly Meter[]; currency: string; m
   return (
     <div class="meters">
       {orderedMeters(meters)
+        .filter(({ used, max }) => used > 0 || max !== 0)
         .slice(0, most)
         .map((meter, index) => (
           <div key={meter.name} class={index < 3 ? 'meter-row' : 'meter-row opt'}>

@@ -5,7 +5,8 @@ import type { ThreadView } from '../../model/api.ts';
 import { money } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { type Acting, commandOf, quoted } from './acting.ts';
+import type { Acting } from './acting.ts';
+import { commandOf, quoted } from './commands.ts';
 import { isEndedStatus } from './header.tsx';
 
 type When = 'next' | 'now';
@@ -36,7 +37,13 @@ function Choices(props: {
       <fieldset>
         <legend class="unseen">As whom</legend>
         {radio('voice', voice === 'user', 'as a user', () => props.onVoice('user'))}
-        {radio('voice', voice === 'system', 'as a system message', () => props.onVoice('system'))}
+        {radio(
+          'voice',
+          voice === 'system',
+          'as a system message',
+          () => props.onVoice('system'),
+          when === 'now' ? 'an interruption speaks as a user' : undefined,
+        )}
       </fieldset>
       <fieldset>
         <legend class="unseen">When</legend>
@@ -58,6 +65,7 @@ export function Composer(props: {
   acting: Acting;
   currency: string;
   onClose: () => void;
+  onRaise: () => void;
 }) {
   const { view, acting, currency, onClose } = props;
   const { id, status } = view.thread;
@@ -76,7 +84,11 @@ export function Composer(props: {
   const [why, isBusy] = [acting.why(act), acting.isBusy(act)];
   const send = async () => {
     if (text.trim() === '' || why !== undefined || isBusy) return;
-    const body = isEnded ? { message: text } : { text, role: voice };
+    const body = isEnded
+      ? { message: text }
+      : act === 'interrupt'
+        ? { text }
+        : { text, role: voice };
     const answer = await acting.send(act, body, command);
     if (answer.ok) onClose();
   };
@@ -103,7 +115,14 @@ export function Composer(props: {
         }}
       />
       {isEnded ? (
-        <p class="dim">It is resumed with this message, under the limits it has.</p>
+        <p class="dim">
+          It is resumed with this message, under the limits it has.{' '}
+          {status === 'limit' ? (
+            <button type="button" class="more-link" onClick={props.onRaise}>
+              It ended at one of them: raise it
+            </button>
+          ) : null}
+        </p>
       ) : (
         <Choices
           view={view}
@@ -112,7 +131,10 @@ export function Composer(props: {
           when={when}
           currency={currency}
           onVoice={setVoice}
-          onWhen={setWhen}
+          onWhen={(next) => {
+            setWhen(next);
+            if (next === 'now') setVoice('user');
+          }}
         />
       )}
       <footer>

@@ -1,4 +1,5 @@
 // Where the money went: the chart large, each turn with its numbers, children and hooks apart.
+import { useEffect, useRef } from 'preact/hooks';
 import type { Meter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
 import type { TimelineRow } from '../../model/fold-thread.ts';
@@ -136,9 +137,13 @@ export function CostTab(props: {
   const { thread } = view;
   // Read again with every turn: the table is what was charged, not what the page adds up.
   const turns = rows.reduce((sum, { kind, end }) => sum + Number(kind === 'turn' && !!end), 0);
-  const { answer, again } = useResource<ThreadCostView>(
-    threadResource(thread.id, `/cost?turns=${turns}`),
-  );
+  const { answer, again } = useResource<ThreadCostView>(threadResource(thread.id, '/cost'));
+  const read = useRef(turns);
+  useEffect(() => {
+    if (read.current === turns) return;
+    read.current = turns;
+    again();
+  }, [turns]);
   const spend = thread.meters.find(({ name }) => name === 'spend');
   const most = thread.meters.find(({ name }) => name === 'turns')?.max;
   const series = costSeries(rows, view.children);

@@ -10,7 +10,7 @@ import type {
 } from '../../model/api.ts';
 import type { TimelineRow } from '../../model/fold-thread.ts';
 import { bytes } from '../../model/format.ts';
-import { get } from '../api.ts';
+import { get, type PageAnswer } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
@@ -103,13 +103,9 @@ export function ArgumentTable(props: {
 
 /** Text of an event in pieces. */
 export const loadPiece = (id: string, seq: number, field: 'content' | 'raw') => (offset: number) =>
-  get<TextPiece>(threadResource(id, `/events/${seq}?field=${field}&offset=${offset}`)).then(
-    (answer) => {
-      if (!answer.ok) return answer;
-      // The whole event with this piece of it, or the piece alone.
-      const inner = (answer.output as unknown as Partial<EventDetail>)[field];
-      return inner ? { ok: true as const, output: inner } : answer;
-    },
+  get<EventDetail>(threadResource(id, `/events/${seq}?offset=${offset}`)).then(
+    (answer): PageAnswer<TextPiece> =>
+      answer.ok ? { ok: true, output: answer.output[field] ?? answer.output.raw } : answer,
   );
 
 export function Provenance(props: {

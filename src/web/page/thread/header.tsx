@@ -9,7 +9,8 @@ import { Icon, type IconName } from '../parts/icons.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { StatusPill } from '../parts/status.tsx';
 import { Link } from '../router.tsx';
-import { type Acting, commandOf } from './acting.ts';
+import type { Acting } from './acting.ts';
+import { commandOf } from './commands.ts';
 import { threadPath } from './place.ts';
 
 const isRecord = (value: Data | undefined): value is DataObject =>

@@ -1,19 +1,15 @@
 // Going on with more room: each limit with what was used, what it was, what it shall be and how far it
 // may go; what one more turn costs at most; and, when somebody wants to, another model and a message.
 import { useState } from 'preact/hooks';
-import type { Meter, ResumeWish, ThreadView } from '../../model/api.ts';
+import type { ThreadView } from '../../model/api.ts';
 import { limitName, limitValue, money } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ErrorState } from '../parts/states.tsx';
-import { type Acting, commandOf, quoted } from './acting.ts';
+import type { Acting } from './acting.ts';
 import { orderedMeters } from './answers.tsx';
+import { limitProblem, resumeCommand, type Typed, wishOf } from './commands.ts';
 
-/** As the option of `threads resume` is called. */
-const OPTIONS: Readonly<Record<string, string>> = {
-  duration_seconds: 'duration',
-  tool_calls: 'tool-calls',
-};
 const RAISABLE = new Set([
   'turns',
   'tokens',
@@ -24,45 +20,6 @@ const RAISABLE = new Set([
   'spawns',
   'depth',
 ]);
-
-type Typed = Readonly<Record<string, string>>;
-
-/** What is wrong with a number that was typed; absent when nothing is. */
-export function limitProblem(
-  meter: Meter,
-  typed: string,
-  ceiling: { readonly max: number; readonly from: string } | undefined,
-): string | undefined {
-  if (typed.trim() === '') return undefined;
-  const value = Number(typed);
-  if (!Number.isFinite(value) || value <= 0) return 'is no number';
-  if (value <= meter.used) return `is used up already: ${limitValue(meter.name, meter.used)}`;
-  if (ceiling && value > ceiling.max) {
-    return `is over the ceiling: ${ceiling.from} ${limitValue(meter.name, ceiling.max)}`;
-  }
-  return undefined;
-}
-
-function wishOf(typed: Typed, model: string, message: string, why: string): ResumeWish {
-  const limits = Object.entries(typed)
-    .filter(([, text]) => text.trim() !== '')
-    .map(([name, text]) => [name, name === 'spend' ? text.trim() : Number(text)] as const);
-  return {
-    ...(limits.length > 0 && { limits: Object.fromEntries(limits) }),
-    ...(model !== '' && { model }),
-    ...(message !== '' && { message }),
-    ...(why !== '' && { why }),
-  };
-}
-
-function commandText(id: string, { limits, model, message }: ResumeWish): string {
-  const options = Object.entries(limits ?? {}).map(
-    ([name, value]) => ` --${OPTIONS[name] ?? name} ${value}`,
-  );
-  if (model !== undefined) options.push(` --model ${quoted(model)}`);
-  if (message !== undefined) options.push(` --message ${quoted(message)}`);
-  return commandOf('resume', id, options.join(''));
-}
 
 function LimitRows(props: {
   view: ThreadView;
@@ -154,7 +111,7 @@ export function RaiseSheet(props: {
   const [message, setMessage] = useState('');
   const [reason, setReason] = useState('');
   const wish = wishOf(typed, model, message, reason);
-  const command = commandText(thread.id, wish);
+  const command = resumeCommand(thread.id, wish);
   const [why, isBusy] = [acting.why('resume'), acting.isBusy('resume')];
   const isWrong = thread.meters.some(
     (meter) =>

@@ -8,7 +8,7 @@ import { now, Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
-import { scopeText, usesText } from './answers.tsx';
+import { rightWords, usesText } from './answers.tsx';
 import { Ways } from './decision.tsx';
 import { listAt, shortHash, textAt } from './header.tsx';
 import { Facts } from './inspector.tsx';
@@ -18,7 +18,10 @@ const SHOWN_REFUSALS = 30;
 
 /** What the numbers beside it do not say. */
 const stateOf = (right: RightUse): string => {
-  if (right.state !== 'approved') return right.state === 'used' ? '' : right.state;
+  if (right.state !== 'approved') {
+    if (right.state === 'unused' && right.refused > 0) return 'refused';
+    return right.state === 'used' ? '' : right.state;
+  }
   const until =
     right.until === undefined
       ? ''
@@ -46,14 +49,15 @@ function Granted({ rights }: { rights: readonly RightUse[] }) {
       <tbody>
         {rights.map((right) => {
           const [, tone] = usesText(right);
+          const [name, of] = rightWords(right);
           return (
-            <tr key={right.name} class={right.uses === 0 ? 'unused' : ''}>
+            <tr key={`${name} ${of}`} class={right.uses === 0 ? 'unused' : ''}>
               <th scope="row">
-                <code>{right.capability}</code>
+                <code>{name}</code>
               </th>
               <td>
                 <code>
-                  <ForeignText text={scopeText(right)} class="wrap" />
+                  <ForeignText text={of} class="wrap" />
                 </code>
                 {(right.capped ?? []).map((cap) => (
                   <div key={cap} class="limit">

@@ -4,13 +4,15 @@ import { useState } from 'preact/hooks';
 import type { Act, ListedRun, ReplayView, ThreadView } from '../../model/api.ts';
 import type { TimelineRow } from '../../model/fold-thread.ts';
 import { count } from '../../model/format.ts';
+import { FILTERS } from '../../model/thread-sums.ts';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { JsonView } from '../parts/json-view.tsx';
 import { ErrorState } from '../parts/states.tsx';
-import { type Acting, commandOf } from './acting.ts';
+import type { Acting } from './acting.ts';
+import { commandOf } from './commands.ts';
 import { isEndedStatus, type Sheet } from './header.tsx';
 
 const Refused = ({ acting, act }: { acting: Acting; act: Act }) =>
@@ -19,12 +21,12 @@ const Refused = ({ acting, act }: { acting: Acting; act: Act }) =>
   ) : null;
 
 const OpenCall = ({ row }: { row: TimelineRow }) => (
-  <li class={row.effect === 'write' && row.state === 'open' ? 'you' : ''}>
-    <Icon name={row.effect === 'write' ? 'write' : 'tool'} />
+  <li class={FILTERS.writes(row) && row.state === 'open' ? 'you' : ''}>
+    <Icon name={FILTERS.writes(row) ? 'write' : 'tool'} />
     <code>{row.name}</code> <ForeignText text={row.target ?? row.text} class="cut mono" />
     {row.state === 'waits' ? (
       ' waits for you'
-    ) : row.effect === 'write' ? (
+    ) : FILTERS.writes(row) ? (
       <b> a write is under way</b>
     ) : (
       ''

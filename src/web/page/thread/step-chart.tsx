@@ -102,7 +102,10 @@ function Last({ frame, point, reserved }: { frame: Frame; point: CostPoint; rese
     ...(point.children > 0 ? [`children ${money(point.children)}`] : []),
     `own ${money(point.own)}`,
   ];
-  const first = Math.min(frame.y(total) + 1, frame.y(0) - 13 * lines.length + 8);
+  // Beside the step where there is room, else above the line that leads to it.
+  const first = isRight
+    ? Math.min(frame.y(total) + 1, frame.y(0) - 13 * lines.length + 8)
+    : Math.max(10, frame.y(total) - 8 - 13 * (lines.length - 1));
   return (
     <>
       <defs>
@@ -130,7 +133,7 @@ function Last({ frame, point, reserved }: { frame: Frame; point: CostPoint; rese
       {lines.map((text, index) => (
         <text
           key={text}
-          x={isRight && index === 0 && reserved > 0 ? side + room : side}
+          x={isRight && reserved > 0 ? side + room : side}
           y={first + index * 13}
           text-anchor={anchor}
         >

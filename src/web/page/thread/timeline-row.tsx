@@ -30,7 +30,7 @@ const NOTE_ICONS: Readonly<Record<string, IconName>> = {
   limit: 'stop',
   warning: 'warn',
   injected_message: 'say',
-  signal: 'pause',
+  signal: 'way',
   snapshot: 'copy',
   thread_end: 'dash',
   unreadable: 'warn',

@@ -118,6 +118,13 @@ function useFresh(rows: readonly ShownRow[], follow: boolean): number {
   return rows.length - 1 - at;
 }
 
+/** Where the end is in sight, nobody has to be told of it. */
+function endInSight(box: HTMLDivElement | null): boolean {
+  const scroller = box?.querySelector('.scroller');
+  if (!scroller) return true;
+  return scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < 28;
+}
+
 const markTone = (shown: ShownRow): Tone | undefined =>
   shown.kind === 'live' || (!isTrouble(shown.row) && shown.inside === undefined)
     ? undefined
@@ -137,7 +144,9 @@ export function Timeline(props: {
 }) {
   const { rows, scene, selected, follow, onFollow } = props;
   const isPhone = useIsPhone();
+  const box = useRef<HTMLDivElement>(null);
   const fresh = useFresh(rows, follow);
+  const isEndInSight = endInSight(box.current);
   const marks = useMemo(
     () =>
       rows.flatMap((shown, index) => {
@@ -149,7 +158,11 @@ export function Timeline(props: {
   const at = (index: number) => rows[index];
   const isFolded = scene.scale.stretches.some((one) => one.isFolded);
   return (
-    <div class="timeline" style={{ '--lane-bg': laneBackground(scene.scale, scene.isAlive) }}>
+    <div
+      ref={box}
+      class="timeline"
+      style={{ '--lane-bg': laneBackground(scene.scale, scene.isAlive) }}
+    >
       <Axis scale={scene.scale} isAlive={scene.isAlive} />
       {rows.length === 0 ? (
         <EmptyState title="Nothing of this kind" hint="All steps are behind the filter." />
@@ -182,7 +195,7 @@ export function Timeline(props: {
           onFollow={onFollow}
         />
       )}
-      {fresh > 0 ? (
+      {fresh > 0 && !isEndInSight ? (
         <button type="button" class="btn fresh" onClick={() => onFollow(true)}>
           {count(fresh)} new ↓
         </button>

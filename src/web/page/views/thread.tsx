@@ -295,13 +295,15 @@ function Thread({ id }: { id: string }) {
   const sums = useMemo(() => sumRows(folded.rows), [folded]);
   const place = placeIn(id);
   const { rows, toggle, readers } = useRows(id, live, folded, place);
-  const [follow, setFollow] = useState(false);
+  const [wished, setFollow] = useState<boolean>();
   const [isUnfolded, setUnfolded] = useState(false);
   const [sheet, setSheet] = useState<Sheet>();
   const [isSaying, setSaying] = useState(false);
   const acting = useActing(id, view, events);
   const [until, isAlive] = useUntil(view, folded);
   const scale = useScale(events, until, isUnfolded);
+  // What runs is followed from the start, unless somebody came to look at one step.
+  const follow = wished ?? (isAlive && place.at === undefined);
   const children = useMemo(() => runsById(view?.children ?? []), [view?.children]);
   const currency = me.value?.currency ?? '';
   const denied = Math.max(view?.thread.denied ?? 0, sums.denied);
@@ -311,6 +313,7 @@ function Thread({ id }: { id: string }) {
   );
   const select = (shown: ShownRow | undefined) => {
     if (shown?.kind === 'live') return;
+    if (shown) setFollow(false);
     selectEvent(id, shown?.row.seq, shown?.thread);
   };
   const pause = () => {
@@ -344,8 +347,19 @@ function Thread({ id }: { id: string }) {
   const scene = { scale, until, isAlive, currency, children, onToggle: toggle };
   const selectSeq = (seq: number | undefined) => selectEvent(id, seq);
   const shown: Shown = {
-    ...{ view, live, folded, sums, place, rows, selected, scene, currency, follow },
-    ...{ setFollow, select, selectSeq },
+    view,
+    live,
+    folded,
+    sums,
+    place,
+    rows,
+    selected,
+    scene,
+    currency,
+    follow,
+    setFollow,
+    select,
+    selectSeq,
   };
   const acts = {
     view,
@@ -383,6 +397,7 @@ function Thread({ id }: { id: string }) {
             acting={acting}
             currency={currency}
             onClose={() => setSaying(false)}
+            onRaise={() => setSheet('raise')}
           />
         ) : null}
       </main>

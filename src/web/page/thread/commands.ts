@@ -1,0 +1,64 @@
+// Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
+import type { Act, Meter, ResumeWish } from '../../model/api.ts';
+import { limitValue } from '../../model/format.ts';
+
+const COMMANDS: Readonly<Record<Act, string>> = {
+  pause: 'threads pause',
+  resume: 'threads resume',
+  inject: 'threads inject',
+  interrupt: 'threads interrupt',
+  stop: 'threads stop',
+  kill: 'threads kill',
+  replay: 'replay',
+};
+/** The command that does the same. */
+export const commandOf = (act: Act, id: string, rest = ''): string =>
+  `km ${COMMANDS[act]} ${id}${rest}`;
+
+/** For a shell, whatever is in it. */
+export const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** As the option of `threads resume` is called. */
+const OPTIONS: Readonly<Record<string, string>> = {
+  duration_seconds: 'duration',
+  tool_calls: 'tool-calls',
+};
+export type Typed = Readonly<Record<string, string>>;
+
+/** What is wrong with a number that was typed; absent when nothing is. */
+export function limitProblem(
+  meter: Meter,
+  typed: string,
+  ceiling: { readonly max: number; readonly from: string } | undefined,
+): string | undefined {
+  if (typed.trim() === '') return undefined;
+  const value = Number(typed);
+  if (!Number.isFinite(value) || value <= 0) return 'is no number';
+  if (value <= meter.used) return `is used up already: ${limitValue(meter.name, meter.used)}`;
+  if (ceiling && value > ceiling.max) {
+    return `is over the ceiling: ${ceiling.from} ${limitValue(meter.name, ceiling.max)}`;
+  }
+  return undefined;
+}
+
+/** Only what was typed. */
+export function wishOf(typed: Typed, model: string, message: string, why: string): ResumeWish {
+  const limits = Object.entries(typed)
+    .filter(([, text]) => text.trim() !== '')
+    .map(([name, text]) => [name, name === 'spend' ? text.trim() : Number(text)] as const);
+  return {
+    ...(limits.length > 0 && { limits: Object.fromEntries(limits) }),
+    ...(model !== '' && { model }),
+    ...(message !== '' && { message }),
+    ...(why !== '' && { why }),
+  };
+}
+
+export function resumeCommand(id: string, { limits, model, message }: ResumeWish): string {
+  const options = Object.entries(limits ?? {}).map(
+    ([name, value]) => ` --${OPTIONS[name] ?? name} ${value}`,
+  );
+  if (model !== undefined) options.push(` --model ${quoted(model)}`);
+  if (message !== undefined) options.push(` --message ${quoted(message)}`);
+  return commandOf('resume', id, options.join(''));
+}
