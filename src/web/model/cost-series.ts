@@ -1,7 +1,7 @@
 // What a thread cost, turn by turn, summed: its own replies and those of its children as two tones of
 // the same steps.
 import type { ListedRun } from './api.ts';
-import type { TimelineRow } from './fold-thread.ts';
+import type { TimelineRow } from './timeline-row.ts';
 
 /** A chart shows no more steps than this; of a longer thread every second, third, … turn. */
 const MOST_POINTS = 200;

@@ -1,5 +1,5 @@
 // What a thread did, counted from the rows of its timeline: calls by outcome, and what they touched.
-import type { TimelineRow } from './fold-thread.ts';
+import type { TimelineRow } from './timeline-row.ts';
 
 export interface DeedSums {
   readonly calls: number;

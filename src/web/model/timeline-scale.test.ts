@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ListedRun } from './api.ts';
 import { costSeries } from './cost-series.ts';
-import type { TimelineRow } from './fold-thread.ts';
+import type { TimelineRow } from './timeline-row.ts';
 import { createScale, scaleMarks } from './timeline-scale.ts';
 
 const moments = fc

@@ -3,7 +3,6 @@
 import { useMemo } from 'preact/hooks';
 import type { ListedRun, Meter, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { bytes, count, limitName } from '../../model/format.ts';
 import {
   type DeedSums,
@@ -11,6 +10,7 @@ import {
   type DeedVerb,
   deedTargets,
 } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { MeterBar, MeterValue } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';

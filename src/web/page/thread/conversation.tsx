@@ -2,8 +2,8 @@
 // of a message is read when it comes into sight.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { EventDetail, SlimEvent } from '../../model/api.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { bytes, count } from '../../model/format.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';

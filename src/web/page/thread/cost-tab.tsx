@@ -2,8 +2,8 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { Meter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { count, limitName, limitValue, money, shortCount } from '../../model/format.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { MeterBar } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';

@@ -8,8 +8,8 @@ import type {
   ProvenanceView,
   TextPiece,
 } from '../../model/api.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { bytes } from '../../model/format.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { get, type PageAnswer } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';

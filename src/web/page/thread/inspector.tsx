@@ -3,9 +3,9 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Data, EventDetail, SlimEvent } from '../../model/api.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { clockTime, count, money, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';

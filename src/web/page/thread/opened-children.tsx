@@ -25,7 +25,7 @@ export interface OpenedChildren {
 }
 
 const NONE: OpenedChild = {
-  folded: { rows: [], events: 0, unreadable: 0, first: 0, last: 0, raised: new Map() },
+  folded: { rows: [], events: 0, unreadable: 0, first: 0, last: 0 },
   text: '',
 };
 

@@ -2,9 +2,9 @@
 // done to a thread.
 import { useState } from 'preact/hooks';
 import type { Act, ListedRun, ReplayView, ThreadView } from '../../model/api.ts';
-import type { TimelineRow } from '../../model/fold-thread.ts';
 import { count } from '../../model/format.ts';
 import { FILTERS } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { Command } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';

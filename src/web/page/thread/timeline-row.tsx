@@ -1,8 +1,8 @@
 // One row of the timeline: when, what, its labels, how long, and where that lies in time.
 import type { ComponentChildren } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
-import type { TimelineRow, TimelineState } from '../../model/fold-thread.ts';
 import { count, money, seconds } from '../../model/format.ts';
+import type { TimelineRow, TimelineState } from '../../model/timeline-row.ts';
 import type { TimelineScale } from '../../model/timeline-scale.ts';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';

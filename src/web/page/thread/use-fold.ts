@@ -2,13 +2,9 @@
 // filtered, the rows of opened children below their child.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent } from '../../model/api.ts';
-import {
-  createThreadFold,
-  type FoldedThread,
-  type ThreadFold,
-  type TimelineRow,
-} from '../../model/fold-thread.ts';
+import { createThreadFold, type FoldedThread, type ThreadFold } from '../../model/fold-thread.ts';
 import { FILTERS, isRefused, type RowFilter } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 
 /** From this many rows on, turns start closed. */
 export const MANY_ROWS = 2_000;

@@ -2,9 +2,10 @@
 // every step of it in time. All of it is one fold of one array of events.
 import { useMemo, useState } from 'preact/hooks';
 import type { ListedRun, ThreadView } from '../../model/api.ts';
-import type { FoldedThread, TimelineRow } from '../../model/fold-thread.ts';
+import type { FoldedThread } from '../../model/fold-thread.ts';
 import { count } from '../../model/format.ts';
 import { type DeedSums, type RowFilter, sumRows } from '../../model/thread-sums.ts';
+import type { TimelineRow } from '../../model/timeline-row.ts';
 import { connection } from '../connection.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { now } from '../parts/figures.tsx';
@@ -286,6 +287,41 @@ function Sheets(props: {
 const runsById = (runs: readonly ListedRun[]): ReadonlyMap<string, ListedRun> =>
   new Map(runs.map((run) => [run.id, run]));
 
+/** What it may do, did and cost. */
+function Answers({
+  view,
+  folded,
+  sums,
+  currency,
+  selectSeq,
+  onRaise,
+}: Shown & { onRaise(): void }) {
+  return (
+    <div class="answers">
+      <RightsCard rights={view.rights} onAll={() => openTab('rights')} />
+      <DeedsCard
+        rows={folded.rows}
+        sums={sums}
+        onTarget={selectSeq}
+        onAll={() => go(threadPath(view.thread.id))}
+      />
+      <CostCard
+        thread={view.thread}
+        rows={folded.rows}
+        below={view.children}
+        currency={currency}
+        onRaise={onRaise}
+      />
+    </div>
+  );
+}
+
+const NotYet = ({ live }: { live: FollowedThread }) => (
+  <main class="thread-page">
+    {live.error ? <ErrorState error={live.error} again={live.again} /> : <LoadingRows rows={14} />}
+  </main>
+);
+
 function Thread({ id }: { id: string }) {
   const read = useThread(id);
   const events = useSettled(read.events);
@@ -333,17 +369,7 @@ function Thread({ id }: { id: string }) {
     message: () => setSaying(true),
     sheet: setSheet,
   });
-  if (!view) {
-    return (
-      <main class="thread-page">
-        {live.error ? (
-          <ErrorState error={live.error} again={live.again} />
-        ) : (
-          <LoadingRows rows={14} />
-        )}
-      </main>
-    );
-  }
+  if (!view) return <NotYet live={live} />;
   const scene = { scale, until, isAlive, currency, children, onToggle: toggle };
   const selectSeq = (seq: number | undefined) => selectEvent(id, seq);
   const shown: Shown = {
@@ -374,22 +400,7 @@ function Thread({ id }: { id: string }) {
       <main class={`thread-page ${isStale ? 'is-stale' : ''}`}>
         <ThreadHeader {...acts} denied={denied} until={until} />
         <DueBar approvals={view.due} thread={id} />
-        <div class="answers">
-          <RightsCard rights={view.rights} onAll={() => openTab('rights')} />
-          <DeedsCard
-            rows={folded.rows}
-            sums={sums}
-            onTarget={selectSeq}
-            onAll={() => go(threadPath(id))}
-          />
-          <CostCard
-            thread={view.thread}
-            rows={folded.rows}
-            below={view.children}
-            currency={currency}
-            onRaise={() => setSheet('raise')}
-          />
-        </div>
+        <Answers {...shown} onRaise={() => setSheet('raise')} />
         <Work {...shown} />
         {isSaying ? (
           <Composer

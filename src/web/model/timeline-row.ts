@@ -1,0 +1,113 @@
+// One row of a timeline, and how it is made from an event.
+import type { SlimEvent } from './api.ts';
+
+export type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
+
+/** `open`: nothing came of it yet. `unknown`: nobody can tell any more whether it happened. */
+export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';
+
+export interface TimelineRow {
+  /** Of its first event; with `kind` it tells rows apart. */
+  readonly seq: number;
+  readonly kind: TimelineKind;
+  readonly turn: number;
+  readonly state: TimelineState;
+  /** A tool, a directive, the type of an event: ours, a code. */
+  readonly name: string;
+  /** What it was given, or what a note says. Foreign. */
+  readonly text: string;
+  /** Why it was denied or failed, or what it waits for: a rule, a code. */
+  readonly why: string;
+  readonly labels: readonly string[];
+  readonly start: number;
+  /** Of a turn: when its request was answered. */
+  readonly end?: number;
+  /** Of a turn: when the last of its steps was over. */
+  readonly until?: number;
+  /** Seqs of its refusals, also of those that were followed by something better. */
+  readonly denials: readonly number[];
+  readonly result?: number;
+  readonly call_id?: string;
+  readonly effect?: string;
+  readonly target?: string;
+  readonly bytes?: number;
+  /** Of a child or a hook that has a thread of its own. */
+  readonly thread?: string;
+  readonly approval?: string;
+  readonly tone?: SlimEvent['tone'];
+  readonly usage?: SlimEvent['usage'];
+  readonly spend?: number;
+  readonly model?: string;
+  /** Of a child: how it ended. */
+  readonly status?: string;
+  readonly took_ms?: number;
+}
+
+const REFUSED_BY: Readonly<Record<string, string>> = {
+  capability: 'not granted',
+  limits: 'at a limit',
+  policy: 'by policy',
+  guard: 'by a guard',
+  primitive: 'by the tool',
+};
+/** The reason is foreign: it is only looked at. */
+export function refusalWords({ rule, stage, reason = '' }: SlimEvent): string {
+  if (rule !== undefined) return rule;
+  if (/\b(?:is|are) not granted\b/.test(reason)) return 'not granted';
+  return stage === undefined ? '' : (REFUSED_BY[stage] ?? stage);
+}
+
+export type RowChange = Partial<TimelineRow>;
+type Mutable<T> = { -readonly [name in keyof T]: T[name] };
+
+/** As an event begins it. */
+export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineState): TimelineRow {
+  const row: Mutable<TimelineRow> = {
+    seq: event.seq,
+    kind,
+    turn: event.turn,
+    state,
+    name: event.tool ?? event.directive ?? event.type,
+    text: event.preview ?? event.text ?? '',
+    why: '',
+    labels: event.labels ?? [],
+    start: event.ts,
+    denials: [],
+  };
+  if (event.call_id !== undefined) row.call_id = event.call_id;
+  if (event.effect !== undefined) row.effect = event.effect;
+  if (event.target !== undefined) row.target = event.target;
+  if (event.bytes !== undefined) row.bytes = event.bytes;
+  if (event.thread !== undefined) row.thread = event.thread;
+  if (event.approval !== undefined) row.approval = event.approval;
+  if (event.tone !== undefined) row.tone = event.tone;
+  return row;
+}
+
+export function mergeLabels(one: readonly string[], other: readonly string[] | undefined) {
+  if (!other || other.length === 0) return one;
+  return one.length === 0 ? other : [...new Set([...one, ...other])];
+}
+
+/** Of a turn that was asked more than once. */
+export function replySums(
+  row: TimelineRow,
+  event: SlimEvent,
+): Pick<TimelineRow, 'usage' | 'spend'> {
+  const [one, other] = [row.usage, event.usage];
+  const usage =
+    one && other
+      ? {
+          input: one.input + other.input,
+          cached: one.cached + other.cached,
+          output: one.output + other.output,
+          tokens: one.tokens + other.tokens,
+          estimated: one.estimated || other.estimated,
+        }
+      : (one ?? other);
+  const spend =
+    row.spend === undefined && event.spend === undefined
+      ? undefined
+      : (row.spend ?? 0) + (event.spend ?? 0);
+  return { ...(usage && { usage }), ...(spend !== undefined && { spend }) };
+}
