@@ -15,7 +15,7 @@ interface GoOnPorts {
   onError(error: Error): void;
 }
 
-export interface GoingOn {
+interface GoingOn {
   /** Somebody was answered just now: looks at once. */
   look(): void;
   /** No more is taken up; what was goes on. */

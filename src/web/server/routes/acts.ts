@@ -13,7 +13,7 @@ const KEY = /^[\x21-\x7e]{1,200}$/;
 /** What says that nothing was done, and that another try may go better. */
 const TRY_AGAIN: ReadonlySet<string> = new Set(['unavailable', 'internal_error', 'store_busy']);
 
-export type Once = (
+type Once = (
   context: Context<ApiEnv>,
   /** `key`: what a signal is called, the same for the same act. */
   work: (key: string | undefined) => Promise<Outcome<unknown>>,

@@ -23,7 +23,7 @@ import { textOf } from './text-piece.ts';
 const MAX_SHOWN = 2000;
 const MAX_ARGUMENTS = 200;
 
-export async function eventAt(
+async function eventAt(
   store: Pick<Store, 'read'>,
   thread: string,
   seq: number | undefined,

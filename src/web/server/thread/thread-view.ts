@@ -25,7 +25,7 @@ const NANO = 1e9;
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
 /** What can be asked of it now; a hook's thread is its thread's matter. */
-export function actsFor({
+function actsFor({
   status,
   kind,
   parent,
