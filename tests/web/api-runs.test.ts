@@ -3,7 +3,7 @@
 import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
-import { decideApproval } from '../../src/runtime/index.ts';
+import { decideApproval, goOnHere } from '../../src/runtime/index.ts';
 import type { Asker } from '../../src/web/server/parts.ts';
 import { createRuns } from '../../src/web/server/runs.ts';
 import {
@@ -125,6 +125,16 @@ test('what another process began goes on here, also when it was answered before 
   expect(await statusOf(made, id)).toBe('waiting');
   await approveAll(made);
   runsOf(made);
+  await until(async () => (await statusOf(made, id)) === 'completed');
+});
+
+test('a server of MCP clients goes on with it, too', async () => {
+  const made = await asking();
+  const first = await made.threads.run({ directive: 'lead' });
+  const id = first.ok ? first.output.thread_id : '';
+  const goingOn = goOnHere(made.runtime, new AbortController().signal, () => {});
+  onTestFinished(() => goingOn.close());
+  await approveAll(made);
   await until(async () => (await statusOf(made, id)) === 'completed');
 });
 

@@ -43,7 +43,10 @@ async function serveHttp(
   // Every address is none that anybody can connect to.
   const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
   for (const line of isOpen ? LOCAL : REMOTE) terminal.note(`  ${line.replace('URL', reached)}`);
+  const { goOnHere } = await import('../../../runtime/index.ts');
+  const goingOn = goOnHere(runtime, signal, quietly(terminal.note, 'mcp'));
   await aborted(signal);
+  await goingOn.close();
   await close();
   return EXIT.done;
 }
