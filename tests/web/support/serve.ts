@@ -114,6 +114,8 @@ export const openServed = async (
 ): Promise<ServedStage> => await serveStage(await openStage(files, play), settings);
 
 export interface WebProcess {
+  /** Its folder. */
+  readonly project: string;
   readonly url: string;
   /** It prints one when it starts. */
   readonly link: string;
@@ -123,17 +125,11 @@ export interface WebProcess {
   stop(signal?: NodeJS.Signals): Promise<number | null>;
 }
 
-/** `km web` as a process; ended with the test. */
-export const spawnWeb = (fixture: Fixture, ...args: readonly string[]): Promise<WebProcess> =>
-  spawnLauncher(launcher, { ...fixture, env: { ...fixture.env, KERNMANTLE_SRC: '1' } }, args);
-
-/** The same with another launcher: that of a package. */
-export async function spawnLauncher(
-  file: string,
-  { root, env }: Pick<Fixture, 'root' | 'env'>,
-  args: readonly string[] = [],
+async function spawnServer(
+  command: readonly string[],
+  env: Fixture['env'],
+  file: string = launcher,
 ): Promise<WebProcess> {
-  const command = ['web', '--json', '--project', root, ...args];
   const child = spawn(process.execPath, [file, ...command], {
     env,
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -148,11 +144,27 @@ export async function spawnLauncher(
     return (await over)[0];
   };
   onTestFinished(async () => void (await stop()));
-  const [line] = (await Promise.race([
+  const [line = ''] = (await Promise.race([
     once(createInterface({ input: child.stdout }), 'line'),
     over.then(() => ['']),
   ])) as [string];
-  const { output } = JSON.parse(line || '{}') as { output?: { url: string; link: string } };
+  const { output } = JSON.parse(line || '{}') as {
+    output?: { project: string; url: string; link: string };
+  };
   if (!output) throw new Error(`the page is not served: ${line}${said}`);
   return { ...output, child, said: () => said, stop };
 }
+
+/** `km web` as a process; ended with the test. */
+export const spawnWeb = ({ root, env }: Fixture, ...args: readonly string[]): Promise<WebProcess> =>
+  spawnServer(['web', '--json', '--project', root, ...args], { ...env, KERNMANTLE_SRC: '1' });
+
+/** The same with another launcher: that of a package. */
+export const spawnLauncher = (
+  file: string,
+  { root, env }: Pick<Fixture, 'root' | 'env'>,
+): Promise<WebProcess> => spawnServer(['web', '--json', '--project', root], env, file);
+
+/** `km demo --web` as a process, on any port that is free; ended with the test. */
+export const spawnDemo = (): Promise<WebProcess> =>
+  spawnServer(['demo', '--web', '--json', '--port', '0'], { ...process.env, KERNMANTLE_SRC: '1' });
