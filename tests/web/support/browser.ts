@@ -31,6 +31,18 @@ export function browserTest(name: string, run: () => Promise<void>, timeoutMs = 
   else test.skip(`${name} (no Chromium on this machine; KERNMANTLE_BROWSER names one)`, run);
 }
 
+/** Where pictures go; nobody commits them. */
+export const LOOKS = fileURLToPath(new URL('../../../coverage/looks/', import.meta.url));
+
+/** What the pages of a test that failed look like. */
+async function keepLooks(browser: Browser, name: string): Promise<void> {
+  const pages = browser.contexts().flatMap((context) => context.pages());
+  for (const [index, page] of pages.entries()) {
+    const path = join(LOOKS, 'failed', `${name.replace(/\W+/g, '-').slice(0, 80)}-${index}.png`);
+    await page.screenshot({ path, timeout: 5000 }).catch(() => {});
+  }
+}
+
 /** Closed with the test that asked for it. */
 export async function launchBrowser(): Promise<Browser> {
   const isRoot = process.getuid?.() === 0;
@@ -41,7 +53,8 @@ export async function launchBrowser(): Promise<Browser> {
     args: ['--disable-dev-shm-usage', ...(isRoot ? ['--no-sandbox'] : [])],
     env: { ...process.env, TMPDIR: folder },
   });
-  onTestFinished(async () => {
+  onTestFinished(async ({ task }) => {
+    if (task.result?.state === 'fail') await keepLooks(browser, task.name);
     await browser.close();
     rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   });
