@@ -60,7 +60,8 @@ function install(isWanted) {
 }
 
 const [isInstall, isMust] = ['--install', '--must'].map((word) => process.argv.includes(word));
-if (isInstall && !find()) install(isMust);
+// One that was named and is not there is a mistake to tell, not one to install around.
+if (isInstall && !find() && !process.env.KERNMANTLE_BROWSER) install(isMust);
 const found = find();
 if (found) process.stdout.write(isInstall ? '' : `${found}\n`);
 else if (isMust) {
