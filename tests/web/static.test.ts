@@ -139,6 +139,7 @@ test('a page that is not built is said to be, with what to do', async () => {
   });
 });
 
+// As long as the package takes to be built, on a busy machine.
 test('the package that is published serves the page from what was built', async () => {
   const built = buildPackage();
   onTestFinished(built.remove);
@@ -152,4 +153,4 @@ test('the package that is published serves the page from what was built', async 
   const headers = await login(web.url, web.link);
   expect((await ask(web.url, 'me', headers)).status).toBe(200);
   expect(await web.stop()).toBe(0);
-}, 60_000);
+}, 240_000);
