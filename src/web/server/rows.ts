@@ -298,6 +298,14 @@ function createMemory(store: Store) {
   };
 }
 
+/** What lists show of a cost; all of it is in the thread's own view. */
+const COSTS = ['turns', 'tokens', 'tool_calls', 'spend', 'duration_seconds', 'estimated'] as const;
+function costOf(cost: JsonObject): JsonObject {
+  const shown: JsonObject = {};
+  for (const name of COSTS) if (cost[name] !== undefined) shown[name] = cost[name];
+  return shown;
+}
+
 function rowOf(
   thread: ThreadSummary,
   known: Known,
@@ -324,7 +332,7 @@ function rowOf(
     created,
     updated,
     ...(ended === undefined ? {} : { ended }),
-    cost,
+    cost: costOf(cost),
     meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
     denied: known.denied,
     due: waits.length,

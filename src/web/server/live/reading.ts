@@ -9,9 +9,11 @@ import type { HubClient } from './client.ts';
 import { createWatchedThreads } from './watched-threads.ts';
 
 const ROUND_MS = 100;
-const LONGEST_MS = 500;
-/** Of the time between two rounds, a round takes at most this part. */
-const SHARE = 1 / 8;
+/** What takes long is done less often, so that it never takes more than its part of the time. */
+const EVENTS = { longest: 1000, share: 1 / 25 };
+const ROWS = { longest: 2000, share: 1 / 60 };
+/** What it takes to send a round to one client, which happens after it. */
+const SENDING_MS = 0.03;
 /** What is committed together is told together. */
 const GATHER_MS = 20;
 /** Approvals are decided and expire without any thread moving. */
@@ -53,10 +55,13 @@ function createTexts() {
   };
 }
 
+const nextAfter = (start: number, took: number, { longest, share }: typeof ROWS): number =>
+  start + Math.min(longest, Math.max(ROUND_MS, took / share));
+
 /** When the next round begins: never two at once, and none before its time. */
 function createPace(
   clock: Clock,
-  round: (isForced: boolean) => Promise<void>,
+  round: (isForced: boolean) => Promise<number>,
   hasMore: () => boolean,
 ) {
   let timer: NodeJS.Timeout | undefined;
@@ -78,12 +83,12 @@ function createPace(
     if (isOver) return;
     isBusy = true;
     const start = clock.monotonic();
-    await round(isForced);
+    const apart = await round(isForced);
     const end = clock.monotonic();
     isBusy = false;
     if (since !== undefined) lag = end - since;
     since = undefined;
-    dueAt = start + Math.min(LONGEST_MS, Math.max(ROUND_MS, (end - start) / SHARE));
+    dueAt = nextAfter(start, end - start - apart, EVENTS);
     if (hasMore()) schedule();
   }
 
@@ -135,11 +140,13 @@ export function createReading(ports: ReadingPorts, from: number) {
   let moved = new Map<string, ThreadStatus>();
   let decided: Approval[] = [];
   let number = from;
+  let roundDueAt = 0;
   let isTroubled = false;
 
   const isWanted = (): boolean => listening.size > 0;
   const hasWork = (): boolean =>
     behind.size > 0 || !texts.isEmpty() || (isWanted() && moved.size > 0);
+  const isRoundDue = (): boolean => isWanted() && clock.monotonic() >= roundDueAt;
   const pace = createPace(clock, flush, hasWork);
   const watched = createWatchedThreads({
     store,
@@ -159,7 +166,8 @@ export function createReading(ports: ReadingPorts, from: number) {
     isTroubled = true;
   }
 
-  async function flush(isForced: boolean): Promise<void> {
+  /** Answers how much of the time went to rows, which have a time of their own. */
+  async function flush(isForced: boolean): Promise<number> {
     for (const frame of texts.take()) {
       for (const client of watched.clientsOf(frame.thread)) client.text(frame);
     }
@@ -171,7 +179,12 @@ export function createReading(ports: ReadingPorts, from: number) {
       behind.add(thread);
       trouble(pumped);
     }
-    if (isForced || isWanted()) await round();
+    if (!isForced && !isRoundDue()) return 0;
+    const start = clock.monotonic();
+    await round();
+    const took = clock.monotonic() - start;
+    roundDueAt = nextAfter(start, took + SENDING_MS * listening.size, ROWS);
+    return took;
   }
 
   async function round(): Promise<void> {
