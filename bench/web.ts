@@ -79,7 +79,7 @@ function openTab(url: string, token: string, watched: Watched, onFrame: (frame: 
     });
     own.on('error', () => {});
     own.end();
-    return once(own, 'response');
+    return once(own, 'response').catch(() => {});
   };
 }
 
