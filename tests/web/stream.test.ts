@@ -1,5 +1,6 @@
 // `GET /api/stream` over the real server: frames, breaks, slow readers, sessions that end.
 import { describe, expect, test } from 'vitest';
+import type { NewEvent } from '../../src/store/index.ts';
 import { must } from '../support/registry.ts';
 import { aThread, owner, writerOf } from '../support/store-suite/stage.ts';
 import { directiveText, READ, read, run } from '../support/thread-project.ts';
@@ -14,9 +15,9 @@ async function openThread({ threads }: ServedStage, id: string) {
   return writerOf(threads.store, must(await threads.store.createThread(aThread(id, { start }))));
 }
 
-const many = (count: number, text = 'x') => {
-  const [first = message(text), ...rest] = Array.from({ length: count }, () => message(text));
-  return { events: [first, ...rest] as const } as { events: [typeof first, ...typeof rest] };
+const many = (count: number, text = 'x'): { events: [NewEvent, ...NewEvent[]] } => {
+  const rest = Array.from({ length: count - 1 }, () => message(text));
+  return { events: [message(text), ...rest] };
 };
 
 test('a run is told as it happens: rows, events and how it ended', async () => {
