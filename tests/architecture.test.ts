@@ -330,7 +330,7 @@ const DECLARED: readonly { types: readonly string[]; room: string; passive: RegE
     ],
     room: 'items',
     // They read files, check them or show them: a field that only they know is not in force.
-    passive: /^(items\/(directive|tool)\/|items\/library\/check|cli\/|runtime\/reports\/)/,
+    passive: /^(items\/(directive|tool)\/|items\/library\/check|cli\/|web\/|runtime\/reports\/)/,
   },
   {
     types: ['Policy', 'PolicyRules', 'LabelRule', 'SurfacePolicy'],

@@ -10,12 +10,12 @@ import { age, column, count, fit, statusColour } from './words.ts';
 type Paint = Terminal['paint'];
 
 /** One line of the list: a thread, and how deep it stands in its tree. */
-export interface TopRow {
+interface TopRow {
   readonly run: ListedRun;
   readonly depth: number;
 }
 
-export interface TopGroup {
+interface TopGroup {
   readonly title: string;
   readonly rows: readonly TopRow[];
 }
@@ -167,7 +167,7 @@ function lineOf({ run, depth }: TopRow, layout: Layout, now: number, paint: Pain
   return cells.join(' ');
 }
 
-export interface TopSize {
+interface TopSize {
   readonly width: number;
   /** Lines that there is room for. */
   readonly height: number;
