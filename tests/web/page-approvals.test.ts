@@ -6,7 +6,7 @@ import { expect } from 'vitest';
 import { decideApproval } from '../../src/runtime/index.ts';
 import { call, directive, type Play } from '../support/thread-project.ts';
 import { browserTest, openPage } from './support/browser.ts';
-import { ELSEWHERE, HOSTILE, hostileText } from './support/hostile.ts';
+import { ELSEWHERE, HOSTILE, hostileText, hugeLine } from './support/hostile.ts';
 import { bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
 const WRITE =
@@ -142,4 +142,15 @@ browserTest('no text of a model is more than text in a review', async () => {
   );
   expect(requests.filter((line) => line.includes(ELSEWHERE))).toEqual([]);
   expect({ errors, reports, dialogs }).toEqual({ errors: [], reports: [], dialogs: [] });
+});
+
+browserTest('a line that is too long to be shown shows its end', async () => {
+  const { page, row, approve, errors } = await waiting(writing(hugeLine(300_000)));
+  await row.click();
+  await approve.waitFor();
+  expect(await page.getByText('rm -rf / --force').count()).toBe(0);
+  await page.getByRole('button', { name: /^Open all of it/ }).click();
+  await page.getByText('rm -rf / --force').waitFor();
+  await expect.poll(() => approve.isEnabled()).toBe(true);
+  expect(errors).toEqual([]);
 });

@@ -2,7 +2,7 @@
 // ones are folded; with `onOpened` somebody waits until all of them were opened.
 import { useEffect, useState } from 'preact/hooks';
 import type { ArgumentView, TextPiece } from '../../model/api.ts';
-import { bytes } from '../../model/format.ts';
+import { bytes, count } from '../../model/format.ts';
 import type { PageAnswer, PageFault } from '../api.ts';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { LabelChips } from '../parts/labels.tsx';
@@ -35,6 +35,29 @@ async function wholeText(
   return { ok: true, output: parts.join('') };
 }
 
+/** Lines and texts longer than this are folded once more when they are shown. */
+const [LONG_LINE, LONG_TEXT] = [2000, 50_000];
+const TAIL = 400;
+
+/** What pushes its end out of sight by being long shows its end too. */
+function OpenedValue({ text }: { text: string }) {
+  const isLong =
+    text.length > LONG_TEXT || text.split('\n').some((line) => line.length > LONG_LINE);
+  return (
+    <>
+      <ForeignText text={text} class="mono" />
+      {isLong ? (
+        <>
+          <p class="you">
+            Not all of it is in sight. It has {count(text.length)} characters and ends with:
+          </p>
+          <ForeignText text={text.slice(-TAIL)} class="mono" />
+        </>
+      ) : null}
+    </>
+  );
+}
+
 function FoldedValue(props: {
   argument: ArgumentView;
   load: LoadPiece | undefined;
@@ -53,7 +76,7 @@ function FoldedValue(props: {
     setText(whole.output);
     onOpen();
   };
-  if (text !== undefined) return <ForeignText text={text} class="mono" />;
+  if (text !== undefined) return <OpenedValue text={text} />;
   return (
     <>
       <ForeignText text={argument.text.slice(0, HEAD)} class="mono" />

@@ -13,8 +13,8 @@ import { go, Link, pathOf, route, setQuery } from '../router.tsx';
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
 const PAUSE_MS = 200;
 
-/** The path of an item, with the search that led to it. */
-function itemPath({ item_type: kind, item_id: id }: ListedItem): string {
+/** A path under items, with the search that led there. */
+function withSearch(path: string): string {
   const { query } = route.value;
   const kept = new URLSearchParams();
   for (const name of ['q', 'kind']) {
@@ -22,8 +22,11 @@ function itemPath({ item_type: kind, item_id: id }: ListedItem): string {
     if (value !== null) kept.set(name, value);
   }
   const text = kept.toString();
-  return `${pathOf('items', kind, id)}${text === '' ? '' : `?${text}`}`;
+  return text === '' ? path : `${path}?${text}`;
 }
+
+const itemPath = ({ item_type: kind, item_id: id }: ListedItem): string =>
+  withSearch(pathOf('items', kind, id));
 
 function ItemRow({ item, current }: { item: ListedItem; current: boolean }) {
   const { item_type: kind, item_id: id, summary, title, unavailable, signature } = item;
@@ -160,7 +163,7 @@ export function ItemsPage() {
     ArrowDown: { says: 'next item', run: () => step(1) },
     ArrowUp: { says: 'previous item', run: () => step(-1) },
     '/': { says: 'find an item', run: () => document.getElementById('item-search')?.focus() },
-    Escape: { says: 'back to the list', run: () => go('/items') },
+    Escape: { says: 'back to the list', run: () => go(withSearch('/items')) },
   });
   const isOne = kind !== undefined && id !== undefined;
   const Title = isOne ? 'h2' : 'h1';
