@@ -54,27 +54,13 @@ function pageWish(query: Query): Outcome<PageWish> {
 }
 
 /** Forwards from `after` on. */
-async function readAfter(
+const readAfter = (
   store: Store,
   id: string,
-  wish: PageWish,
+  { limit, types }: PageWish,
   after: number,
-): Promise<Outcome<StoredEvent[]>> {
-  const { limit, types } = wish;
-  const found: StoredEvent[] = [];
-  let at = after;
-  for (let looked = 0; looked < MAX_LOOKED; ) {
-    const page = await store.read(id, { after: at, limit: types ? CHUNK : limit });
-    if (!page.ok) return page;
-    const fitting = types ? page.output.filter(({ type }) => types.has(type)) : page.output;
-    found.push(...fitting.slice(0, limit - found.length));
-    const last = page.output.at(-1);
-    if (!last || found.length >= limit) break;
-    at = last.seq;
-    looked += page.output.length;
-  }
-  return ok(found);
-}
+): Promise<Outcome<StoredEvent[]>> =>
+  store.read(id, { after, limit, ...(types && { types: [...types] }) });
 
 /** Backwards from `before` on; events are counted without gaps. */
 async function readBefore(

@@ -18,7 +18,6 @@ const figure = (cost: JsonObject, name: string): number => {
 
 /** A request that was answered; what the harness put in is none. */
 function turnOf(stored: StoredEvent): Turn[] {
-  if (stored.type !== 'assistant_message') return [];
   const read = decode(stored);
   const event = read.ok ? read.output : undefined;
   if (event?.type !== 'assistant_message' || event.data.injected) return [];
@@ -50,7 +49,7 @@ const otherOf = ({ id, directive, cost }: ThreadSummary): Other => ({
 export async function threadCost(store: Store, row: ThreadRow): Promise<Outcome<ThreadCostView>> {
   const turns: Turn[] = [];
   for (let after = 0; ; ) {
-    const page = await store.read(row.id, { after, limit: EVENTS });
+    const page = await store.read(row.id, { after, limit: EVENTS, types: ['assistant_message'] });
     if (!page.ok) return page;
     const last = page.output.at(-1);
     if (!last) break;

@@ -25,11 +25,7 @@ const NANO = 1e9;
 const FINAL: ReadonlySet<string> = new Set(['denied', 'aborted', 'killed']);
 
 /** What can be asked of it now; a hook's thread is its thread's matter. */
-function actsFor({
-  status,
-  kind,
-  parent,
-}: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): Act[] {
+function actsFor({ status, kind, parent }: Pick<ThreadRow, 'status' | 'kind' | 'parent'>): Act[] {
   if (kind === 'hook') return isEnded(status) ? [] : ['stop', 'kill'];
   if (isEnded(status)) {
     return FINAL.has(status) || parent !== undefined ? ['replay'] : ['resume', 'replay'];
