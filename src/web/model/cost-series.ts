@@ -13,7 +13,7 @@ export interface CostPoint {
   readonly children: number;
 }
 
-export interface CostSeries {
+interface CostSeries {
   readonly points: readonly CostPoint[];
   readonly own: number;
   readonly children: number;

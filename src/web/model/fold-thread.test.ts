@@ -1,8 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { SlimEvent } from './api.ts';
-import { createThreadFold, foldThread } from './fold-thread.ts';
+import { createThreadFold, type FoldedThread } from './fold-thread.ts';
 import { deedTargets, FILTERS, sumRows } from './thread-sums.ts';
+
+/** All of them at once. */
+function foldThread(events: readonly SlimEvent[]): FoldedThread {
+  const fold = createThreadFold();
+  fold.add(events);
+  return fold.read();
+}
 
 type Told = Partial<SlimEvent> & { readonly type: string };
 const numbered = (told: readonly Told[]): SlimEvent[] =>

@@ -370,10 +370,3 @@ export function createThreadFold() {
 }
 
 export type ThreadFold = ReturnType<typeof createThreadFold>;
-
-/** All of them at once. */
-export function foldThread(events: readonly SlimEvent[]): FoldedThread {
-  const fold = createThreadFold();
-  fold.add(events);
-  return fold.read();
-}

@@ -1,7 +1,7 @@
 // One row of a timeline, and how it is made from an event.
 import type { SlimEvent } from './api.ts';
 
-export type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
+type TimelineKind = 'turn' | 'call' | 'child' | 'hook' | 'note';
 
 /** `open`: nothing came of it yet. `unknown`: nobody can tell any more whether it happened. */
 export type TimelineState = 'plain' | 'open' | 'done' | 'waits' | 'denied' | 'failed' | 'unknown';

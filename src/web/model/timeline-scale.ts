@@ -92,7 +92,7 @@ const STEPS_MS = [
   300_000, 600_000, 1_200_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 43_200_000, 86_400_000,
 ];
 
-export interface ScaleMark {
+interface ScaleMark {
   readonly left: number;
   /** Since the beginning. */
   readonly ms: number;

@@ -174,7 +174,7 @@ const rank = ({ name }: Meter): number => (ORDER.indexOf(name) + 1 || 99) - 1;
 export const orderedMeters = (meters: readonly Meter[]): Meter[] =>
   meters.toSorted((a, b) => rank(a) - rank(b));
 
-export function MeterRows(props: { meters: readonly Meter[]; currency: string; most?: number }) {
+function MeterRows(props: { meters: readonly Meter[]; currency: string; most?: number }) {
   const { meters, currency, most = 6 } = props;
   return (
     <div class="meters">

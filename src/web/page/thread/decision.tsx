@@ -34,7 +34,7 @@ const GATE_LOOKS: Readonly<Record<Gate['state'], readonly [icon: IconName, tone:
   'not reached': ['dash', ''],
 };
 
-export const GateLadder = ({ gates }: { gates: readonly Gate[] }) => (
+const GateLadder = ({ gates }: { gates: readonly Gate[] }) => (
   <ol class="gates" aria-label="Gates of this call, in order">
     {gates.map(({ stage, state, by }) => {
       const [icon, tone] = GATE_LOOKS[state];
@@ -55,7 +55,7 @@ export const GateLadder = ({ gates }: { gates: readonly Gate[] }) => (
 );
 
 /** A long argument is read on in pieces; `piecesOf` is the resource that gives them. */
-export function ArgumentTable(props: {
+function ArgumentTable(props: {
   arguments: readonly ArgumentView[];
   chosen?: string;
   onChoose?: (name: string) => void;
@@ -157,7 +157,7 @@ const TONES: Readonly<Partial<Record<TimelineRow['state'], string>>> = {
 };
 
 /** `Denied before anything was sent.` and why; the gates that it came to. */
-export function Verdict({ detail, row }: { detail: EventDetail; row: TimelineRow }) {
+function Verdict({ detail, row }: { detail: EventDetail; row: TimelineRow }) {
   const { verdict, why, gates } = detail;
   if (verdict === undefined && !gates) return null;
   return (

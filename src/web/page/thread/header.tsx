@@ -96,7 +96,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
 }
 
 /** Disabled with its reason, busy until the event of it comes back. */
-export function ActButton(props: {
+function ActButton(props: {
   act: Act;
   acting: Acting;
   icon: IconName;
@@ -127,7 +127,7 @@ export function ActButton(props: {
 
 export type Sheet = 'stop' | 'raise' | 'more' | 'replay' | 'graph';
 
-export interface ActsProps {
+interface ActsProps {
   readonly view: ThreadView;
   readonly acting: Acting;
   onPause(): void;
@@ -180,10 +180,10 @@ function Going({ view, acting, onPause, onSheet }: ActsProps) {
 
 const messageWord = (status: string): string => (isEndedStatus(status) ? 'Follow up' : 'Message');
 /** An ended thread gets a message as a follow-up. */
-export const messageAct = ({ thread }: ThreadView): Act =>
+const messageAct = ({ thread }: ThreadView): Act =>
   isEndedStatus(thread.status) ? 'resume' : 'inject';
 
-export function ThreadActs(props: ActsProps) {
+function ThreadActs(props: ActsProps) {
   const { view, acting, onMessage, onSheet } = props;
   return (
     <div class="acts">

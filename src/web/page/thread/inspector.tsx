@@ -213,7 +213,7 @@ function Body(props: InspectorProps & { seq: number; side: Side; detail: EventDe
   );
 }
 
-export interface InspectorProps {
+interface InspectorProps {
   /** Whose event it is. */
   readonly thread: string;
   readonly seq: number | undefined;

@@ -15,7 +15,7 @@ function ChildReader(props: { id: string; onRows: (id: string, child: OpenedChil
   return null;
 }
 
-export interface OpenedChildren {
+interface OpenedChildren {
   /** By id; empty until its events came. */
   readonly children: OpenedRows;
   toggle(id: string): void;

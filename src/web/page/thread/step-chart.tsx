@@ -4,7 +4,7 @@ import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { CostPoint } from '../../model/cost-series.ts';
 import { count, money } from '../../model/format.ts';
 
-export interface StepChartProps {
+interface StepChartProps {
   readonly points: readonly CostPoint[];
   readonly currency: string;
   readonly reserved?: number;
@@ -26,7 +26,7 @@ interface Frame {
 }
 
 /** A round amount at or above. */
-export function roundUp(value: number): number {
+function roundUp(value: number): number {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   const step =

@@ -10,7 +10,7 @@ import type { Sheet } from './header.tsx';
 import { openTab, TABS, threadPath } from './place.ts';
 import type { ShownRow } from './use-fold.ts';
 
-export interface KeyScene {
+interface KeyScene {
   readonly id: string;
   readonly view: ThreadView | undefined;
   readonly rows: readonly ShownRow[];

@@ -61,7 +61,7 @@ export function rowClass(shown: ShownRow, isAlive: boolean): string {
 }
 
 /** Since the beginning: `52.0`, and of long threads `1:07:20`. */
-export function sinceStart(ms: number, whole: number): string {
+function sinceStart(ms: number, whole: number): string {
   const total = Math.max(0, ms) / 1000;
   if (whole < 1_000_000) return total.toFixed(1);
   const [hours, minutes] = [Math.floor(total / 3600), Math.floor(total / 60) % 60];
@@ -80,7 +80,7 @@ function tookText(row: TimelineRow, { until, isAlive }: RowScene): string {
 }
 
 /** What stands behind its name: why it was refused, what it waits for, how far a child is. */
-export function whyText(row: TimelineRow, { children, isAlive }: RowScene): string {
+function whyText(row: TimelineRow, { children, isAlive }: RowScene): string {
   const { state, why, denials } = row;
   if (state === 'denied') return why === '' ? 'denied' : `denied, ${why}`;
   if (row.kind === 'child' && state === 'open') {

@@ -1,8 +1,14 @@
 import { expect, test } from 'vitest';
 import type { Meter, SlimEvent } from '../../model/api.ts';
-import { foldThread } from '../../model/fold-thread.ts';
+import { createThreadFold } from '../../model/fold-thread.ts';
 import { limitProblem, quoted, resumeCommand, wishOf } from './commands.ts';
-import { type RowWish, rowOfEvent, type ShownRow, shownRows } from './use-fold.ts';
+import { rowOfEvent, type ShownRow, shownRows } from './use-fold.ts';
+
+function foldThread(told: readonly SlimEvent[]) {
+  const fold = createThreadFold();
+  fold.add(told);
+  return fold.read();
+}
 
 const events: SlimEvent[] = [
   { seq: 1, ts: 0, turn: 1, type: 'turn_start' },
@@ -14,7 +20,7 @@ const events: SlimEvent[] = [
   { seq: 7, ts: 6, turn: 2, type: 'tool_call', call_id: 'c', tool: 'spawn', thread: 'child_1' },
 ];
 const { rows } = foldThread(events);
-const wish: RowWish = {
+const wish: Parameters<typeof shownRows>[2] = {
   filter: undefined,
   turned: new Set(),
   areClosed: false,

@@ -68,7 +68,7 @@ export interface OpenedChild {
   readonly text: string;
 }
 
-export interface RowWish {
+interface RowWish {
   readonly filter: RowFilter | undefined;
   /** Turns, by their seq, that are not as the rest. */
   readonly turned: ReadonlySet<number>;
