@@ -9,7 +9,6 @@ import {
 } from '../../../store/index.ts';
 import type { Frame, ListedApproval, ListedRun, Topic, Totals } from '../../model/api.ts';
 import { createRows } from '../rows.ts';
-import { type AskedApprovals, createAsked } from './asked.ts';
 import { type Changed, createChanged, inPieces } from './changed.ts';
 import { createTotals, NO_TOTALS } from './totals.ts';
 
@@ -59,12 +58,43 @@ export function roundFrames(round: Round, topics: readonly Topic[]): Frame[] {
   return frames;
 }
 
-export type ChangeReader = ReturnType<typeof createChangeReader>;
+// What waits for a person, looked at in one question for all. Approvals are asked and decided outside of
+// threads too, by other processes, and expire by the clock alone, so nobody says that one changed: the
+// difference to the last look does.
+/** More than a person can look at. */
+const MAX_PENDING = 500;
+
+function createAsked(store: Pick<Store, 'approvals'>) {
+  let known: ReadonlyMap<string, Approval> = new Map();
+  let list: readonly Approval[] = [];
+
+  return {
+    /** As of the last look. */
+    pending: (): readonly Approval[] => list,
+
+    /** What is new, and what was decided or has expired since. */
+    async look(): Promise<Outcome<readonly Approval[]>> {
+      const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
+      if (!found.ok) return found;
+      list = found.output;
+      const now = new Map(list.map((approval) => [approval.id, approval]));
+      const changed = list.filter(({ id }) => !known.has(id));
+      for (const id of known.keys()) {
+        if (now.has(id)) continue;
+        const gone = await store.approvals({ id });
+        if (!gone.ok) return gone;
+        changed.push(...gone.output);
+      }
+      known = now;
+      return { ok: true, output: changed };
+    },
+  };
+}
 
 export function createChangeReader({ store, clock, isHere, listed }: ReaderPorts, from: number) {
   const makeRows = createRows({ store, isHere });
   const counted = createTotals(store, clock);
-  const asked: AskedApprovals = createAsked(store);
+  const asked = createAsked(store);
   const changedRows: Changed<ListedRun> = createChanged(KEPT, from);
   const changedApprovals: Changed<ListedApproval> = createChanged(KEPT, from);
   /** Heads of threads of which nobody knows yet whether they are a hook's. */

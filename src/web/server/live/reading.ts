@@ -20,6 +20,7 @@ const GATHER_MS = 20;
 const LOOK_MS = 1000;
 /** A process that died says nothing; its lease does. */
 const SWEEP_MS = 5000;
+const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
 
 export interface ReadingPorts extends ReaderPorts {
@@ -126,6 +127,57 @@ function tellRound(news: Round, listening: Iterable<HubClient>, number: number):
   }
 }
 
+/** Rows and approvals, read in rounds for all who are told of them. */
+function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Failure) => void) {
+  const { clock } = ports;
+  const reader = createChangeReader(ports, from);
+  const listening = new Set<HubClient>();
+  let moved = new Map<string, ThreadStatus>();
+  let decided: Approval[] = [];
+  let number = from;
+  let dueAt = 0;
+
+  async function read(now: ReadonlyMap<string, ThreadStatus>): Promise<Outcome<Round | undefined>> {
+    const changed = await reader.lookAround();
+    if (!changed.ok) return changed;
+    decided.push(...changed.output);
+    if (now.size === 0 && decided.length === 0) return { ok: true, output: undefined };
+    const made = await reader.round(now, decided, number + 1);
+    if (!made.ok) return made;
+    decided = [];
+    number += 1;
+    return made;
+  }
+
+  return {
+    reader,
+    listening,
+    number: () => number,
+    isWanted: () => listening.size > 0,
+    isDue: () => listening.size > 0 && clock.monotonic() >= dueAt,
+    hasMoved: () => moved.size > 0,
+    move(thread: string, status: ThreadStatus): void {
+      moved.set(thread, status);
+      reader.move(thread, status);
+    },
+    /** Answers how long it took. */
+    async run(): Promise<number> {
+      const start = clock.monotonic();
+      const now = moved;
+      moved = new Map();
+      const news = await read(now);
+      if (news.ok && news.output) tellRound(news.output, listening, number);
+      if (!news.ok) {
+        moved = new Map([...now, ...moved]);
+        trouble(news);
+      }
+      const took = clock.monotonic() - start;
+      dueAt = nextAfter(start, took + SENDING_MS * listening.size, ROWS);
+      return took;
+    },
+  };
+}
+
 export type HubReading = ReturnType<typeof createReading>;
 
 export function createReading(ports: ReadingPorts, from: number) {
@@ -133,20 +185,13 @@ export function createReading(ports: ReadingPorts, from: number) {
   const stop = new AbortController();
   // Begins now: whatever moves while the first look is taken is told in the first round.
   const heads = store.changes({}, stop.signal);
-  const reader = createChangeReader(ports, from);
   const texts = createTexts();
-  const listening = new Set<HubClient>();
   const behind = new Set<string>();
-  let moved = new Map<string, ThreadStatus>();
-  let decided: Approval[] = [];
-  let number = from;
-  let roundDueAt = 0;
-  let isTroubled = false;
-
-  const isWanted = (): boolean => listening.size > 0;
+  let troubledAt = Number.NEGATIVE_INFINITY;
+  const rounds = createRounds(ports, from, trouble);
+  const { reader, isWanted } = rounds;
   const hasWork = (): boolean =>
-    behind.size > 0 || !texts.isEmpty() || (isWanted() && moved.size > 0);
-  const isRoundDue = (): boolean => isWanted() && clock.monotonic() >= roundDueAt;
+    behind.size > 0 || !texts.isEmpty() || (isWanted() && rounds.hasMoved());
   const pace = createPace(clock, flush, hasWork);
   const watched = createWatchedThreads({
     store,
@@ -160,10 +205,11 @@ export function createReading(ports: ReadingPorts, from: number) {
     },
   });
 
-  /** Said once, until it works again. */
+  /** Said now and then, as long as it lasts. */
   function trouble(problem: Failure): void {
-    if (!isTroubled && !stop.signal.aborted) ports.onError(new Error(problem.error.detail.message));
-    isTroubled = true;
+    if (stop.signal.aborted || clock.monotonic() - troubledAt < TROUBLE_MS) return;
+    troubledAt = clock.monotonic();
+    ports.onError(new Error(problem.error.detail.message));
   }
 
   /** Answers how much of the time went to rows, which have a time of their own. */
@@ -179,45 +225,12 @@ export function createReading(ports: ReadingPorts, from: number) {
       behind.add(thread);
       trouble(pumped);
     }
-    if (!isForced && !isRoundDue()) return 0;
-    const start = clock.monotonic();
-    await round();
-    const took = clock.monotonic() - start;
-    roundDueAt = nextAfter(start, took + SENDING_MS * listening.size, ROWS);
-    return took;
-  }
-
-  async function round(): Promise<void> {
-    const now = moved;
-    moved = new Map();
-    const read = await readRound(now);
-    if (!read.ok) {
-      moved = new Map([...now, ...moved]);
-      trouble(read);
-      return;
-    }
-    isTroubled = false;
-    if (read.output) tellRound(read.output, listening, number);
-  }
-
-  async function readRound(
-    now: ReadonlyMap<string, ThreadStatus>,
-  ): Promise<Outcome<Round | undefined>> {
-    const changed = await reader.lookAround();
-    if (!changed.ok) return changed;
-    decided.push(...changed.output);
-    if (now.size === 0 && decided.length === 0) return { ok: true, output: undefined };
-    const read = await reader.round(now, decided, number + 1);
-    if (!read.ok) return read;
-    decided = [];
-    number += 1;
-    return read;
+    return isForced || rounds.isDue() ? await rounds.run() : 0;
   }
 
   async function follow(): Promise<void> {
     for await (const { thread, status } of heads) {
-      moved.set(thread, status);
-      reader.move(thread, status);
+      rounds.move(thread, status);
       if (watched.has(thread)) behind.add(thread);
       if (isWanted() || behind.size > 0) pace.schedule();
     }
@@ -233,8 +246,8 @@ export function createReading(ports: ReadingPorts, from: number) {
     reader,
     watched,
     /** Those who are told of rows and approvals. */
-    listening,
-    number: () => number,
+    listening: rounds.listening,
+    number: rounds.number,
     lag: pace.lag,
     async begin(): Promise<Outcome<null>> {
       const begun = await reader.begin();
