@@ -7,7 +7,9 @@ import { bareApi } from './support/bare-api.ts';
 test('health is what doctor finds, with the figures of the server', async () => {
   const fixture = makeFixture();
   const runtime = await fixture.open();
-  const api = bareApi(runtime, addHealthRoutes, 'view');
+  let now = 0;
+  const clock = { now: () => now, monotonic: () => now };
+  const api = bareApi(runtime, addHealthRoutes, 'view', clock);
   const { output } = await api.get('/health');
   expect(output).toMatchObject({
     healthy: true,
@@ -19,6 +21,8 @@ test('health is what doctor finds, with the figures of the server', async () => 
   const { findings } = (await api.get('/health')).output;
   // Asked again at once it is told the same: looking through everything is not free.
   expect(findings).toEqual(output.findings);
+  now = 3001;
+  expect((await api.get('/health')).output.healthy).toBe(false);
   await runtime.close();
   fixture.remove();
 });

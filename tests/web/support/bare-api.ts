@@ -2,7 +2,14 @@
 // chooses. For what routes answer; how they are reached is tested elsewhere.
 import { existsSync } from 'node:fs';
 import { Hono } from 'hono';
-import { fail, type Json, type JsonObject, ok, systemClock } from '../../../src/base/index.ts';
+import {
+  type Clock,
+  fail,
+  type Json,
+  type JsonObject,
+  ok,
+  systemClock,
+} from '../../../src/base/index.ts';
 import { type Runtime, registryFile } from '../../../src/runtime/index.ts';
 import type { Role } from '../../../src/web/model/api.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../../../src/web/server/parts.ts';
@@ -12,7 +19,12 @@ export interface BareApi {
   post(path: string, body: Json): ReturnType<BareApi['get']>;
 }
 
-export function bareApi(runtime: Runtime, add: AddRoutes, role: Role = 'approve'): BareApi {
+export function bareApi(
+  runtime: Runtime,
+  add: AddRoutes,
+  role: Role = 'approve',
+  clock: Clock = systemClock,
+): BareApi {
   const api = new Hono<ApiEnv>();
   api.use(async (context, next) => {
     context.set('asker', { id: 'one', who: 'ann', role, expires: Number.POSITIVE_INFINITY });
@@ -20,7 +32,7 @@ export function bareApi(runtime: Runtime, add: AddRoutes, role: Role = 'approve'
   });
   const parts = {
     runtime,
-    clock: systemClock,
+    clock,
     version: '1.2.3',
     started: 1,
     async store() {

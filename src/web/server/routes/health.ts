@@ -10,20 +10,23 @@ import { needs } from '../roles.ts';
 const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
-/** One look at a time, however many ask. */
+/** One look at a time, however many ask and however long it takes. */
 function createFindings({ runtime, clock }: WebParts): () => Promise<HealthReport> {
-  let found: { readonly at: number; readonly report: Promise<HealthReport> } | undefined;
-  return async () => {
-    if (!found || clock.now() - found.at > KEPT_MS) {
-      const { healthReport } = await reports.health();
-      found = { at: clock.now(), report: healthReport(runtime, process.env) };
-    }
+  let found: Promise<HealthReport> | undefined;
+  let until = 0;
+  const look = async (): Promise<HealthReport> => {
+    const { healthReport } = await reports.health();
     try {
-      return await found.report;
-    } catch (error) {
-      found = undefined;
-      throw error;
+      return await healthReport(runtime, process.env);
+    } finally {
+      until = clock.now() + KEPT_MS;
     }
+  };
+  return async () => {
+    if (found && clock.now() <= until) return await found;
+    until = Number.POSITIVE_INFINITY;
+    found = look();
+    return await found;
   };
 }
 
