@@ -13,6 +13,7 @@ import {
   type Directive,
   type DirectiveItem,
   type DirectiveLimits,
+  resolveExtends,
 } from '../../items/index.ts';
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
@@ -67,6 +68,34 @@ function findDirective(
     return fail('invalid_item', `directive \`${item.id}\` has errors: ${place}`);
   }
   return ok({ item, directive: withExtended(ports, item.directive) });
+}
+
+const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
+
+/** It and all that it extends: what a base grants is granted. */
+function isSignedWhole({ library }: Pick<PreparePorts, 'library'>, item: DirectiveItem): boolean {
+  const items = [item];
+  const below = (name: string): DirectiveItem['directive'] => {
+    const found = library.find('directive', name);
+    if (found.ok) items.push(found.output);
+    return found.ok ? found.output.directive : undefined;
+  };
+  if (item.directive) resolveExtends(item.directive, below);
+  return items.every(({ signature }) => SIGNED.has(signature.state));
+}
+
+/** The policy of a surface says which directives may be started there. */
+export function mayStart(ports: PreparePorts, surface: string, name: string): Outcome<null> {
+  const access = ports.policies().policy.directives(surface);
+  if (access === 'all') return ok(null);
+  const found = ports.library.find('directive', name);
+  if (!found.ok) return found;
+  if (access === 'signed' && isSignedWhole(ports, found.output)) return ok(null);
+  return fail(
+    'permission_denied',
+    `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started`,
+    { missing: 'spawn.thread', attempted: name },
+  );
 }
 
 /** An unsigned directive runs with read rights only; asking for more is refused before it starts. */
@@ -175,6 +204,9 @@ export async function prepareThread(
   const found = findDirective(ports, request.directive);
   if (!found.ok) return found;
   const { item, directive } = found.output;
+  const { by } = request;
+  const may = by ? mayStart(ports, by.surface, request.directive) : ok(null);
+  if (!may.ok) return may;
   const { missing } = canSpawn(directive);
   if (missing.length > 0) {
     const wanted = missing.map((name) => `<${name}>`).join(' and ');

@@ -14,8 +14,8 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { EMPTY, makeValue, mergeAll } from '../../flow/index.ts';
-import { type DirectiveItem, resolveExtends } from '../../items/index.ts';
 import type { Kind, Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import { mayStart } from '../run/prepare.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
 import { type HarnessPorts, type LiveThreads } from '../thread/thread.ts';
 import {
@@ -70,35 +70,9 @@ function waitIn(
   return isClient(asker) ? Math.min(said, MAX_CLIENT_WAIT_MS) : said;
 }
 
-const SIGNED: ReadonlySet<string> = new Set(['signed', 'bundle']);
-
-/** It and all that it extends: what a base grants is granted. */
-function isSignedWhole({ library }: HarnessPorts, item: DirectiveItem): boolean {
-  const items = [item];
-  const below = (name: string): DirectiveItem['directive'] => {
-    const found = library.find('directive', name);
-    if (found.ok) items.push(found.output);
-    return found.ok ? found.output.directive : undefined;
-  };
-  if (item.directive) resolveExtends(item.directive, below);
-  return items.every(({ signature }) => SIGNED.has(signature.state));
-}
-
 /** Outside of threads the policy of the surface says which directives may be started. */
-function checkSurface({ ports, thread, surface }: Asker, name: string): Outcome<null> {
-  if (thread) return ok(null);
-  const found = ports.library.find('directive', name);
-  if (!found.ok) return found;
-  const access = ports.policies().policy.directives(surface);
-  if (access === 'all' || (access === 'signed' && isSignedWhole(ports, found.output))) {
-    return ok(null);
-  }
-  return fail(
-    'permission_denied',
-    `on the surface \`${surface}\` ${access === 'none' ? 'no directives' : 'only signed directives'} may be started`,
-    { missing: 'spawn.thread', attempted: name },
-  );
-}
+const checkSurface = ({ ports, thread, surface }: Asker, name: string): Outcome<null> =>
+  thread ? ok(null) : mayStart(ports, surface, name);
 
 function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): SpawnRequest {
   const inputs = getOwn(parameters, 'inputs');
