@@ -12,7 +12,7 @@ import { createReading, type HubReading } from './live/reading.ts';
 import { NO_TOTALS } from './live/totals.ts';
 import type { Hub, Listener, Subscription } from './parts.ts';
 
-export interface HubPorts {
+interface HubPorts {
   /** `not_found` where nothing ever ran. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;

@@ -20,7 +20,7 @@ import {
 } from '../../store/index.ts';
 import { type ListedRun, type Meter, meterName } from '../model/api.ts';
 
-export interface RowPorts {
+interface RowPorts {
   readonly store: Store;
   /** Somebody is at work on it in this process. */
   isHere(id: string): boolean;

@@ -23,7 +23,7 @@ const SWEEP_MS = 5000;
 const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
 
-export interface ReadingPorts extends ReaderPorts {
+interface ReadingPorts extends ReaderPorts {
   onError(error: Error): void;
   /** The store says nothing any more. */
   onEnd(): void;

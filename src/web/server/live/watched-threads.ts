@@ -19,7 +19,7 @@ interface Watched {
   cursor: number | undefined;
 }
 
-export interface WatchedPorts {
+interface WatchedPorts {
   readonly store: Store;
   /** Events that were read, for others who want them too. */
   onRead(thread: string, events: readonly StoredEvent[]): Promise<unknown>;
@@ -41,8 +41,6 @@ const restOf = (frame: Frame, thread: string, after: number): Frame => {
   const events = frame.kind === 'batch' ? (frame.events?.[0]?.events ?? []) : [];
   return { kind: 'batch', events: [{ thread, events: events.filter(({ seq }) => seq > after) }] };
 };
-
-export type WatchedThreads = ReturnType<typeof createWatchedThreads>;
 
 export function createWatchedThreads({ store, onRead, onBehind }: WatchedPorts) {
   const all = new Map<string, Watched>();

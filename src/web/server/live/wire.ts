@@ -2,10 +2,10 @@
 import type { Frame } from '../../model/api.ts';
 
 /** Of one client; beyond these it is told to read anew instead. */
-export const MAX_PENDING_BYTES = 256 * 1024;
-export const MAX_PENDING_EVENTS = 2000;
+const MAX_PENDING_BYTES = 256 * 1024;
+const MAX_PENDING_EVENTS = 2000;
 /** A client that takes nothing for so long is gone. */
-export const MAX_STUCK_MS = 60_000;
+const MAX_STUCK_MS = 60_000;
 export const ALIVE_MS = 15_000;
 
 const texts = new WeakMap<Frame, string>();
@@ -28,7 +28,7 @@ export function frameBlock(frame: Frame): Buffer {
   return block;
 }
 
-export const eventsIn = (frame: Frame): number =>
+const eventsIn = (frame: Frame): number =>
   frame.kind === 'batch'
     ? (frame.events ?? []).reduce((sum, { events }) => sum + events.length, 0)
     : 0;
