@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { createParser } from 'eventsource-parser';
 import { openTokens, startWeb } from '../src/web/index.ts';
-import type { Frame } from '../src/web/model/api.ts';
+import type { StreamFrame } from '../src/web/model/api.ts';
 import { raceFresh, type Subject, serveSubject } from './fresh.ts';
 import type { BenchRow } from './row.ts';
 import { openStage } from './thread-stage.ts';
@@ -56,7 +56,12 @@ async function openServed(name: 'ours' | 'base'): Promise<Subject> {
 }
 
 /** One tab: its stream is opened anew when it turns to another thread, from where it was. */
-function openTab(url: string, token: string, watched: Watched, onFrame: (frame: Frame) => void) {
+function openTab(
+  url: string,
+  token: string,
+  watched: Watched,
+  onFrame: (frame: StreamFrame) => void,
+) {
   let [sent, position] = [undefined as ClientRequest | undefined, ''];
   return (...threads: readonly string[]): Promise<unknown> => {
     sent?.destroy();
@@ -70,7 +75,7 @@ function openTab(url: string, token: string, watched: Watched, onFrame: (frame: 
         position = id || position;
         watched.bytes += data.length;
         if (data.includes('"events":[')) watched.events += 1;
-        if (own === sent && data.includes('"threads":[')) onFrame(JSON.parse(data) as Frame);
+        if (own === sent && data.includes('"threads":[')) onFrame(JSON.parse(data) as StreamFrame);
       },
     });
     own.on('response', (response) => {
@@ -92,7 +97,7 @@ async function lookOn(url: string, token: string): Promise<void> {
   const tabs = Array.from({ length: TABS }, (_, index) =>
     openTab(url, token, watched, index === 0 ? find : () => {}),
   );
-  function find(frame: Frame): void {
+  function find(frame: StreamFrame): void {
     for (const { id, status, ended } of (frame.kind === 'batch' && frame.threads) || []) {
       const tab = watching.get(id);
       if (ended !== undefined && tab !== undefined) {

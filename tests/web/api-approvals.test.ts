@@ -10,7 +10,7 @@ import type {
   ApprovalList,
   ApprovalReview,
   ListedApproval,
-  TextPiece,
+  LongText,
   ThreadView,
 } from '../../src/web/model/api.ts';
 import {
@@ -143,7 +143,7 @@ test('a long argument is cut in the review and comes whole in pieces', async () 
   let [whole, offset]: [string, number | undefined] = ['', 0];
   while (offset !== undefined) {
     const path = `approvals/${one.id}/argument?name=content&offset=${offset}`;
-    const piece: TextPiece = await output(served, path);
+    const piece: LongText = await output(served, path);
     whole += piece.text;
     offset = piece.next;
   }

@@ -4,7 +4,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { decideApproval, goOnHere } from '../../src/runtime/index.ts';
-import type { Asker } from '../../src/web/server/parts.ts';
+import type { WebAsker } from '../../src/web/server/parts.ts';
 import { createRuns } from '../../src/web/server/runs.ts';
 import {
   directive,
@@ -20,7 +20,7 @@ import {
 const until = (holds: () => Promise<boolean>) =>
   expect.poll(holds, { timeout: 10_000, interval: 20 }).toBe(true);
 
-const ANN: Asker = { id: 's1', who: 'ann', role: 'approve', expires: 0 };
+const ANN: WebAsker = { id: 's1', who: 'ann', role: 'approve', expires: 0 };
 const DONE: ScriptedReply = { text: 'done' };
 const ASK = '<guard on="op:tool:fs/read_file"><ask>may it?</ask></guard>';
 const SPAWNS = '<execute resource="spawn" action="thread"/>';

@@ -32,23 +32,23 @@ export async function knownServers({ library }: Pick<Runtime, 'library'>): Promi
 }
 
 /** One thing that is as it should be, or is not. */
-interface Finding {
+interface HealthFinding {
   about: string;
   state: 'good' | 'note' | 'bad';
   message: string;
   fix?: string;
 }
 
-const good = (about: string, message: string): Finding => ({ about, state: 'good', message });
-const bad = (about: string, message: string): Finding => ({ about, state: 'bad', message });
-const note = (about: string, message: string, fix: string): Finding => ({
+const good = (about: string, message: string): HealthFinding => ({ about, state: 'good', message });
+const bad = (about: string, message: string): HealthFinding => ({ about, state: 'bad', message });
+const note = (about: string, message: string, fix: string): HealthFinding => ({
   about,
   state: 'note',
   message,
   fix,
 });
 
-async function aboutRegistry(runtime: Runtime): Promise<Finding> {
+async function aboutRegistry(runtime: Runtime): Promise<HealthFinding> {
   const file = registryFile(runtime);
   if (!existsSync(file)) return good('store', 'no thread has run here yet');
   const opened = await runtime.threads();
@@ -66,7 +66,7 @@ async function aboutRegistry(runtime: Runtime): Promise<Finding> {
   );
 }
 
-function aboutProviders(runtime: Runtime, env: Env): Finding[] {
+function aboutProviders(runtime: Runtime, env: Env): HealthFinding[] {
   const providers = getOwn(runtime.library.config('models').value, 'providers');
   return Object.entries(isObject(providers) ? providers : {}).map(([name, provider]) => {
     const key = plainText(getOwn(provider, 'key'));
@@ -77,7 +77,7 @@ function aboutProviders(runtime: Runtime, env: Env): Finding[] {
   });
 }
 
-function aboutKeys({ keys, trustStore, home }: Runtime): Finding[] {
+function aboutKeys({ keys, trustStore, home }: Runtime): HealthFinding[] {
   const [own, trusted] = [keys.list(), trustStore.list()];
   return [
     !own.ok
@@ -91,7 +91,7 @@ function aboutKeys({ keys, trustStore, home }: Runtime): Finding[] {
   ];
 }
 
-async function aboutSandbox(runtime: Runtime): Promise<Finding> {
+async function aboutSandbox(runtime: Runtime): Promise<HealthFinding> {
   const { kind, reason, version } = await runtime.sandbox();
   if (kind !== 'none') {
     const why = reason === undefined ? [] : [`(${reason})`];
@@ -109,7 +109,7 @@ async function aboutSandbox(runtime: Runtime): Promise<Finding> {
 }
 
 /** Tiers whose model no policy lets anybody ask. */
-function closedTiers({ library, policies }: Runtime): Finding[] {
+function closedTiers({ library, policies }: Runtime): HealthFinding[] {
   const tiers = getOwn(library.config('models').value, 'tiers');
   return Object.entries(isObject(tiers) ? tiers : {}).flatMap(([tier, entry]) => {
     const model = plainText(typeof entry === 'string' ? entry : getOwn(entry, 'model'));
@@ -120,7 +120,7 @@ function closedTiers({ library, policies }: Runtime): Finding[] {
   });
 }
 
-function aboutPolicies(runtime: Runtime): Finding[] {
+function aboutPolicies(runtime: Runtime): HealthFinding[] {
   const { policy, diagnostics } = runtime.policies();
   const levels = policy.levels.map(({ level }) => level).join(', ') || 'none';
   const unsigned = policy.allowsUnsigned ? 'allowed' : 'restricted';
@@ -148,7 +148,7 @@ function aboutPolicies(runtime: Runtime): Finding[] {
   ];
 }
 
-function aboutItems({ library }: Runtime): Finding[] {
+function aboutItems({ library }: Runtime): HealthFinding[] {
   const errors = library.check().filter(({ severity }) => severity === 'error').length;
   const changed = library
     .all()
@@ -174,9 +174,9 @@ const unset = ({ item: { tool } }: KnownServer, env: Env): string[] =>
   );
 
 /** Other MCP servers, as far as files tell: none is asked. */
-async function aboutServers(runtime: Runtime, env: Env): Promise<Finding[]> {
+async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]> {
   const known = await knownServers(runtime);
-  const findings = known.flatMap((server): Finding[] => {
+  const findings = known.flatMap((server): HealthFinding[] => {
     const { name, item, tools } = server;
     const about = `mcp ${name}`;
     const open = [item, ...tools].filter(({ signature }) => signature.state !== 'signed');
@@ -200,12 +200,12 @@ async function aboutServers(runtime: Runtime, env: Env): Promise<Finding[]> {
 
 export interface HealthReport {
   readonly healthy: boolean;
-  readonly findings: readonly Finding[];
+  readonly findings: readonly HealthFinding[];
 }
 
 /** `km doctor` as data. */
 export async function healthReport(runtime: Runtime, env: Env): Promise<HealthReport> {
-  const findings: Finding[] = [
+  const findings: HealthFinding[] = [
     good('node', process.version),
     good('project', runtime.project),
     ...aboutKeys(runtime),

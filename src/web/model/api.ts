@@ -4,7 +4,7 @@
 // since 1970 unless a name says otherwise. Text of models and tools is redacted before it gets here and
 // is still foreign: it is shown by `ForeignText` alone.
 
-export type Role = 'view' | 'steer' | 'approve';
+export type WebRole = 'view' | 'steer' | 'approve';
 
 /** Any JSON; what the page shows of it goes through `JsonView`. */
 export type Data =
@@ -19,7 +19,7 @@ export type DataObject = { readonly [name: string]: Data };
 /** `GET me`, and what `POST session` answers with besides the `key`. */
 export interface Me {
   readonly who: string;
-  readonly role: Role;
+  readonly role: WebRole;
   /** The name of the project's folder, and where it is. */
   readonly project: string;
   readonly path: string;
@@ -30,7 +30,7 @@ export interface Me {
 }
 
 /** One limit and what was used of it. Money is in the currency of `Me`, time in seconds. */
-export interface Meter {
+export interface LimitMeter {
   /** `spend`, `turns`, `tokens`, `duration_seconds`, `tool_calls`, `spawns`, …: as limits are called. */
   readonly name: string;
   readonly used: number;
@@ -67,7 +67,7 @@ export interface ListedRun {
   readonly ended?: number;
   /** As `--json` shows it: turns, tokens, tool_calls, spend (text), duration_seconds, estimated. */
   readonly cost: DataObject;
-  readonly meters: readonly Meter[];
+  readonly meters: readonly LimitMeter[];
   /** How many calls were denied. */
   readonly denied: number;
   /** How many approvals of this very thread wait for a person. */
@@ -218,7 +218,7 @@ export interface EventPage {
 }
 
 /** A long text in pieces: `GET …?offset=next` gives the next one. */
-export interface TextPiece {
+export interface LongText {
   readonly text: string;
   readonly bytes: number;
   readonly offset: number;
@@ -249,9 +249,9 @@ export interface Gate {
 export interface EventDetail {
   /** As the journal has it, or `{}` with `raw` in pieces when it is long. */
   readonly event: Data;
-  readonly raw: TextPiece;
+  readonly raw: LongText;
   /** What stands in it for a reader: arguments, the result, a message. */
-  readonly content?: TextPiece;
+  readonly content?: LongText;
   /** The seqs of the call, its denial and its result, when this is one of them. */
   readonly call?: { readonly call?: number; readonly denied?: number; readonly result?: number };
   readonly arguments?: readonly ArgumentView[];
@@ -330,7 +330,7 @@ export interface ApprovalReview {
   readonly tool?: string;
   readonly effect?: string;
   readonly tier?: string;
-  /** One that `is_cut` comes in pieces from `GET approvals/ID/argument?name=NAME&offset=N`: a `TextPiece`. */
+  /** One that `is_cut` comes in pieces from `GET approvals/ID/argument?name=NAME&offset=N`: a `LongText`. */
   readonly arguments: readonly ArgumentView[];
   readonly gates: readonly Gate[];
   readonly provenance?: ProvenanceView;
@@ -351,7 +351,7 @@ export interface ApprovalReview {
   /** What the model said with the call. Foreign. */
   readonly says?: string;
   readonly rights: readonly RightUse[];
-  readonly meters: readonly Meter[];
+  readonly meters: readonly LimitMeter[];
   readonly turn?: number;
   readonly seq?: number;
   /** What can be decided, the safe answer last. `value`: which argument it would name. */
@@ -521,7 +521,7 @@ export interface ItemView {
   readonly item: DataObject;
   readonly signature: DataObject;
   /** The file as it stands, for directives and knowledge. Foreign. */
-  readonly body?: TextPiece;
+  readonly body?: LongText;
   readonly file?: string;
   readonly inputs: readonly ItemInput[];
   /** `explain --json` of a directive or a tool. */
@@ -532,7 +532,7 @@ export interface ItemView {
   readonly steps: readonly string[];
   readonly runs: number;
   readonly denied: number;
-  readonly limits: readonly Meter[];
+  readonly limits: readonly LimitMeter[];
 }
 
 /** One of `GET scripts`: files of the project that `km script` would run. */
@@ -550,7 +550,7 @@ export interface ScriptList {
 }
 
 /** `GET scripts/ID`, and with the outcome `POST scripts/ID/run {payload}`. */
-export interface ScriptView {
+export interface ScriptDocument {
   readonly id: string;
   readonly file: string;
   /** Foreign. */
@@ -600,7 +600,7 @@ export interface HealthView {
 }
 
 /** One frame of a stream. `id` is the position; `text` and `reset` have none. */
-export type Frame =
+export type StreamFrame =
   | {
       readonly kind: 'batch';
       /** Whole rows; the last one of an id counts. */
@@ -634,7 +634,7 @@ export type SocketRequest =
 
 /** What it is sent: frames, those of a batch with their position, and what was wrong with a message. */
 export type SocketReply =
-  | (Frame & { readonly id?: string })
+  | (StreamFrame & { readonly id?: string })
   | {
       readonly kind: 'error';
       readonly error: { readonly code: string; readonly detail: { readonly message: string } };

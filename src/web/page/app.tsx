@@ -108,7 +108,7 @@ const pageKeys = (find: () => void, help: () => void) => {
 };
 
 /** The bar, the view and what is told aloud; for somebody who has a session. */
-export function Frame() {
+export function StreamFrame() {
   const [open, setOpen] = useState<'' | 'keys' | 'find'>('');
   const totals = useTotals();
   const { pending } = useApprovals();

@@ -5,7 +5,7 @@
 // keeps the approvals, so that some title shows their count.
 import { batch, signal } from '@preact/signals';
 import { createParser } from 'eventsource-parser';
-import type { Frame, Topic } from '../model/api.ts';
+import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
 export interface ConnectionState {
@@ -18,7 +18,7 @@ export interface ConnectionState {
 
 export interface TopicReader {
   /** Something about this topic; called inside a batch of signals. */
-  take(frame: Exclude<Frame, { kind: 'reset' }>): void;
+  take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void;
   /** Something was left out: the snapshot has to be read again, events from `after` on. */
   reset(after?: number): void;
 }
@@ -150,7 +150,7 @@ async function readStream(
     retryMs = FIRST_RETRY_MS;
     become('live');
     const parser = createParser({
-      onEvent: ({ id, data }) => arrive(topics, JSON.parse(data) as Frame, id),
+      onEvent: ({ id, data }) => arrive(topics, JSON.parse(data) as StreamFrame, id),
     });
     const text = new TextDecoder();
     const reader = response.body.getReader();
@@ -169,10 +169,10 @@ async function readStream(
 }
 
 // Frames wait for the next picture; a hidden tab draws none and takes them by the clock.
-let waiting: Frame[] = [];
+let waiting: StreamFrame[] = [];
 let isDue = false;
 
-function arrive(topics: readonly Topic[], frame: Frame, id: string | undefined): void {
+function arrive(topics: readonly Topic[], frame: StreamFrame, id: string | undefined): void {
   if (id !== undefined) {
     for (const topic of topics) {
       const known = listened.get(topic);
@@ -195,7 +195,7 @@ function handOut(): void {
   });
 }
 
-function topicsOf(frame: Frame): Topic[] {
+function topicsOf(frame: StreamFrame): Topic[] {
   if (frame.kind === 'reset') return [frame.topic];
   if (frame.kind === 'text') return [`thread:${frame.thread}`];
   const topics = (frame.events ?? []).map(({ thread }) => `thread:${thread}`);
@@ -204,7 +204,7 @@ function topicsOf(frame: Frame): Topic[] {
   return topics;
 }
 
-function tell(topic: Topic, frame: Frame): void {
+function tell(topic: Topic, frame: StreamFrame): void {
   for (const reader of listened.get(topic)?.readers ?? []) {
     if (frame.kind === 'reset') reader.reset(frame.after);
     else reader.take(frame);

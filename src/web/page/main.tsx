@@ -2,7 +2,7 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import type { PageFault } from './api.ts';
-import { Frame } from './app.tsx';
+import { StreamFrame } from './app.tsx';
 import { connection, connectNow } from './connection.ts';
 import { ErrorState } from './parts/states.tsx';
 import { go, route } from './router.tsx';
@@ -42,7 +42,7 @@ function App() {
     return () => removeEventListener('hashchange', again);
   }, []);
   if (!state.isReady) return null;
-  if (me.value) return <Frame />;
+  if (me.value) return <StreamFrame />;
   if (state.error?.code === 'unreachable') {
     return (
       <main>

@@ -10,7 +10,7 @@ import type { Rejection } from './access/request-guard.ts';
 import type { WebAccess } from './access/who-asks.ts';
 import { answer, isJsonType, readBody } from './answer.ts';
 import { addHeaders } from './headers.ts';
-import type { AddRoutes, ApiEnv, Asker, WebParts } from './parts.ts';
+import type { AddRoutes, ApiEnv, WebAsker, WebParts } from './parts.ts';
 import { needs, routeRoles } from './roles.ts';
 import { addApprovalsRoutes } from './routes/approvals.ts';
 import { addCostRoutes } from './routes/cost.ts';
@@ -61,7 +61,7 @@ function addSession(
   open: OpenAnswers,
 ): void {
   const { runtime, version } = parts;
-  const meOf = ({ who, role, expires }: Asker): Me => ({
+  const meOf = ({ who, role, expires }: WebAsker): Me => ({
     who,
     role,
     expires,
@@ -70,7 +70,7 @@ function addSession(
     version,
     currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
   });
-  const note = ({ who, id }: Asker, operation: string) =>
+  const note = ({ who, id }: WebAsker, operation: string) =>
     runtime.audit.write(personRow({ who, channel: 'web' }, operation, id));
   api.post('/session', async (context) => {
     const body = await readBody(context);

@@ -7,28 +7,28 @@ import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import type {
   Acted,
-  Frame,
   ListedRun,
   ResumeWish,
-  Role,
   RunWish,
+  StreamFrame,
   Topic,
   Totals,
+  WebRole,
 } from '../model/api.ts';
 
 /** Who asks: a person with a session of the page, or a program with a token. */
-export interface Asker {
+export interface WebAsker {
   /** Of the session or the token. */
   readonly id: string;
   /** As journals and the audit name them. */
   readonly who: string;
-  readonly role: Role;
+  readonly role: WebRole;
   readonly expires: number;
 }
 
 export interface ApiEnv {
   Bindings: HttpBindings;
-  Variables: { asker: Asker };
+  Variables: { asker: WebAsker };
 }
 
 /** One client of the hub: a stream or a socket. It is handed frames as they are flushed. */
@@ -40,7 +40,7 @@ export interface Listener {
    * False when it did not take this one: what comes is left out too until `ready`, and a reset says so.
    * The same frame is handed to many, so that it is put into words once.
    */
-  send(frame: Frame, position?: string): boolean;
+  send(frame: StreamFrame, position?: string): boolean;
 }
 
 export interface Subscription {
@@ -71,8 +71,8 @@ export interface Hub {
 /** Threads that run in this process because somebody asked for them here. */
 export interface Runs {
   /** Answers when the thread is there, not when it is over. */
-  start(wish: RunWish, by: Asker): Promise<Outcome<Acted>>;
-  resume(id: string, wish: ResumeWish, by: Asker): Promise<Outcome<Acted>>;
+  start(wish: RunWish, by: WebAsker): Promise<Outcome<Acted>>;
+  resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<Acted>>;
   /** What waited and was decided goes on here, unless another process is at work on it. */
   decided(thread: string): void;
   isHere(id: string): boolean;
@@ -103,7 +103,7 @@ export interface WebParts extends WebBase {
  */
 export type AdmitSocket = (
   incoming: IncomingMessage,
-) => { readonly asker: Asker } | { readonly status: number; readonly message: string };
+) => { readonly asker: WebAsker } | { readonly status: number; readonly message: string };
 
 /** Adds its resources to `/api`. */
 export type AddRoutes = (api: Hono<ApiEnv>, parts: WebParts) => void;

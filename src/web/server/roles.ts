@@ -1,25 +1,26 @@
 // What a role may do. Every route names the role it needs; one that names none is not served at all.
 import type { Hono, MiddlewareHandler } from 'hono';
 import { fail } from '../../base/index.ts';
-import type { Role } from '../model/api.ts';
+import type { WebRole } from '../model/api.ts';
 import { answer } from './answer.ts';
 import type { ApiEnv } from './parts.ts';
 
 /** Each may do what those before it may. */
-const ORDER: readonly Role[] = ['view', 'steer', 'approve'];
+const ORDER: readonly WebRole[] = ['view', 'steer', 'approve'];
 
-const DOES: Readonly<Record<Role, string>> = {
+const DOES: Readonly<Record<WebRole, string>> = {
   view: 'look',
   steer: 'start and steer threads',
   approve: 'decide',
 };
 
-const roles = new WeakMap<object, Role>();
+const roles = new WeakMap<object, WebRole>();
 
-const mayAct = (held: Role, needed: Role): boolean => ORDER.indexOf(held) >= ORDER.indexOf(needed);
+const mayAct = (held: WebRole, needed: WebRole): boolean =>
+  ORDER.indexOf(held) >= ORDER.indexOf(needed);
 
 /** Stands before the handler of a route: `api.get('/threads', needs('view'), …)`. */
-export function needs(role: Role): MiddlewareHandler<ApiEnv> {
+export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
   const check: MiddlewareHandler<ApiEnv> = async (context, next) => {
     const { role: held } = context.get('asker');
     if (mayAct(held, role)) {
@@ -36,8 +37,8 @@ export function needs(role: Role): MiddlewareHandler<ApiEnv> {
 /** Every route of `/api` with the role it needs; undefined where nobody said. */
 export function routeRoles(
   api: Pick<Hono<ApiEnv>, 'routes'>,
-): { method: string; path: string; role: Role | undefined }[] {
-  const found = new Map<string, { method: string; path: string; role: Role | undefined }>();
+): { method: string; path: string; role: WebRole | undefined }[] {
+  const found = new Map<string, { method: string; path: string; role: WebRole | undefined }>();
   for (const { method, path, handler } of api.routes) {
     // What stands before all of them is no route.
     if (method === 'ALL' && path.endsWith('*')) continue;

@@ -18,7 +18,7 @@ import {
   type StoredEvent,
   type ThreadSummary,
 } from '../../store/index.ts';
-import { type ListedRun, type Meter, meterName } from '../model/api.ts';
+import { type LimitMeter, type ListedRun, meterName } from '../model/api.ts';
 
 interface RowPorts {
   readonly store: Store;
@@ -92,7 +92,7 @@ function meterOf(
   { id, cost }: ThreadSummary,
   { limits, raisedFrom }: Pick<Known, 'limits' | 'raisedFrom'>,
   budgets: Budgets,
-): Meter | undefined {
+): LimitMeter | undefined {
   const limit = getOwn(limits, name);
   const max = numberIn(limit, 'value');
   const budget = CHARGED.has(name) ? budgets.get(id) : undefined;

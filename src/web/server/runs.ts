@@ -19,7 +19,7 @@ import {
   type Threads,
 } from '../../runtime/index.ts';
 import type { Acted, ResumeWish, RunWish } from '../model/api.ts';
-import type { Asker, Hub, Runs, WebParts } from './parts.ts';
+import type { Hub, Runs, WebAsker, WebParts } from './parts.ts';
 
 interface RunsPorts extends Pick<WebParts, 'runtime' | 'store' | 'clock' | 'onError'> {
   readonly hub: Pick<Hub, 'text'>;
@@ -31,7 +31,7 @@ const AT_WORK: ReadonlySet<string> = new Set(['spawning', 'running', 'terminatin
 const LOOK_MS = 20;
 const MAX_LOOKS = 100;
 
-export const speakerOf = ({ who }: Asker): Speaker => ({ who, channel: 'web' });
+export const speakerOf = ({ who }: WebAsker): Speaker => ({ who, channel: 'web' });
 
 /** More than it would have anyway is refused, where the run could only be given less. */
 function checkLowered(
@@ -62,7 +62,10 @@ function checkLowered(
 const limitsIn = (limits: RunWish['limits']): { limits?: NonNullable<RunRequest['limits']> } =>
   limits === undefined ? {} : { limits: { ...limits } };
 
-const requestOf = ({ directive, inputs, limits, model, message }: RunWish, by: Asker): RunRequest =>
+const requestOf = (
+  { directive, inputs, limits, model, message }: RunWish,
+  by: WebAsker,
+): RunRequest =>
   compact<RunRequest>({
     directive,
     inputs: { ...inputs } as NonNullable<RunRequest['inputs']>,
@@ -72,7 +75,7 @@ const requestOf = ({ directive, inputs, limits, model, message }: RunWish, by: A
     by: { who: by.who, surface: 'web' },
   });
 
-function optionsOf(id: string, wish: ResumeWish, asker: Asker): ResumeOptions {
+function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions {
   const speaker = speakerOf(asker);
   const by = spokenBy(speaker);
   const { limits, model, message, from, why } = wish;

@@ -5,7 +5,7 @@ import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type RawData, type WebSocket, WebSocketServer } from 'ws';
 import { fail, getOwn, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
-import type { Frame, Topic } from '../model/api.ts';
+import type { StreamFrame, Topic } from '../model/api.ts';
 import { threadTopic } from './live/client.ts';
 import { writePosition } from './live/positions.ts';
 import { ALIVE_MS, createBacklog, frameText } from './live/wire.ts';
@@ -81,7 +81,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
   let subscription: Subscription | undefined;
   let isAlive = true;
 
-  function send(frame: Frame, position?: string): boolean {
+  function send(frame: StreamFrame, position?: string): boolean {
     if (socket.readyState !== socket.OPEN) return true;
     const text = frameText(frame);
     if (backlog.isFull() || !backlog.hasRoom(text.length, frame)) return false;

@@ -3,11 +3,11 @@
 import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { Frame, Topic } from '../model/api.ts';
+import type { StreamFrame, Topic } from '../model/api.ts';
 import { answer } from './answer.ts';
 import { addHeaders } from './headers.ts';
 import { ALIVE_MS, createBacklog, frameBlock } from './live/wire.ts';
-import type { AddRoutes, Asker, Hub, Subscription } from './parts.ts';
+import type { AddRoutes, Hub, Subscription, WebAsker } from './parts.ts';
 import { needs } from './roles.ts';
 
 const MAX_TOPICS = 30;
@@ -63,7 +63,7 @@ function pour(
     });
   }
 
-  function send(frame: Frame, position?: string): boolean {
+  function send(frame: StreamFrame, position?: string): boolean {
     if (outgoing.destroyed || outgoing.writableEnded) return true;
     const block = frameBlock(frame);
     if (backlog.isFull() || !backlog.hasRoom(block.length, frame)) return false;
@@ -95,7 +95,7 @@ function pour(
   return subscribed;
 }
 
-const lifeOf = ({ expires }: Asker, now: number): number =>
+const lifeOf = ({ expires }: WebAsker, now: number): number =>
   Number.isFinite(expires) ? Math.max(0, expires - now) : MAX_TIMER_MS;
 
 export const addStream: AddRoutes = (api, { hub, clock }) => {

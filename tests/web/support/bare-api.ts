@@ -11,7 +11,7 @@ import {
   systemClock,
 } from '../../../src/base/index.ts';
 import { type Runtime, registryFile } from '../../../src/runtime/index.ts';
-import type { Role } from '../../../src/web/model/api.ts';
+import type { WebRole } from '../../../src/web/model/api.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../../../src/web/server/parts.ts';
 
 export interface BareApi {
@@ -22,7 +22,7 @@ export interface BareApi {
 export function bareApi(
   runtime: Runtime,
   add: AddRoutes,
-  role: Role = 'approve',
+  role: WebRole = 'approve',
   clock: Clock = systemClock,
 ): BareApi {
   const api = new Hono<ApiEnv>();

@@ -8,7 +8,7 @@ import { onTestFinished } from 'vitest';
 import { fail, type Outcome, ok, systemClock } from '../../../src/base/index.ts';
 import type { NewEvent } from '../../../src/store/index.ts';
 import { openSqliteStore, type Store } from '../../../src/store/index.ts';
-import type { Frame, ListedApproval, ListedRun, Totals } from '../../../src/web/model/api.ts';
+import type { ListedApproval, ListedRun, StreamFrame, Totals } from '../../../src/web/model/api.ts';
 import { createHub } from '../../../src/web/server/hub.ts';
 import type { Hub, Subscription } from '../../../src/web/server/parts.ts';
 import { makePlace, must } from '../../support/registry.ts';
@@ -72,7 +72,7 @@ export async function openThread({ store }: LiveStage, id: string, directive = '
 
 /** What a client was told, as a page keeps it: rows by id, events of one thread by number. */
 export interface Heard {
-  readonly frames: Frame[];
+  readonly frames: StreamFrame[];
   readonly rows: Map<string, ListedRun>;
   readonly approvals: Map<string, ListedApproval>;
   /** In the order in which they came, doubles too. */
@@ -94,7 +94,7 @@ export const nothingHeard = (): Heard => ({
   position: undefined,
 });
 
-export function hear(heard: Heard, frame: Frame, position?: string): void {
+export function hear(heard: Heard, frame: StreamFrame, position?: string): void {
   heard.frames.push(frame);
   if (position !== undefined) heard.position = position;
   if (frame.kind === 'text') heard.text += frame.text;

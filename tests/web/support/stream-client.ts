@@ -3,7 +3,7 @@
 import { type ClientRequest, type IncomingMessage, request } from 'node:http';
 import { createParser } from 'eventsource-parser';
 import { onTestFinished } from 'vitest';
-import type { Frame } from '../../../src/web/model/api.ts';
+import type { StreamFrame } from '../../../src/web/model/api.ts';
 import { type Heard, hear, nothingHeard } from './live.ts';
 import type { Headers } from './serve.ts';
 
@@ -32,7 +32,7 @@ export async function openStream(
   const { sent, response } = await ask(`${url}/api/stream?${query.toString()}`, headers);
   let [isOver, comments] = [false, 0];
   const parser = createParser({
-    onEvent: ({ id, data }) => hear(heard, JSON.parse(data) as Frame, id),
+    onEvent: ({ id, data }) => hear(heard, JSON.parse(data) as StreamFrame, id),
     onComment: () => {
       comments += 1;
     },

@@ -1,7 +1,7 @@
 // One item: what it may do and who says so, what limits and guards it, what it can reach, how it ran, and
 // its file as text.
 import type { ComponentChildren } from 'preact';
-import type { Data, DataObject, ItemView, TextPiece } from '../../model/api.ts';
+import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
 import { count, limitName, limitValue } from '../../model/format.ts';
 import { get, type PageAnswer } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
@@ -139,7 +139,7 @@ function Missing({ missing }: { missing: readonly string[] }) {
 function Parts({ kind, id, view }: { kind: string; id: string; view: ItemView }) {
   const about = readExplained(view.explained);
   const isTool = kind === 'tool';
-  const load = async (offset: number): Promise<PageAnswer<TextPiece>> => {
+  const load = async (offset: number): Promise<PageAnswer<LongText>> => {
     const path = `items/${encodeURIComponent(kind)}/${encodeURIComponent(id)}?offset=${offset}`;
     const answer = await get<ItemView>(path);
     if (!answer.ok) return answer;

@@ -1,7 +1,7 @@
 // The form that starts a directive: one field for each input, limits that can only be lowered, and at its
 // foot what the run may do and what it costs at most.
 import { useId, useState } from 'preact/hooks';
-import type { Acted, ItemInput, ItemView, Meter } from '../../model/api.ts';
+import type { Acted, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
 import { limitName, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
@@ -112,7 +112,7 @@ function InputField(props: {
 }
 
 function LimitField(props: {
-  limit: Meter;
+  limit: LimitMeter;
   value: string;
   fault: string | undefined;
   onInput: (text: string) => void;

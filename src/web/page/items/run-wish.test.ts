@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { ItemInput, Meter } from '../../model/api.ts';
+import type { ItemInput, LimitMeter } from '../../model/api.ts';
 import { faultsOf, readWish, runCommand } from './run-wish.ts';
 
 const input = (name: string, type: string, rest: Partial<ItemInput> = {}): ItemInput => ({
@@ -8,7 +8,7 @@ const input = (name: string, type: string, rest: Partial<ItemInput> = {}): ItemI
   required: false,
   ...rest,
 });
-const limit = (name: string, max: number): Meter => ({ name, used: 0, reserved: 0, max });
+const limit = (name: string, max: number): LimitMeter => ({ name, used: 0, reserved: 0, max });
 const fields = (
   inputs: Record<string, string>,
   limits: Record<string, string> = {},

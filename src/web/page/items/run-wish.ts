@@ -1,6 +1,6 @@
 // What the fields of the run form say, as a request: each text read by the type of its input, limits only
 // ever lower than they are. Faults of a field stand under its name, those of the server too.
-import type { Data, ItemInput, Meter, RunWish } from '../../model/api.ts';
+import type { Data, ItemInput, LimitMeter, RunWish } from '../../model/api.ts';
 import type { PageFault } from '../api.ts';
 import { shellWord } from '../review/decision.ts';
 
@@ -51,7 +51,7 @@ function readInput(input: ItemInput, text: string): { value: Data } | { wants: s
   return type === 'any' ? { value: text } : { wants: `JSON (${type})` };
 }
 
-function readLimit({ name, max }: Meter, text: string): { value: number } | { wants: string } {
+function readLimit({ name, max }: LimitMeter, text: string): { value: number } | { wants: string } {
   const value = Number(text);
   if (!Number.isFinite(value) || value < 0) return { wants: 'a number' };
   if (max !== undefined && value > max) return { wants: `at most ${max}, it can only be lowered` };
@@ -61,7 +61,7 @@ function readLimit({ name, max }: Meter, text: string): { value: number } | { wa
 /** The request, or what stands in its way. */
 export function readWish(
   directive: string,
-  about: { readonly inputs: readonly ItemInput[]; readonly limits: readonly Meter[] },
+  about: { readonly inputs: readonly ItemInput[]; readonly limits: readonly LimitMeter[] },
   fields: RunFields,
 ): { readonly wish: RunWish } | { readonly faults: FieldFaults } {
   const faults: Record<string, string> = {};

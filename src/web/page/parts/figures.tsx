@@ -1,6 +1,6 @@
 // Numbers and times with their unit and, where there is one, their limit.
 import { signal } from '@preact/signals';
-import type { Meter } from '../../model/api.ts';
+import type { LimitMeter } from '../../model/api.ts';
 import { ago, clockTime, dayTime, limitName, limitValue } from '../../model/format.ts';
 
 /** The time of this second; what reads it is drawn anew when it moves. Stands still in a hidden tab. */
@@ -28,7 +28,7 @@ const percent = (part: number, whole: number): number =>
   whole <= 0 ? (part > 0 ? 100 : 0) : Math.max(0, Math.min(100, (part / whole) * 100));
 
 /** Used solid, reserved hatched, a mark at 80 %, and where the limit was before it was raised. */
-export function MeterBar({ meter }: { meter: Meter }) {
+export function MeterBar({ meter }: { meter: LimitMeter }) {
   const { name, used, reserved, max, raised_from: raised } = meter;
   if (max === undefined) return <span class="meter none" aria-hidden="true" />;
   const [a, b] = [percent(used, max), percent(used + reserved, max)];
@@ -54,7 +54,7 @@ export function MeterBar({ meter }: { meter: Meter }) {
 }
 
 /** `0.2955 of 0.50 USD`, or only the number where there is no limit. `unit` stands at the end. */
-export function MeterValue({ meter, unit = '' }: { meter: Meter; unit?: string }) {
+export function MeterValue({ meter, unit = '' }: { meter: LimitMeter; unit?: string }) {
   const { name, used, max } = meter;
   return (
     <span class="v">

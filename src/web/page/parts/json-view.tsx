@@ -1,7 +1,7 @@
 // Data and long texts as text. What is long comes in pieces, each asked for by hand, so that 5 MB never
 // stand in the page at once unless somebody wants them.
 import { useEffect, useState } from 'preact/hooks';
-import type { Data, TextPiece } from '../../model/api.ts';
+import type { Data, LongText } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
 import type { PageAnswer, PageFault } from '../api.ts';
 import { CopyButton } from './copy.tsx';
@@ -31,8 +31,8 @@ export function JsonView({ value }: { value: Data }) {
 
 /** A long text: `first` is its beginning, `load` gives the piece at an offset. */
 export function PiecesView(props: {
-  first: TextPiece;
-  load: (offset: number) => Promise<PageAnswer<TextPiece>>;
+  first: LongText;
+  load: (offset: number) => Promise<PageAnswer<LongText>>;
   author?: string;
   labels?: readonly string[];
 }) {

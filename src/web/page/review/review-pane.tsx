@@ -1,7 +1,13 @@
 // One approval, to be read before it is decided: facts of the runtime first, then why it is asked, where
 // its values came from and what the thread has and costs, the words of the model last and framed.
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ApprovalReview, Gate, ListedApproval, Meter, TextPiece } from '../../model/api.ts';
+import type {
+  ApprovalReview,
+  Gate,
+  LimitMeter,
+  ListedApproval,
+  LongText,
+} from '../../model/api.ts';
 import { ago, dayTime, limitName, limitValue, seconds } from '../../model/format.ts';
 import { get, type PageFault } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
@@ -183,7 +189,7 @@ function Behind({ review }: { review: ApprovalReview }) {
       <div class="sect">
         <h2>Cost so far</h2>
         <div class="meters">
-          {meters.map((meter: Meter) => (
+          {meters.map((meter: LimitMeter) => (
             <MeterLine key={meter.name} meter={meter} unit={meter.name === 'spend' ? unit : ''} />
           ))}
         </div>
@@ -192,7 +198,7 @@ function Behind({ review }: { review: ApprovalReview }) {
   );
 }
 
-const MeterLine = ({ meter, unit }: { meter: Meter; unit: string }) => (
+const MeterLine = ({ meter, unit }: { meter: LimitMeter; unit: string }) => (
   <>
     <span class="dim">{limitName(meter.name)}</span>
     <MeterBar meter={meter} />
@@ -239,7 +245,7 @@ function Review(props: {
   const [closed, setClosed] = useState(0);
   const load: LoadPiece = (name, offset) => {
     const query = new URLSearchParams({ name, offset: String(offset) });
-    return get<TextPiece>(`approvals/${encodeURIComponent(approval.id)}/argument?${query}`);
+    return get<LongText>(`approvals/${encodeURIComponent(approval.id)}/argument?${query}`);
   };
   const select = (seq: number) => {
     if (approval.thread !== undefined) go(`${pathOf('t', approval.thread)}?at=${seq}`);

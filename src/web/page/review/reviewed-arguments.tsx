@@ -1,7 +1,7 @@
 // Arguments exactly as they would be sent, as text, each with its labels and where it came from. Long
 // ones are folded; with `onOpened` somebody waits until all of them were opened.
 import { useEffect, useState } from 'preact/hooks';
-import type { ArgumentView, TextPiece } from '../../model/api.ts';
+import type { ArgumentView, LongText } from '../../model/api.ts';
 import { bytes, count } from '../../model/format.ts';
 import type { PageAnswer, PageFault } from '../api.ts';
 import { ForeignText } from '../parts/foreign-text.tsx';
@@ -10,7 +10,7 @@ import { ErrorState } from '../parts/states.tsx';
 import { isFolded } from './decision.ts';
 
 /** Gives the piece of an argument at an offset. */
-export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<TextPiece>>;
+export type LoadPiece = (name: string, offset: number) => Promise<PageAnswer<LongText>>;
 
 const HEAD = 160;
 
@@ -26,7 +26,7 @@ async function wholeText(
   let next: number | undefined = 0;
   while (next !== undefined) {
     const from: number = next;
-    const piece: PageAnswer<TextPiece> = await load(argument.name, from);
+    const piece: PageAnswer<LongText> = await load(argument.name, from);
     if (!piece.ok) return piece;
     parts.push(piece.output.text);
     next = piece.output.next;

@@ -1,7 +1,7 @@
 // What waits for a person, and what was decided while this page was open.
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import type { ApprovalList, Frame, ListedApproval } from '../../model/api.ts';
+import type { ApprovalList, ListedApproval, StreamFrame } from '../../model/api.ts';
 import { get, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 
@@ -41,7 +41,7 @@ async function load(): Promise<void> {
   listen('approvals', position, { take, reset: () => void load() });
 }
 
-function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch' || !frame.approvals) return;
   // What could not be read after a reset is missing still.
   if (fault.peek()) void load();

@@ -1,16 +1,16 @@
 // Who looks at this page and what the server lets them do. The page hides nothing for security: it only
 // spares people buttons that would be refused.
 import { signal } from '@preact/signals';
-import type { Me, Role } from '../../model/api.ts';
+import type { Me, WebRole } from '../../model/api.ts';
 import { get, isOver, keepKey, type PageAnswer, post, readKey } from '../api.ts';
 
 /** Absent until the server has said so. */
 export const me = signal<Me | undefined>(undefined);
 
-const RANK: Readonly<Record<Role, number>> = { view: 0, steer: 1, approve: 2 };
+const RANK: Readonly<Record<WebRole, number>> = { view: 0, steer: 1, approve: 2 };
 
 /** Each role may what the one before it may. */
-export const may = (role: Role): boolean =>
+export const may = (role: WebRole): boolean =>
   me.value !== undefined && RANK[me.value.role] >= RANK[role];
 
 /** Asks the server who this is; a refusal means that there is no session. */

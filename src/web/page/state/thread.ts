@@ -5,10 +5,10 @@ import { batch, signal } from '@preact/signals';
 import { useEffect, useMemo } from 'preact/hooks';
 import type {
   EventPage,
-  Frame,
   ListedApproval,
   ListedRun,
   SlimEvent,
+  StreamFrame,
   ThreadView,
 } from '../../model/api.ts';
 import { get, type PageFault } from '../api.ts';
@@ -164,7 +164,7 @@ function createThreadState(id: string) {
     }, VIEW_MS);
   }
 
-  function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+  function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
     if (frame.kind === 'text') {
       if (frame.thread === id) text.value = `${text.peek()}${frame.text}`.slice(-TEXT_KEPT);
       return;

@@ -3,7 +3,7 @@
 // anew, so that nothing moves under the pointer.
 import { computed, signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import type { Frame, ListedRun, ThreadList, Totals } from '../../model/api.ts';
+import type { ListedRun, StreamFrame, ThreadList, Totals } from '../../model/api.ts';
 import { get, type PageFault } from '../api.ts';
 import { listen } from '../connection.ts';
 
@@ -109,7 +109,7 @@ function fits(row: ListedRun, rows: ReadonlyMap<string, ListedRun>): boolean {
   return row.root === within || (row.parent !== undefined && rows.has(row.parent));
 }
 
-function take(frame: Exclude<Frame, { kind: 'reset' }>): void {
+function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
   if (frame.kind !== 'batch') return;
   const before = list.peek();
   // What could not be read after a reset is missing still.

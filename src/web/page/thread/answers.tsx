@@ -1,7 +1,7 @@
 // The three answers that stand on top of every thread: what it may do, what it did, and what that cost
 // against its limits.
 import { useMemo } from 'preact/hooks';
-import type { ListedRun, Meter, RightUse } from '../../model/api.ts';
+import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
 import { bytes, count, limitName } from '../../model/format.ts';
 import {
@@ -169,12 +169,12 @@ export function DeedsCard(props: {
 }
 
 const ORDER = ['spend', 'turns', 'tokens', 'duration_seconds', 'duration', 'tool_calls', 'spawns'];
-const rank = ({ name }: Meter): number => (ORDER.indexOf(name) + 1 || 99) - 1;
+const rank = ({ name }: LimitMeter): number => (ORDER.indexOf(name) + 1 || 99) - 1;
 /** Most telling first. */
-export const orderedMeters = (meters: readonly Meter[]): Meter[] =>
+export const orderedMeters = (meters: readonly LimitMeter[]): LimitMeter[] =>
   meters.toSorted((a, b) => rank(a) - rank(b));
 
-function MeterRows(props: { meters: readonly Meter[]; currency: string; most?: number }) {
+function MeterRows(props: { meters: readonly LimitMeter[]; currency: string; most?: number }) {
   const { meters, currency, most = 6 } = props;
   return (
     <div class="meters">

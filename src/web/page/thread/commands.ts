@@ -1,5 +1,5 @@
 // Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
-import type { Act, Meter, ResumeWish } from '../../model/api.ts';
+import type { Act, LimitMeter, ResumeWish } from '../../model/api.ts';
 import { limitValue } from '../../model/format.ts';
 
 const COMMANDS: Readonly<Record<Act, string>> = {
@@ -27,7 +27,7 @@ export type Typed = Readonly<Record<string, string>>;
 
 /** What is wrong with a number that was typed; absent when nothing is. */
 export function limitProblem(
-  meter: Meter,
+  meter: LimitMeter,
   typed: string,
   ceiling: { readonly max: number; readonly from: string } | undefined,
 ): string | undefined {

@@ -1,6 +1,6 @@
 // Where the money went: the chart large, each turn with its numbers, children and hooks apart.
 import { useEffect, useRef } from 'preact/hooks';
-import type { Meter, ThreadCostView, ThreadView } from '../../model/api.ts';
+import type { LimitMeter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
 import { count, limitName, limitValue, money, shortCount } from '../../model/format.ts';
 import type { TimelineRow } from '../../model/timeline-row.ts';
@@ -97,7 +97,7 @@ function Below(props: { title: string; runs: ThreadCostView['children'] }) {
   );
 }
 
-function Limits({ meters, currency }: { meters: readonly Meter[]; currency: string }) {
+function Limits({ meters, currency }: { meters: readonly LimitMeter[]; currency: string }) {
   return (
     <table class="plain-table">
       <caption>Limits</caption>

@@ -1,13 +1,7 @@
 // Why a call was let through, refused or asked about: the verdict, the gates in their order, each
 // argument with its labels and where it came from, the way of the value, and ways out.
 import { useState } from 'preact/hooks';
-import type {
-  ArgumentView,
-  EventDetail,
-  Gate,
-  ProvenanceView,
-  TextPiece,
-} from '../../model/api.ts';
+import type { ArgumentView, EventDetail, Gate, LongText, ProvenanceView } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
 import type { TimelineRow } from '../../model/timeline-row.ts';
 import { get, type PageAnswer } from '../api.ts';
@@ -104,7 +98,7 @@ function ArgumentTable(props: {
 /** Text of an event in pieces. */
 export const loadPiece = (id: string, seq: number, field: 'content' | 'raw') => (offset: number) =>
   get<EventDetail>(threadResource(id, `/events/${seq}?offset=${offset}`)).then(
-    (answer): PageAnswer<TextPiece> =>
+    (answer): PageAnswer<LongText> =>
       answer.ok ? { ok: true, output: answer.output[field] ?? answer.output.raw } : answer,
   );
 

@@ -16,7 +16,7 @@ interface StepChartProps {
   readonly height?: number;
 }
 
-interface Frame {
+interface StreamFrame {
   readonly width: number;
   readonly height: number;
   readonly left: number;
@@ -34,7 +34,7 @@ function roundUp(value: number): number {
   return step * power;
 }
 
-function frameOf(width: number, height: number, turns: number, top: number): Frame {
+function frameOf(width: number, height: number, turns: number, top: number): StreamFrame {
   const [left, right, head, foot] = [34, width - 2, 14, height - 18];
   return {
     width,
@@ -47,7 +47,11 @@ function frameOf(width: number, height: number, turns: number, top: number): Fra
 }
 
 /** A step rises where its turn ends. */
-function stepPath(points: readonly CostPoint[], frame: Frame, of: (point: CostPoint) => number) {
+function stepPath(
+  points: readonly CostPoint[],
+  frame: StreamFrame,
+  of: (point: CostPoint) => number,
+) {
   const base = frame.y(0);
   const steps = points.map((point) => `H${frame.x(point.turn)}V${frame.y(of(point))}`);
   return { line: `M${frame.left} ${base}${steps.join('')}`, base };
@@ -58,7 +62,7 @@ function Lines({
   top,
   limit,
   warnAt,
-}: { frame: Frame; top: number } & Partial<StepChartProps>) {
+}: { frame: StreamFrame; top: number } & Partial<StepChartProps>) {
   const line = (amount: number) => `M${frame.left} ${frame.y(amount)}H${frame.right}`;
   return (
     <>
@@ -91,7 +95,15 @@ function Lines({
 }
 
 /** What the last step is made of, beside it or, where there is no room, to its left. */
-function Last({ frame, point, reserved }: { frame: Frame; point: CostPoint; reserved: number }) {
+function Last({
+  frame,
+  point,
+  reserved,
+}: {
+  frame: StreamFrame;
+  point: CostPoint;
+  reserved: number;
+}) {
   const pattern = useId();
   const [x, total] = [frame.x(point.turn), point.own + point.children];
   const isRight = x < frame.width - 110;
@@ -144,7 +156,7 @@ function Last({ frame, point, reserved }: { frame: Frame; point: CostPoint; rese
   );
 }
 
-function TurnNumbers({ frame, turns }: { frame: Frame; turns: number }) {
+function TurnNumbers({ frame, turns }: { frame: StreamFrame; turns: number }) {
   const every = Math.max(1, Math.ceil(turns / 6));
   const shown = Array.from({ length: Math.ceil(turns / every) }, (_, at) => at * every + 1);
   return shown

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Meter, SlimEvent } from '../../model/api.ts';
+import type { LimitMeter, SlimEvent } from '../../model/api.ts';
 import { createThreadFold } from '../../model/fold-thread.ts';
 import { limitProblem, quoted, resumeCommand, wishOf } from './commands.ts';
 import { rowOfEvent, type ShownRow, shownRows } from './use-fold.ts';
@@ -75,7 +75,7 @@ test('an event leads to the row it belongs to', () => {
 });
 
 test('a limit can be raised above what was used and up to its ceiling', () => {
-  const meter: Meter = { name: 'turns', used: 12, reserved: 0, max: 12 };
+  const meter: LimitMeter = { name: 'turns', used: 12, reserved: 0, max: 12 };
   const ceiling = { max: 40, from: 'policy' };
   expect(limitProblem(meter, '', ceiling)).toBeUndefined();
   expect(limitProblem(meter, '20', ceiling)).toBeUndefined();

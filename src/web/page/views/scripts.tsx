@@ -1,7 +1,7 @@
 // Scripts of the project: the document as text with what became of each line in its margin, a run with a
 // payload, its effects and outcome, and for a refusal where the value came from.
 import { useState } from 'preact/hooks';
-import type { Data, ListedScript, ScriptList, ScriptView } from '../../model/api.ts';
+import type { Data, ListedScript, ScriptDocument, ScriptList } from '../../model/api.ts';
 import { bytes } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
@@ -16,7 +16,7 @@ import { shellWord } from '../review/decision.ts';
 import { go, Link, pathOf, route } from '../router.tsx';
 import { may } from '../state/session.ts';
 
-type ScriptRun = NonNullable<ScriptView['run']>;
+type ScriptRun = NonNullable<ScriptDocument['run']>;
 
 const ScriptRow = ({ script, current }: { script: ListedScript; current: boolean }) => (
   <li>
@@ -40,7 +40,7 @@ function outcomesOf(run: ScriptRun | undefined): Map<number, 'ok' | 'bad'> {
 
 const MAX_LINES = 5000;
 
-function Document({ view, run }: { view: ScriptView; run: ScriptRun | undefined }) {
+function Document({ view, run }: { view: ScriptDocument; run: ScriptRun | undefined }) {
   const outcomes = outcomesOf(run);
   const all = view.document.replace(/\n$/, '').split('\n');
   const labels = run?.provenance?.labels ?? [];
@@ -193,7 +193,7 @@ function whyNotRun(): string | undefined {
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 
-function Script({ view }: { view: ScriptView }) {
+function Script({ view }: { view: ScriptDocument }) {
   const [fields, setFields] = useState<readonly PayloadField[]>([]);
   const [run, setRun] = useState(view.run);
   const [fault, setFault] = useState<PageFault>();
@@ -202,7 +202,7 @@ function Script({ view }: { view: ScriptView }) {
   const start = async () => {
     setBusy(true);
     const path = `scripts/${encodeURIComponent(view.id)}/run`;
-    const answer = await post<ScriptView>(path, { payload: payloadOf(fields) });
+    const answer = await post<ScriptDocument>(path, { payload: payloadOf(fields) });
     setBusy(false);
     setFault(answer.ok ? undefined : answer.error);
     if (answer.ok) setRun(answer.output.run);
@@ -236,7 +236,7 @@ function Script({ view }: { view: ScriptView }) {
 }
 
 function ScriptPane({ id }: { id: string }) {
-  const { answer, again } = useResource<ScriptView>(`scripts/${encodeURIComponent(id)}`);
+  const { answer, again } = useResource<ScriptDocument>(`scripts/${encodeURIComponent(id)}`);
   return (
     <section class="card pane insp" aria-label="Script">
       <header class="bar">

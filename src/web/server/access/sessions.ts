@@ -17,7 +17,7 @@ import {
   systemClock,
   systemRandom,
 } from '../../../base/index.ts';
-import type { Role } from '../../model/api.ts';
+import type { WebRole } from '../../model/api.ts';
 import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
 
 const LINK_MS = 2 * 60 * 1000;
@@ -28,7 +28,7 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 export interface WebSession {
   readonly id: string;
   readonly who: string;
-  readonly role: Role;
+  readonly role: WebRole;
   readonly port: number;
   /** The link or the token that opened it. */
   readonly from: string;
@@ -55,7 +55,7 @@ interface State {
   readonly used: Set<string>;
 }
 
-const ROLES: readonly string[] = ['view', 'steer', 'approve'] satisfies Role[];
+const ROLES: readonly string[] = ['view', 'steer', 'approve'] satisfies WebRole[];
 const NUMBERS = ['port', 'created', 'expires'];
 
 /** The fields of a line, if it has all of them and no others. */

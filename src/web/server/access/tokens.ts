@@ -17,14 +17,14 @@ import {
 import type { McpClient } from '../../../mcp/index.ts';
 import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
 
-type Role = McpClient['role'];
-const ROLES: readonly Role[] = ['view', 'steer', 'approve'];
+type WebRole = McpClient['role'];
+const ROLES: readonly WebRole[] = ['view', 'steer', 'approve'];
 
 /** All that is known of a token; the token itself is not. */
 interface WebToken {
   readonly id: string;
   readonly name: string;
-  readonly role: Role;
+  readonly role: WebRole;
   /** ISO times. */
   readonly created: string;
   readonly expires: string;

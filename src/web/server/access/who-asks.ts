@@ -5,7 +5,7 @@ import { isIP } from 'node:net';
 import { type Clock, type Outcome, ok } from '../../../base/index.ts';
 import { createCookie } from '../headers.ts';
 import type { TlsFiles } from '../listen.ts';
-import type { Asker } from '../parts.ts';
+import type { WebAsker } from '../parts.ts';
 import {
   createTokenGuard,
   inUrl,
@@ -45,7 +45,7 @@ function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles
   };
 }
 
-const asAsker = ({ id, who, role, expires }: WebSession): Asker => ({ id, who, role, expires });
+const asAsker = ({ id, who, role, expires }: WebSession): WebAsker => ({ id, who, role, expires });
 
 export type WebAccess = ReturnType<typeof createAccess>;
 
@@ -64,7 +64,7 @@ export function createAccess(options: AccessOptions) {
   const holds = ({ from }: WebSession): boolean =>
     !from.startsWith('token_') || tokens.counts(from);
 
-  function bySession(headers: Headers): { asker: Asker } | Rejection {
+  function bySession(headers: Headers): { asker: WebAsker } | Rejection {
     const key = headers.get('x-kernmantle-key') ?? '';
     const cookies = cookie.read(headers);
     if (key === '' || key.length > 100 || cookies.length === 0) {
@@ -78,7 +78,7 @@ export function createAccess(options: AccessOptions) {
     return { asker: asAsker(found.output) };
   }
 
-  function byToken(given: string, address: string): { asker: Asker } | Rejection {
+  function byToken(given: string, address: string): { asker: WebAsker } | Rejection {
     const judged = guard.judge(given, address);
     if (!('token' in judged)) return judged;
     const { id, name, role, expires } = judged.token;
@@ -113,7 +113,7 @@ export function createAccess(options: AccessOptions) {
         scheme: isSecure ? 'https' : 'http',
         isDocument: !isApi,
       }),
-    judge(headers: Headers, address: string): { asker: Asker } | Rejection {
+    judge(headers: Headers, address: string): { asker: WebAsker } | Rejection {
       const given = headers.get('authorization');
       return given === null ? bySession(headers) : byToken(given, address);
     },
@@ -121,7 +121,7 @@ export function createAccess(options: AccessOptions) {
     exchange(
       token: string,
       address: string,
-    ): { asker: Asker; key: string; cookie: string } | Rejection {
+    ): { asker: WebAsker; key: string; cookie: string } | Rejection {
       const wanted = opened(token);
       if (!wanted.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
       const made = wanted.output ? sessions.open(wanted.output) : ok(undefined);

@@ -7,7 +7,7 @@ import {
   type ThreadStatus,
   type ThreadSummary,
 } from '../../../store/index.ts';
-import type { Frame, ListedApproval, ListedRun, Topic, Totals } from '../../model/api.ts';
+import type { ListedApproval, ListedRun, StreamFrame, Topic, Totals } from '../../model/api.ts';
 import { createRows } from '../rows.ts';
 import { type Changed, createChanged, inPieces } from './changed.ts';
 import { createTotals, NO_TOTALS } from './totals.ts';
@@ -40,11 +40,11 @@ const isSame = (a: Totals, b: Totals): boolean =>
   a.waits === b.waits && a.at_work === b.at_work && a.ended === b.ended && a.due === b.due;
 
 /** Frames of a round for whoever listens to these topics, the same objects for all. */
-export function roundFrames(round: Round, topics: readonly Topic[]): Frame[] {
+export function roundFrames(round: Round, topics: readonly Topic[]): StreamFrame[] {
   const rows = topics.includes('threads') ? round.rows : [];
   const totals = topics.includes('threads') ? round.totals : undefined;
   const approvals = topics.includes('approvals') ? round.approvals : [];
-  const frames: Frame[] = inPieces(rows, () => ROW_SIZE, MAX_FRAME).map((threads) => ({
+  const frames: StreamFrame[] = inPieces(rows, () => ROW_SIZE, MAX_FRAME).map((threads) => ({
     kind: 'batch',
     threads,
   }));

@@ -1,6 +1,6 @@
 // One client of the hub: what it listens to, how far it was told, and what it missed while it could take
 // nothing. INVARIANT: whatever was left out is told by a reset before anything newer of that topic.
-import type { Frame, Topic } from '../../model/api.ts';
+import type { StreamFrame, Topic } from '../../model/api.ts';
 import type { Listener } from '../parts.ts';
 import { writePosition } from './positions.ts';
 
@@ -10,7 +10,7 @@ export const threadTopic = (thread: string): Topic => `thread:${thread}`;
 export const topicThread = (topic: Topic): string | undefined =>
   topic.startsWith('thread:') ? topic.slice('thread:'.length) : undefined;
 
-const NOTHING: Frame = { kind: 'batch' };
+const NOTHING: StreamFrame = { kind: 'batch' };
 
 export type HubClient = ReturnType<typeof createClient>;
 
@@ -27,7 +27,7 @@ export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: 
   const position = (): string => writePosition(mark, number, cursors);
 
   /** Its words go first and may be left out. */
-  function text(frame: Frame): void {
+  function text(frame: StreamFrame): void {
     if (!isFull && !isOver) listener.send(frame);
   }
 
@@ -42,7 +42,11 @@ export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: 
         missed.delete(topic);
         continue;
       }
-      const frame: Frame = { kind: 'reset', topic, ...(after === undefined ? {} : { after }) };
+      const frame: StreamFrame = {
+        kind: 'reset',
+        topic,
+        ...(after === undefined ? {} : { after }),
+      };
       if (!listener.send(frame)) {
         isFull = true;
         return;
@@ -58,7 +62,7 @@ export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: 
     isFull: () => isFull,
     text,
     /** Rows and approvals; `upTo`: with this frame it was told of all that changed until then. */
-    batch(frame: Frame, about: readonly Topic[], upTo?: number): void {
+    batch(frame: StreamFrame, about: readonly Topic[], upTo?: number): void {
       if (isOver) return;
       if (upTo !== undefined) number = upTo;
       if (!isFull && listener.send(frame, position())) return;
@@ -66,7 +70,7 @@ export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: 
       for (const topic of about) miss(topic);
     },
     /** Events of a thread up to `seq`. */
-    events(frame: Frame, thread: string, seq: number): void {
+    events(frame: StreamFrame, thread: string, seq: number): void {
       if (isOver) return;
       const before = cursors.get(thread);
       cursors.set(thread, seq);

@@ -3,7 +3,7 @@
 // never take much of the process that runs the threads.
 import type { Clock, Failure, Outcome } from '../../../base/index.ts';
 import type { Approval, StoredEvent, ThreadStatus } from '../../../store/index.ts';
-import type { Frame, Topic } from '../../model/api.ts';
+import type { StreamFrame, Topic } from '../../model/api.ts';
 import { createChangeReader, type ReaderPorts, type Round, roundFrames } from './changes.ts';
 import type { HubClient } from './client.ts';
 import { createWatchedThreads } from './watched-threads.ts';
@@ -47,7 +47,7 @@ function createTexts() {
       if (events.some(({ type }) => type === 'assistant_message')) texts.delete(thread);
     },
     isEmpty: () => texts.size === 0,
-    take(): Extract<Frame, { kind: 'text' }>[] {
+    take(): Extract<StreamFrame, { kind: 'text' }>[] {
       const all = Array.from(texts, ([thread, text]) => ({ kind: 'text' as const, thread, text }));
       texts.clear();
       size = 0;
@@ -114,7 +114,7 @@ function createPace(
 
 /** Rows and approvals of one round, to everybody who wants any of them. */
 function tellRound(news: Round, listening: Iterable<HubClient>, number: number): void {
-  const made = new Map<string, Frame[]>();
+  const made = new Map<string, StreamFrame[]>();
   for (const client of listening) {
     const about = [...client.topics].filter(isOfAll);
     const key = about.toSorted().join();

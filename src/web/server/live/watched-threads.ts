@@ -3,7 +3,7 @@
 import { setImmediate } from 'node:timers/promises';
 import type { Outcome } from '../../../base/index.ts';
 import type { Store, StoredEvent } from '../../../store/index.ts';
-import type { Frame, SlimEvent } from '../../model/api.ts';
+import type { SlimEvent, StreamFrame } from '../../model/api.ts';
 import { slimEvent } from '../slim-event.ts';
 import { inPieces } from './changed.ts';
 import { type HubClient, threadTopic } from './client.ts';
@@ -27,7 +27,10 @@ interface WatchedPorts {
   onBehind(thread: string): void;
 }
 
-const framesOf = (thread: string, events: readonly SlimEvent[]): { frame: Frame; last: number }[] =>
+const framesOf = (
+  thread: string,
+  events: readonly SlimEvent[],
+): { frame: StreamFrame; last: number }[] =>
   inPieces(
     events,
     (event) => 160 + (event.text?.length ?? 0) + (event.preview?.length ?? 0),
@@ -37,7 +40,7 @@ const framesOf = (thread: string, events: readonly SlimEvent[]): { frame: Frame;
     last: piece.at(-1)?.seq ?? 0,
   }));
 
-const restOf = (frame: Frame, thread: string, after: number): Frame => {
+const restOf = (frame: StreamFrame, thread: string, after: number): StreamFrame => {
   const events = frame.kind === 'batch' ? (frame.events?.[0]?.events ?? []) : [];
   return { kind: 'batch', events: [{ thread, events: events.filter(({ seq }) => seq > after) }] };
 };

@@ -1,5 +1,5 @@
 // Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
-import type { Frame } from '../../model/api.ts';
+import type { StreamFrame } from '../../model/api.ts';
 
 /** Of one client; beyond these it is told to read anew instead. */
 const MAX_PENDING_BYTES = 256 * 1024;
@@ -8,10 +8,10 @@ const MAX_PENDING_EVENTS = 2000;
 const MAX_STUCK_MS = 60_000;
 export const ALIVE_MS = 15_000;
 
-const texts = new WeakMap<Frame, string>();
-const blocks = new WeakMap<Frame, Buffer>();
+const texts = new WeakMap<StreamFrame, string>();
+const blocks = new WeakMap<StreamFrame, Buffer>();
 
-export function frameText(frame: Frame): string {
+export function frameText(frame: StreamFrame): string {
   const known = texts.get(frame);
   if (known !== undefined) return known;
   const text = JSON.stringify(frame);
@@ -20,7 +20,7 @@ export function frameText(frame: Frame): string {
 }
 
 /** A block of an event stream, without its id; JSON has no line breaks. */
-export function frameBlock(frame: Frame): Buffer {
+export function frameBlock(frame: StreamFrame): Buffer {
   const known = blocks.get(frame);
   if (known !== undefined) return known;
   const block = Buffer.from(`data: ${JSON.stringify(frame)}\n\n`);
@@ -28,7 +28,7 @@ export function frameBlock(frame: Frame): Buffer {
   return block;
 }
 
-const eventsIn = (frame: Frame): number =>
+const eventsIn = (frame: StreamFrame): number =>
   frame.kind === 'batch'
     ? (frame.events ?? []).reduce((sum, { events }) => sum + events.length, 0)
     : 0;
@@ -39,7 +39,7 @@ export function createBacklog(bytes: () => number) {
   let stuckSince: number | undefined;
   return {
     /** A frame that is longer than all that may wait goes out alone. */
-    hasRoom(size: number, frame: Frame): boolean {
+    hasRoom(size: number, frame: StreamFrame): boolean {
       const waiting = bytes();
       const fits =
         waiting === 0 ||
@@ -49,11 +49,11 @@ export function createBacklog(bytes: () => number) {
     },
     isFull: () => stuckSince !== undefined,
     isStuck: () => stuckSince !== undefined && performance.now() - stuckSince > MAX_STUCK_MS,
-    add(frame: Frame): void {
+    add(frame: StreamFrame): void {
       events += eventsIn(frame);
     },
     /** Answers whether it takes more again, after it did not. */
-    taken(frame: Frame): boolean {
+    taken(frame: StreamFrame): boolean {
       events -= eventsIn(frame);
       if (stuckSince === undefined || bytes() > MAX_PENDING_BYTES / 4) return false;
       stuckSince = undefined;

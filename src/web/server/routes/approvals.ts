@@ -9,7 +9,7 @@ import { parseThreadId } from '../../../store/index.ts';
 import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import { listedApprovals } from '../listed-approvals.ts';
-import type { AddRoutes, ApiEnv, Asker, WebParts } from '../parts.ts';
+import type { AddRoutes, ApiEnv, WebAsker, WebParts } from '../parts.ts';
 import { needs } from '../roles.ts';
 import { speakerOf } from '../runs.ts';
 import { reviewApproval, reviewedArgument } from '../thread/approval-review.ts';
@@ -120,7 +120,7 @@ async function decide(
   store: Store,
   approval: Approval,
   wish: DecisionRequest,
-  asker: Asker,
+  asker: WebAsker,
 ): Promise<Outcome<ListedApproval>> {
   const { id, state, thread } = approval;
   if (state !== 'pending') {

@@ -19,13 +19,13 @@ import {
   type ItemInput,
   type ItemList,
   type ItemView,
+  type LimitMeter,
   type ListedItem,
-  type Meter,
+  type LongText,
   meterName,
-  type TextPiece,
 } from '../../model/api.ts';
 import { answer } from '../answer.ts';
-import type { AddRoutes, Asker, WebParts } from '../parts.ts';
+import type { AddRoutes, WebAsker, WebParts } from '../parts.ts';
 import { needs } from '../roles.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'] as const;
@@ -46,12 +46,12 @@ interface Query {
 }
 
 /** As whoever looks at the page may see it. */
-const asked = ({ who }: Asker) => ({ surface: 'web', name: who });
+const asked = ({ who }: WebAsker) => ({ surface: 'web', name: who });
 
 async function listItems(
   { runtime }: WebParts,
   { q = '', kind, cursor }: Query,
-  by: Asker,
+  by: WebAsker,
 ): Promise<Outcome<ItemList>> {
   if (q.length > MAX_QUERY) {
     return fail('invalid_input', `\`q\` holds at most ${MAX_QUERY} characters`);
@@ -103,7 +103,7 @@ function inputsOf(item: Item, shown: Json | undefined): ItemInput[] {
   }));
 }
 
-function limitsOf(explained: JsonObject | undefined): Meter[] {
+function limitsOf(explained: JsonObject | undefined): LimitMeter[] {
   const limits = getOwn(explained, 'limits');
   return Object.entries(isObject(limits) ? limits : {}).flatMap(([name, limit]) => {
     const max = Number(getOwn(limit, 'value') ?? Number.NaN);
@@ -148,7 +148,7 @@ async function historyOf(
 }
 
 /** A piece of a text that ends where a character does. */
-function pieceOf(text: string, offset: number): TextPiece {
+function pieceOf(text: string, offset: number): LongText {
   const bytes = Buffer.from(text, 'utf8');
   const isMiddle = (at: number): boolean => ((bytes[at] ?? 0) & 0xc0) === 0x80;
   let [from, end] = [Math.min(offset, bytes.length), Math.min(offset + MAX_PIECE, bytes.length)];
@@ -163,7 +163,7 @@ async function viewItem(
   kind: Kind,
   id: string,
   offset: number,
-  by: Asker,
+  by: WebAsker,
 ): Promise<Outcome<ItemView>> {
   const { runtime } = parts;
   const request = { item_type: kind, item_id: id, part: 'metadata' };

@@ -18,9 +18,9 @@ import {
 import { personRow, type Runtime, reports, type WatchedEnd } from '../../../runtime/index.ts';
 import type { ScriptEffect } from '../../../script/index.ts';
 import { createCeilingVerifier } from '../../../trust/index.ts';
-import type { ListedScript, ProvenanceView, ScriptList, ScriptView } from '../../model/api.ts';
+import type { ListedScript, ProvenanceView, ScriptDocument, ScriptList } from '../../model/api.ts';
 import { answer, readBody } from '../answer.ts';
-import type { AddRoutes, Asker, WebParts } from '../parts.ts';
+import type { AddRoutes, WebAsker, WebParts } from '../parts.ts';
 import { needs } from '../roles.ts';
 
 const MAX_SCRIPTS = 500;
@@ -121,7 +121,7 @@ function findScript(runtime: Runtime, id: string): Outcome<FoundScript> {
   return text.ok ? ok({ id, path, text: text.output }) : text;
 }
 
-const viewOf = ({ id, text }: FoundScript): ScriptView => ({ id, file: id, document: text });
+const viewOf = ({ id, text }: FoundScript): ScriptDocument => ({ id, file: id, document: text });
 
 const OUTCOMES: Readonly<Record<string, string>> = {
   permission_denied: 'denied',
@@ -138,7 +138,7 @@ const effectOf = ({ kind, text, target, labels, taint, line }: ScriptEffect) => 
   line,
 });
 
-type RunView = NonNullable<ScriptView['run']>;
+type RunView = NonNullable<ScriptDocument['run']>;
 
 function faultOf({ fault, diagnostics }: WatchedEnd): Pick<RunView, 'fault'> {
   if (!fault) return {};
@@ -160,7 +160,7 @@ async function runScript(
   script: FoundScript,
   payload: JsonObject,
   signal: AbortSignal,
-): Promise<ScriptView> {
+): Promise<ScriptDocument> {
   const { explainScript } = await reports.scriptRun();
   const effects: ScriptEffect[] = [];
   let left = 0;
@@ -199,9 +199,9 @@ function createScriptRuns(parts: WebParts) {
   return async (
     script: FoundScript,
     payload: JsonObject,
-    by: Asker,
+    by: WebAsker,
     gone: AbortSignal,
-  ): Promise<Outcome<ScriptView>> => {
+  ): Promise<Outcome<ScriptDocument>> => {
     if (running >= AT_ONCE) {
       return fail('unavailable', `${AT_ONCE} scripts run here already; wait until one has ended`);
     }

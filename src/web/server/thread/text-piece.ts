@@ -1,6 +1,6 @@
 // Long texts in pieces: by bytes, and never through the middle of a character.
 import { fail, getOwn, isObject, type Json, type Outcome, ok } from '../../../base/index.ts';
-import type { TextPiece } from '../../model/api.ts';
+import type { LongText } from '../../model/api.ts';
 
 export const PIECE_BYTES = 64 * 1024;
 
@@ -9,7 +9,7 @@ const isInside = (byte: number | undefined): boolean =>
   byte !== undefined && (byte & 0xc0) === 0x80;
 
 /** The piece from `offset` on; past the end it is empty. */
-export function textPiece(text: string, offset = 0, length = PIECE_BYTES): TextPiece {
+export function textPiece(text: string, offset = 0, length = PIECE_BYTES): LongText {
   const bytes = Buffer.from(text);
   let from = Math.min(offset, bytes.length);
   while (isInside(bytes[from])) from += 1;
