@@ -1,5 +1,6 @@
 // `GET items` and `items/KIND/ID`.
 import { expect, test } from 'vitest';
+import { plainText } from '../../src/base/index.ts';
 import { addItemsRoutes } from '../../src/web/server/routes/items.ts';
 import { makeFixture } from '../support/project.ts';
 import { directive, execute, openStage, READ, run } from '../support/thread-project.ts';
@@ -22,7 +23,7 @@ test('items are found as search finds them, a page at a time', async () => {
   expect(await api.get('/items?kind=thing')).toMatchObject({ status: 400 });
   expect(await api.get(`/items?q=${'a'.repeat(501)}`)).toMatchObject({ status: 400 });
   const page = (await api.get('/items')).output;
-  const next = (await api.get(`/items?cursor=${String(page.next_cursor)}`)).output;
+  const next = (await api.get(`/items?cursor=${plainText(page.next_cursor)}`)).output;
   expect([page.has_more, next.total]).toEqual([true, page.total]);
   expect((next.items as unknown[]).length).toBe(Number(page.total) - 100);
   await runtime.close();

@@ -2,8 +2,7 @@
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { WebSocket } from 'ws';
-import type { SocketReply } from '../../src/web/model/api.ts';
-import { readWish } from '../../src/web/server/socket.ts';
+import type { StreamFrame } from '../../src/web/model/api.ts';
 import { must } from '../support/registry.ts';
 import { aThread, owner, writerOf } from '../support/store-suite/stage.ts';
 import { hear, message, nothingHeard } from './support/live.ts';
@@ -23,7 +22,9 @@ async function connect(served: ServedStage, headers: Headers) {
   const errors: string[] = [];
   let code: number | undefined;
   socket.on('message', (data) => {
-    const reply = JSON.parse((data as Buffer).toString()) as SocketReply;
+    const reply = JSON.parse((data as Buffer).toString()) as
+      | (StreamFrame & { id?: string })
+      | { kind: 'error'; error: { detail: { message: string } } };
     if (reply.kind === 'error') errors.push(reply.error.detail.message);
     else hear(heard, reply, 'id' in reply ? reply.id : undefined);
   });
@@ -117,15 +118,4 @@ test('a server that goes down says so', async () => {
   const { code } = await connect(served, bearerOf(served.fixture, 'view'));
   await served.close();
   await expect.poll(code).toBe(1001);
-});
-
-test('a wish is read or refused, whatever it says', () => {
-  expect(readWish('{"action":"subscribe","thread_id":"t","from_seq":5}')).toEqual({
-    ok: true,
-    output: { action: 'subscribe', topic: 'thread:t', after: 'socket.x,t.4' },
-  });
-  expect(readWish('{"action":"unsubscribe","topic":"approvals"}')).toEqual({
-    ok: true,
-    output: { action: 'unsubscribe', topic: 'approvals' },
-  });
 });

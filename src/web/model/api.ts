@@ -289,7 +289,7 @@ export interface ProvenanceView {
   readonly nodes: readonly ProvenanceStep[];
 }
 
-export type ApprovalKinds = 'call' | 'capability' | 'limit' | 'question';
+type ApprovalKinds = 'call' | 'capability' | 'limit' | 'question';
 
 /** `GET approvals`: as `approvals ls --json`, with what a list needs besides. */
 export interface ListedApproval {
@@ -619,23 +619,3 @@ export type StreamFrame =
 
 /** `threads`, `approvals` or `thread:ID`. */
 export type Topic = string;
-
-/** What a program sends over `/api/socket`. */
-export type SocketRequest =
-  /** Events of a thread from number `from_seq` on; from now on when it is absent. */
-  | { readonly action: 'subscribe'; readonly thread_id: string; readonly from_seq?: number }
-  /** `after`: the `id` of the last frame of an earlier connection. */
-  | {
-      readonly action: 'subscribe';
-      readonly topic: 'threads' | 'approvals';
-      readonly after?: string;
-    }
-  | { readonly action: 'unsubscribe'; readonly thread_id?: string; readonly topic?: string };
-
-/** What it is sent: frames, those of a batch with their position, and what was wrong with a message. */
-export type SocketReply =
-  | (StreamFrame & { readonly id?: string })
-  | {
-      readonly kind: 'error';
-      readonly error: { readonly code: string; readonly detail: { readonly message: string } };
-    };

@@ -8,7 +8,7 @@ import { createParser } from 'eventsource-parser';
 import type { StreamFrame, Topic } from '../model/api.ts';
 import { headersOf } from './api.ts';
 
-export interface ConnectionState {
+interface ConnectionState {
   /** `over`: the session is; a new link is needed. */
   readonly state: 'connecting' | 'live' | 'lost' | 'over';
   /** Since when, in milliseconds since 1970. */
@@ -16,7 +16,7 @@ export interface ConnectionState {
   readonly retry_at?: number;
 }
 
-export interface TopicReader {
+interface TopicReader {
   /** Something about this topic; called inside a batch of signals. */
   take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void;
   /** Something was left out: the snapshot has to be read again, events from `after` on. */

@@ -31,8 +31,8 @@ interface SocketWish {
 
 const wrong = (message: string): Outcome<never> => fail('invalid_input', message);
 
-/** One of `SocketRequest`. */
-export function readWish(text: string): Outcome<SocketWish> {
+/** `docs/web-api.md` says what can be asked for. */
+function readWish(text: string): Outcome<SocketWish> {
   const read = parseJson(text, MAX_DEPTH);
   if (!read.ok) return wrong('a message must be a JSON object such as {"action": "subscribe", …}');
   const field = (name: string): Json | undefined => getOwn(read.output, name);

@@ -144,7 +144,7 @@ async function spawnServer(
     return (await over)[0];
   };
   onTestFinished(async () => void (await stop()));
-  const [line = ''] = (await Promise.race([
+  const [line] = (await Promise.race([
     once(createInterface({ input: child.stdout }), 'line'),
     over.then(() => ['']),
   ])) as [string];

@@ -57,7 +57,7 @@ const ONLY_EVENTS: ReadonlySet<string> = new Set([
 ]);
 
 /** Adds what comes right after the end or right before the beginning; what is there stays. */
-export function joinEvents(
+function joinEvents(
   events: readonly SlimEvent[],
   more: readonly SlimEvent[],
 ): { readonly events: readonly SlimEvent[]; readonly hasGap: boolean } {

@@ -20,7 +20,7 @@ export interface ThreadsFilter {
   readonly hooks?: string;
 }
 
-export interface ThreadsState {
+interface ThreadsState {
   readonly rows: ReadonlyMap<string, ListedRun>;
   readonly totals: Totals;
   readonly directives: readonly string[];
@@ -39,10 +39,10 @@ export const list = signal<ThreadsState>({
   isLoading: true,
 });
 /** For the bar: of all threads, whatever the filter. */
-export const totals = computed(() => list.value.totals);
+const totals = computed(() => list.value.totals);
 
 /** Of all readers: rows of every thread that moves. */
-export type RowReader = (rows: readonly ListedRun[]) => void;
+type RowReader = (rows: readonly ListedRun[]) => void;
 const rowReaders = new Set<RowReader>();
 
 /** Rows as they come, also those that the list does not show; answers with the end. */
