@@ -60,7 +60,7 @@ export async function stage(
   if (!provider.ok) throw new Error(provider.error.detail.message);
   const fixture = makeFixture({
     'notes/a.txt': 'hello\n',
-    '../home/policy.yaml': TRUSTING,
+    '../home/policy.yaml': `${TRUSTING}surfaces: { web: { directives: all } }\n`,
     ...files,
   });
   Object.assign(fixture.env, { ANTHROPIC_BASE_URL: provider.output.url, ANTHROPIC_API_KEY: 'key' });

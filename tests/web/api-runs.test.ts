@@ -6,6 +6,7 @@ import type { ScriptedReply } from '../../src/llm/index.ts';
 import { decideApproval, goOnHere } from '../../src/runtime/index.ts';
 import type { WebAsker } from '../../src/web/server/parts.ts';
 import { createRuns } from '../../src/web/server/runs.ts';
+import { TRUSTING } from '../support/project.ts';
 import {
   directive,
   openStage,
@@ -13,6 +14,7 @@ import {
   READ,
   read,
   rows,
+  run,
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
@@ -185,4 +187,18 @@ test('closing interrupts what runs; it is not resumed by itself, and a person re
   const more = await again.resume(id, { message: 'and now?', limits: { turns: 40 } }, ANN);
   expect(more).toMatchObject({ ok: true });
   await until(async () => (await statusOf(made, id)) === 'completed');
+});
+
+test('an unsigned directive is not started from the page unless the policy says so', async () => {
+  const files = { ...directive('lead'), '../home/policy.yaml': TRUSTING };
+  const made = await openStage(files, { lead: [DONE] });
+  const { runs } = runsOf(made);
+  const refused = { ok: false, error: { code: 'permission_denied' } };
+  expect(await runs.start({ directive: 'lead', inputs: {} }, ANN)).toMatchObject(refused);
+  const all = await made.threads.store.query();
+  expect(all.ok && all.output.rows).toEqual([]);
+  // The command line may, by the policy that is shipped.
+  expect(await run(made, 'lead', { by: { who: 'ann', surface: 'cli' } })).toMatchObject({
+    status: 'completed',
+  });
 });

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { plainText } from '../../src/base/index.ts';
 import { addItemsRoutes } from '../../src/web/server/routes/items.ts';
-import { makeFixture } from '../support/project.ts';
+import { makeFixture, TRUSTING } from '../support/project.ts';
 import { directive, execute, openStage, READ, run } from '../support/thread-project.ts';
 import { bareApi } from './support/bare-api.ts';
 
@@ -32,11 +32,14 @@ test('items are found as search finds them, a page at a time', async () => {
 
 test('a directive is shown with what it may do, what it asks for and what came of it', async () => {
   const made = await openStage(
-    directive('look', {
-      permissions: READ,
-      limits: '<turns>3</turns><duration>60</duration>',
-      inputs: '<input name="topic" type="string" required="true">What about</input>',
-    }),
+    {
+      '../home/policy.yaml': TRUSTING,
+      ...directive('look', {
+        permissions: READ,
+        limits: '<turns>3</turns><duration>60</duration>',
+        inputs: '<input name="topic" type="string" required="true">What about</input>',
+      }),
+    },
     {
       look: [
         { tool_calls: [execute('fs/write_file', { path: 'x', content: 'y' })] },
