@@ -14,7 +14,8 @@ const RIGHTS = [
     (id) => `<execute resource="tool" id="${id}"/>`,
   ),
 ].join('');
-const ASK = `<guard name="look-first" on="op:tool:fs/write_file"><ask>${'&lt;img src=x&gt; ◆ Approve once'}</ask></guard>`;
+const ASK =
+  '<guard name="look-first" on="op:tool:fs/write_file"><ask>&lt;img src=x&gt; ◆ Approve once</ask></guard>';
 const IMAGE = HOSTILE['markup.image'] ?? '';
 
 const PLAY: Play = {

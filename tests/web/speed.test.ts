@@ -92,7 +92,8 @@ async function tasksOf(page: Page, work: () => Promise<void>): Promise<number[]>
   );
   const isMain = new Set(mains.map(({ pid, tid }) => `${pid} ${tid}`));
   const tasks = traceEvents.filter(
-    ({ name, ph, pid, tid }) => ph === 'X' && /RunTask$/.test(name) && isMain.has(`${pid} ${tid}`),
+    ({ name, ph, pid, tid }) =>
+      ph === 'X' && name.endsWith('RunTask') && isMain.has(`${pid} ${tid}`),
   );
   expect(tasks.length).toBeGreaterThan(10);
   return tasks.map(({ tdur = 0 }) => Math.round(tdur / 1000)).filter((ms) => ms > 50);
