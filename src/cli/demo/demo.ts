@@ -62,13 +62,19 @@ function withoutOwnSink(project: string): void {
   writeFileSync(file, readFileSync(file, 'utf8').replace('sinks/tally_sink', 'null_sink'));
 }
 
+interface Prepared {
+  readonly runtime: Runtime;
+  readonly env: Terminal['env'];
+}
+
 /** A copy of the demo project, signed with a key made for it, and a user policy for loopback. */
 async function prepare(
   base: string,
   terminal: Terminal,
   provider: ScriptedProvider,
-): Promise<Outcome<Runtime>> {
-  const [project, home] = [join(base, 'project'), join(base, 'home')];
+): Promise<Outcome<Prepared>> {
+  // The page shows the name of the folder.
+  const [project, home] = [join(base, 'lantern'), join(base, 'home')];
   cpSync(join(BUNDLE, 'demo'), project, { recursive: true });
   mkdirSync(home);
   writeFileSync(join(home, 'policy.yaml'), 'hosts: ["127.0.0.1"]\n', { mode: 0o600 });
@@ -92,7 +98,8 @@ async function prepare(
   );
   if (!signed.ok) return signed;
   await runtime.close();
-  return await createRuntime({ project, cwd: project, env });
+  const ready = await createRuntime({ project, cwd: project, env });
+  return ready.ok ? ok({ runtime: ready.output, env }) : ready;
 }
 
 const NEXT = `Next, in a folder of yours:
@@ -100,23 +107,33 @@ const NEXT = `Next, in a folder of yours:
   km run hello            with ANTHROPIC_API_KEY or OPENAI_API_KEY set
   km threads top          who is at work, from another terminal`;
 
+/** Ctrl-C ends the process at once; answers with how that is taken back. */
+function endsAtOnce(): () => void {
+  const leave = (): void => process.exit(EXIT.interrupted);
+  process.on('SIGINT', leave).on('SIGTERM', leave);
+  return () => void process.off('SIGINT', leave).off('SIGTERM', leave);
+}
+
 /** Opens everything the demo needs, plays it, closes and removes it. */
 async function inTemporaryFolder<T>(
   terminal: Terminal,
   provider: ScriptedProvider,
-  play: (runtime: Runtime) => Promise<T>,
+  play: (prepared: Prepared) => Promise<T>,
 ): Promise<Outcome<T>> {
   const base = realpathSync(mkdtempSync(join(tmpdir(), 'kernmantle-demo-')));
   const remove = (): void => rmSync(base, { recursive: true, force: true });
   // Also when something ends the process before its time.
   process.once('exit', remove);
+  const stay = endsAtOnce();
   try {
-    const runtime = await prepare(base, terminal, provider);
-    if (!runtime.ok) return runtime;
-    const played = await play(runtime.output);
-    await runtime.output.close();
+    const prepared = await prepare(base, terminal, provider);
+    stay();
+    if (!prepared.ok) return prepared;
+    const played = await play(prepared.output);
+    await prepared.output.runtime.close();
     return ok(played);
   } finally {
+    stay();
     process.off('exit', remove);
     remove();
   }
@@ -124,22 +141,20 @@ async function inTemporaryFolder<T>(
 
 /** In the terminal, from the beginning to the end. */
 async function playAll(terminal: Terminal, provider: ScriptedProvider): Promise<Outcome<boolean>> {
-  const leave = (): void => process.exit(EXIT.interrupted);
-  process.once('SIGINT', leave);
-  process.once('SIGTERM', leave);
   const { server, url } = await serveEvents();
   try {
-    return await inTemporaryFolder(terminal, provider, async (runtime) => {
+    return await inTemporaryFolder(terminal, provider, async ({ runtime }) => {
+      const stay = endsAtOnce();
       const { kind } = await runtime.sandbox();
       const stage = { runtime, terminal, events: url, sandboxed: kind !== 'none' };
       terminal.out(
         'A small project, copied to a temporary folder. No key, no network beyond this machine.',
       );
-      return [await showKernel(stage), await showThread(stage)].every(Boolean);
+      const went = [await showKernel(stage), await showThread(stage)];
+      stay();
+      return went.every(Boolean);
     });
   } finally {
-    process.off('SIGINT', leave);
-    process.off('SIGTERM', leave);
     server.close();
   }
 }
@@ -169,9 +184,10 @@ async function playInBrowser(call: CommandCall): Promise<Ending> {
   const provider = await startScriptedProvider(model.output);
   if (!provider.ok) return provider;
   try {
-    const served = await inTemporaryFolder(call.terminal, provider.output, (runtime) =>
+    const served = await inTemporaryFolder(call.terminal, provider.output, ({ runtime, env }) =>
       servePage(runtime, call.terminal, {
         ...compact({ port: port.output }),
+        env,
         about: 'the demo (a temporary folder, a scripted model)',
         link: `KERNMANTLE_HOME=${runtime.home} km web link --project ${runtime.project}`,
       }),

@@ -87,6 +87,8 @@ export interface WebBase {
   /** Where nothing ever ran there is none yet: `not_found`, and nothing is made. */
   store(): Promise<Outcome<Store>>;
   readonly clock: Clock;
+  /** Of whoever serves it: what findings look at. */
+  readonly env: Readonly<Record<string, string | undefined>>;
   readonly version: string;
   readonly started: number;
   onError(error: Error): void;

@@ -242,7 +242,8 @@ export async function startWeb(
     onRefused: noteRefused(runtime),
   });
   sessions.clean();
-  const base = { runtime, store: storeOf(runtime), clock, version, started: clock.now(), onError };
+  const started = clock.now();
+  const base = { runtime, store: storeOf(runtime), clock, env, version, started, onError };
   const parts = makeParts(base);
   const open = createOpenAnswers(access.counts);
   const app = createApp({ parts, access, files: files.output, open });

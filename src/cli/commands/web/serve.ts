@@ -31,7 +31,7 @@ function tlsOf({ options, terminal: { cwd } }: CommandCall) {
   return key.ok ? ok({ cert: cert.output, key: key.output }) : key;
 }
 
-type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'env' | 'onError'> & {
+type ServeWish = Omit<Parameters<typeof startWeb>[1], 'version' | 'onError'> & {
   /** What it is that is served, where it is not a project of yours. */
   readonly about?: string;
   /** The command that prints another link. */
@@ -46,9 +46,9 @@ export async function servePage(
 ): Promise<Ending> {
   return await interruptible(async (interrupted) => {
     const started = await startWeb(runtime, {
+      env: terminal.env,
       ...settings,
       version: version(),
-      env: terminal.env,
       onError: quietly(terminal.note, 'web'),
     });
     if (!started.ok) return started;

@@ -11,13 +11,13 @@ const KEPT_MS = 3000;
 const MB = 1024 * 1024;
 
 /** One look at a time, however many ask and however long it takes. */
-function createFindings({ runtime, clock }: WebParts): () => Promise<HealthReport> {
+function createFindings({ runtime, clock, env }: WebParts): () => Promise<HealthReport> {
   let found: Promise<HealthReport> | undefined;
   let until = 0;
   const look = async (): Promise<HealthReport> => {
     const { healthReport } = await reports.health();
     try {
-      return await healthReport(runtime, process.env);
+      return await healthReport(runtime, env);
     } finally {
       until = clock.now() + KEPT_MS;
     }
