@@ -116,3 +116,18 @@ test('the outline says each operation once', () => {
     '      op 0, a.mld:0, secret (above)',
   ]);
 });
+
+test('a source is drawn once, above the step where it came in', () => {
+  const nodes = [
+    step(0, [], [], ['file:a']),
+    step(1, [], [], ['file:a', 'file:b']),
+    step(2, [0, 1], [], ['file:a', 'file:b']),
+  ];
+  const { boxes } = stepGraph(view(nodes, { sources: ['file:a', 'file:b'] }), ALL);
+  const names = new Map(boxes.map(({ id, name }) => [id, name]));
+  const below = boxes.filter(({ from }) => from.some((id) => names.get(id)?.startsWith('file:')));
+  expect(below.map(({ name, from }) => [name, from.map((id) => names.get(id))])).toEqual([
+    ['op 0', ['file:a']],
+    ['op 1', ['file:b']],
+  ]);
+});

@@ -38,7 +38,7 @@ interface StepGraph {
 }
 
 /** Small ones are clearer whole. */
-const SMALL = 12;
+const SMALL = 8;
 
 /** The labels that the refusal speaks of; without a word about one, those that are not only `untrusted`. */
 function decidingLabels({ labels, refusal }: ProvenanceView): readonly string[] {
@@ -170,11 +170,14 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   };
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
-  const addSources = (sources: readonly string[]): void => {
-    for (const source of sources.filter((name) => !boxOf.has(name))) {
+  /** Those that come in here: what was said before is handed on by the model, and drawn where it began. */
+  const addSources = (sources: readonly string[]): readonly string[] => {
+    const fresh = [...new Set(sources)].filter((name) => !boxOf.has(name));
+    for (const source of fresh) {
       const labels = labelsOf.get(source) ?? [];
       add(source, { kind: 'source', name: source, detail: labels.join(', '), labels, from: [] });
     }
+    return fresh;
   };
   for (const step of steps) {
     const run = foldOf.get(step.id);
@@ -183,8 +186,8 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
       boxOf.set(step.id, boxOf.get(head.id) ?? 0);
       continue;
     }
-    addSources(step.sources);
-    const from = idsOf([...step.from.filter((id) => id < step.id), ...step.sources]);
+    const fresh = addSources(step.sources);
+    const from = idsOf([...step.from.filter((id) => id < step.id), ...fresh]);
     const { labels } = step;
     if (run) {
       const detail = wordsOf(`${head.operation} …`, ...labels);
@@ -209,9 +212,9 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
       ...(seq === undefined ? {} : { seq }),
     });
   }
-  addSources(view.sources);
+  const fresh = addSources(view.sources);
   const last = { kind: 'end', name: view.subject, detail: view.labels.join(', ') } as const;
-  add('\u0000end', { ...last, labels: view.labels, from: idsOf([...ends, ...view.sources]) });
+  add('\u0000end', { ...last, labels: view.labels, from: idsOf([...ends, ...fresh]) });
   const near = nearestTo(boxes, choice.limit);
   return {
     boxes: near,
