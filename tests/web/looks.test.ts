@@ -98,22 +98,27 @@ browserTest(
       run: '/items/directive/demo%2Frelease_note?run=1',
       scripts: '/scripts',
       health: '/health',
-      login: '/login',
     };
     const met: string[] = [];
     for (const { name, ...seen } of SEEN) {
       const { page } = await openPage({ browser, ...seen, storageState: state });
+      const look = async (place: string, one: Page) => {
+        await one.locator('main').waitFor();
+        await one.waitForLoadState('networkidle', { timeout: 1200 }).catch(() => {});
+        await one.screenshot({ path: join(LOOKS, `${place}-${name}.png`) });
+        for (const finding of await findings(one)) met.push(`${place} ${name}: ${finding}`);
+        const wide = await overflow(one);
+        if (wide > 0) met.push(`${place} ${name}: ${wide} px wider than the screen`);
+      };
       for (const [place, path] of Object.entries(places)) {
         await page.goto(demo.url + path);
-        await page.locator('main').waitFor();
         if (place === 'approvals') await page.locator('.picks a').first().click();
-        await page.waitForLoadState('networkidle', { timeout: 1200 }).catch(() => {});
-        await page.screenshot({ path: join(LOOKS, `${place}-${name}.png`) });
-        for (const finding of await findings(page)) met.push(`${place} ${name}: ${finding}`);
-        const wide = await overflow(page);
-        if (wide > 0) met.push(`${place} ${name}: ${wide} px wider than the screen`);
+        await look(place, page);
       }
-      await page.context().close();
+      const { page: stranger } = await openPage({ browser, ...seen });
+      await stranger.goto(demo.url);
+      await look('login', stranger);
+      for (const one of [page, stranger]) await one.context().close();
     }
     expect(met).toEqual([]);
   },

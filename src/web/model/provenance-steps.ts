@@ -138,6 +138,15 @@ function sourceLabels(steps: readonly ProvenanceStep[]): Map<string, readonly st
   return found;
 }
 
+/** The first step that names a source, shown or not. */
+function entriesOf({ nodes }: ProvenanceView): Map<string, number> {
+  const entry = new Map<string, number>();
+  for (const { id, sources } of nodes.toSorted((a, b) => a.id - b.id)) {
+    for (const source of sources) if (!entry.has(source)) entry.set(source, id);
+  }
+  return entry;
+}
+
 /** The nearest to the end come first; numbers stay in order, so edges still point to earlier ones. */
 function nearestTo(boxes: readonly StepBox[], limit: number): readonly StepBox[] {
   if (boxes.length <= limit) return boxes;
@@ -161,7 +170,8 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
     ([first]) => !choice.opened.has(first?.id ?? -1),
   );
   const foldOf = new Map(folds.flatMap((run) => run.map((step) => [step.id, run] as const)));
-  const labelsOf = sourceLabels([...steps, { ...END, labels: view.labels, sources: view.sources }]);
+  const end = { ...END, labels: view.labels, sources: view.sources };
+  const labelsOf = sourceLabels([...view.nodes, end]);
   const boxes: StepBox[] = [];
   const boxOf = new Map<number | string, number>();
   const add = (key: number | string, box: Omit<StepBox, 'id' | 'tone'>): void => {
@@ -170,10 +180,11 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
   };
   const idsOf = (keys: readonly (number | string)[]): number[] =>
     [...new Set(keys)].flatMap((key) => boxOf.get(key) ?? []);
+  const entry = entriesOf(view);
   /** Those that come in here: what was said before is handed on by the model, and drawn where it began. */
-  const addSources = (sources: readonly string[]): readonly string[] => {
-    const fresh = [...new Set(sources)].filter((name) => !boxOf.has(name));
-    for (const source of fresh) {
+  const addSources = (id: number, sources: readonly string[]): readonly string[] => {
+    const fresh = [...new Set(sources)].filter((name) => (entry.get(name) ?? id) === id);
+    for (const source of fresh.filter((name) => !boxOf.has(name))) {
       const labels = labelsOf.get(source) ?? [];
       add(source, { kind: 'source', name: source, detail: labels.join(', '), labels, from: [] });
     }
@@ -186,7 +197,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
       boxOf.set(step.id, boxOf.get(head.id) ?? 0);
       continue;
     }
-    const fresh = addSources(step.sources);
+    const fresh = addSources(step.id, step.sources);
     const from = idsOf([...step.from.filter((id) => id < step.id), ...fresh]);
     const { labels } = step;
     if (run) {
@@ -212,7 +223,7 @@ export function stepGraph(view: ProvenanceView, choice: StepChoice): StepGraph {
       ...(seq === undefined ? {} : { seq }),
     });
   }
-  const fresh = addSources(view.sources);
+  const fresh = addSources(END.id, view.sources);
   const last = { kind: 'end', name: view.subject, detail: view.labels.join(', ') } as const;
   add('\u0000end', { ...last, labels: view.labels, from: idsOf([...ends, ...fresh]) });
   const near = nearestTo(boxes, choice.limit);
