@@ -34,6 +34,19 @@ describe('rows, events and totals', () => {
     await expect.poll(() => list.heard.totals).toEqual({ waits: 0, at_work: 0, ended: 1, due: 0 });
   });
 
+  test('who changes its mind often, with long positions, is not remembered for it', async () => {
+    const { hub } = await openLive();
+    const client = joinHub(hub, []);
+    const from = performance.now();
+    for (let round = 0; round < 2000; round++) {
+      const seqs = Array.from({ length: 100 }, (_, index) => `t${round}-${index}.1`);
+      client.change([`thread:t${round}-0`], `x.x,${seqs.join(',')}`);
+      client.change([]);
+    }
+    // Each would take longer than the one before: half a minute in all.
+    expect(performance.now() - from).toBeLessThan(5000);
+  });
+
   test('a row says what its thread does now and what it used of its limits', async () => {
     const live = await openLive();
     const thread = await openThread(live, 'one');

@@ -1,5 +1,6 @@
 // `/api/socket` over the real server: the same frames for programs with a token.
 import { once } from 'node:events';
+import { createConnection } from 'node:net';
 import { expect, onTestFinished, test } from 'vitest';
 import { WebSocket } from 'ws';
 import type { StreamFrame } from '../../src/web/model/api.ts';
@@ -111,6 +112,51 @@ test('who says too much, or too long a thing, is let go', async () => {
   const long = await connect(served, bearer);
   long.say('x'.repeat(10_000));
   await expect.poll(long.code).toBe(1009);
+});
+
+test('nobody listens to more than there may be, and hears that', async () => {
+  const served = await openServed();
+  const { errors, heard, say } = await connect(served, bearerOf(served.fixture, 'view'));
+  for (let index = 0; index < 31; index++) say({ action: 'subscribe', thread_id: `t${index}` });
+  await expect.poll(() => errors).toEqual(['at most 30 topics can be listened to at once']);
+  say({ action: 'unsubscribe', thread_id: 't0' });
+  say({ action: 'subscribe', topic: 'threads' });
+  await openThread(served, 'one');
+  await expect.poll(() => heard.rows.has('one')).toBe(true);
+});
+
+const upgrade = (path: string): string =>
+  `GET ${path} HTTP/1.1\r\nHost: evil.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n`;
+
+test('an upgrade for any target whatever is refused, and the server lives', async () => {
+  const served = await openServed();
+  for (const path of ['//', '//[', 'http://[', '*', '//evil.example/api/socket', '/%']) {
+    const socket = createConnection(served.port, '127.0.0.1');
+    socket.write(upgrade(path));
+    const [said] = (await once(socket, 'data')) as [Buffer];
+    expect(said.toString()).toMatch(/^HTTP\/1.1 404 /);
+    socket.destroy();
+  }
+  expect((await served.get('me')).status).toBe(200);
+});
+
+test('who was refused does not keep the connection by not closing it', async () => {
+  const served = await openServed();
+  const socket = createConnection({ port: served.port, host: '127.0.0.1', allowHalfOpen: true });
+  onTestFinished(() => void socket.destroy());
+  let isCut = false;
+  socket.on('error', () => {
+    isCut = true;
+  });
+  socket.write(upgrade('/api/socket'));
+  socket.resume();
+  await once(socket, 'end');
+  await expect
+    .poll(() => {
+      socket.write('x');
+      return isCut;
+    })
+    .toBe(true);
 });
 
 test('a server that goes down says so', async () => {

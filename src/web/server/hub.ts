@@ -6,7 +6,7 @@ import type { Store } from '../../store/index.ts';
 import type { Topic, Totals } from '../model/api.ts';
 import { listedApprovals } from './listed-approvals.ts';
 import { roundFrames } from './live/changes.ts';
-import { createClient, type HubClient, topicThread } from './live/client.ts';
+import { createClient, type HubClient, threadTopic, topicThread } from './live/client.ts';
 import { type HubPosition, readPosition, writePosition } from './live/positions.ts';
 import { createReading, type HubReading } from './live/reading.ts';
 import { NO_TOTALS } from './live/totals.ts';
@@ -191,6 +191,8 @@ function subscriptionOf(
       for (const topic of added) client.topics.add(topic);
       const position = after === undefined ? undefined : readPosition(after, mark);
       const seqs = new Map([...(clients.get(client)?.seqs ?? []), ...(position?.seqs ?? [])]);
+      // INVARIANT: however often it changes its mind, only what it listens to is kept of it.
+      for (const thread of seqs.keys()) if (!wanted.has(threadTopic(thread))) seqs.delete(thread);
       clients.set(client, { number: undefined, seqs });
       if (added.length > 0) void join(life, client, added, position);
     },

@@ -4,13 +4,21 @@
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type RawData, type WebSocket, WebSocketServer } from 'ws';
-import { fail, getOwn, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  type Json,
+  type Outcome,
+  ok,
+  parseJson,
+} from '../../base/index.ts';
 import type { StreamFrame, Topic } from '../model/api.ts';
 import { threadTopic } from './live/client.ts';
 import { writePosition } from './live/positions.ts';
 import { ALIVE_MS, createBacklog, frameText } from './live/wire.ts';
 import type { AdmitSocket, Subscription, WebParts } from './parts.ts';
-import { readTopics } from './stream.ts';
+import { MAX_TOPICS, readTopics } from './stream.ts';
 
 const PATH = '/api/socket';
 const MAX_MESSAGE = 4096;
@@ -29,7 +37,7 @@ interface SocketWish {
   readonly after?: string;
 }
 
-const wrong = (message: string): Outcome<never> => fail('invalid_input', message);
+const wrong = (message: string): Failure => fail('invalid_input', message);
 
 /** `docs/web-api.md` says what can be asked for. */
 function readWish(text: string): Outcome<SocketWish> {
@@ -105,8 +113,13 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
       return;
     }
     const { action, topic, after } = wish.output;
-    if (action === 'subscribe') topics.add(topic);
-    else topics.delete(topic);
+    if (action === 'unsubscribe') topics.delete(topic);
+    else if (topics.size < MAX_TOPICS || topics.has(topic)) topics.add(topic);
+    else {
+      const { error } = wrong(`at most ${MAX_TOPICS} topics can be listened to at once`);
+      socket.send(JSON.stringify({ kind: 'error', error }));
+      return;
+    }
     subscription?.change([...topics], after);
   }
 
@@ -145,9 +158,17 @@ function refuse(socket: Duplex, status: number, message: string): void {
   const body = `${message}\n`;
   const head = `HTTP/1.1 ${status} ${STATUS[status] ?? 'Refused'}`;
   const length = `Content-Length: ${Buffer.byteLength(body)}`;
+  // Whoever was refused does not keep the connection by leaving its half open.
+  socket.once('finish', () => socket.destroy());
   socket.end(
     `${head}\r\nConnection: close\r\nContent-Type: text/plain\r\n${length}\r\n\r\n${body}`,
   );
+}
+
+/** What a request is for, as it stands in its first line; that may be anything. */
+function pathOf(target: string): string {
+  if (target.startsWith('/')) return target.split('?', 1)[0] ?? '';
+  return URL.canParse(target) ? new URL(target).pathname : '';
 }
 
 /** Takes upgrades of a listener; everything but `/api/socket` is refused. */
@@ -163,8 +184,7 @@ export function addSocket(
   });
   server.on('upgrade', (incoming: IncomingMessage, socket: Duplex, head: Buffer) => {
     socket.on('error', () => socket.destroy());
-    const { pathname } = new URL(incoming.url ?? '/', 'http://socket');
-    if (pathname !== PATH) {
+    if (pathOf(incoming.url ?? '/') !== PATH) {
       refuse(socket, 404, 'there is nothing here');
       return;
     }

@@ -10,7 +10,7 @@ import { ALIVE_MS, createBacklog, frameBlock } from './live/wire.ts';
 import type { AddRoutes, Hub, Subscription, WebAsker } from './parts.ts';
 import { needs } from './roles.ts';
 
-const MAX_TOPICS = 30;
+export const MAX_TOPICS = 30;
 const TOPIC = /^(threads|approvals|thread:[\w-]{1,80})$/;
 /** Timers cannot be set for longer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
