@@ -89,3 +89,9 @@ export function limitValue(name: string, value: number): string {
   if (name.endsWith('_seconds')) return seconds(Math.round(value)).replace(/ 00 [sm]$/, '');
   return name.includes('tokens') ? shortCount(value) : count(value);
 }
+
+/** For a POSIX shell; what cannot be typed is left out. */
+export const shellWord = (text: string): string =>
+  /^[\w./:@%+=-]+$/.test(text)
+    ? text
+    : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;

@@ -2,7 +2,7 @@
 // its file as text.
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
-import { count, limitName, limitValue } from '../../model/format.ts';
+import { count, limitName, limitValue, shellWord } from '../../model/format.ts';
 import { get, type PageAnswer } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
@@ -10,7 +10,6 @@ import { Icon } from '../parts/icons.tsx';
 import { PiecesView } from '../parts/json-view.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
-import { shellWord } from '../review/decision.ts';
 import { Link, route, setQuery } from '../router.tsx';
 import { may } from '../state/session.ts';
 import {

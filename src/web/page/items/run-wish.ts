@@ -1,8 +1,8 @@
 // What the fields of the run form say, as a request: each text read by the type of its input, limits only
 // ever lower than they are. Faults of a field stand under its name, those of the server too.
 import type { Data, ItemInput, LimitMeter, RunWish } from '../../model/api.ts';
+import { shellWord } from '../../model/format.ts';
 import type { PageFault } from '../api.ts';
-import { shellWord } from '../review/decision.ts';
 
 export interface RunFields {
   readonly inputs: Readonly<Record<string, string>>;

@@ -6,6 +6,7 @@ import type {
   DecisionRequest,
   DecisionWord,
 } from '../../model/api.ts';
+import { shellWord } from '../../model/format.ts';
 
 /** Longer ones are folded and have to be opened before anything can be approved. */
 const FOLD_SIGNS = 400;
@@ -83,12 +84,6 @@ export function requestOf({ approval }: ApprovalReview, draft: DecisionDraft): D
     ...(why === '' ? {} : { why }),
   };
 }
-
-/** For a POSIX shell; what cannot be typed is left out. */
-export const shellWord = (text: string): string =>
-  /^[\w./:@%+=-]+$/.test(text)
-    ? text
-    : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
 
 export function commandOf(review: ApprovalReview, draft: DecisionDraft): string {
   const { decision, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);

@@ -1,6 +1,6 @@
 // Commands of a terminal that do the same as the page, and what a sheet with limits comes to.
 import type { Act, LimitMeter, ResumeWish } from '../../model/api.ts';
-import { limitValue } from '../../model/format.ts';
+import { limitValue, shellWord } from '../../model/format.ts';
 
 const COMMANDS: Readonly<Record<Act, string>> = {
   pause: 'threads pause',
@@ -14,9 +14,6 @@ const COMMANDS: Readonly<Record<Act, string>> = {
 /** The command that does the same. */
 export const commandOf = (act: Act, id: string, rest = ''): string =>
   `km ${COMMANDS[act]} ${id}${rest}`;
-
-/** For a shell, whatever is in it. */
-export const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** As the option of `threads resume` is called. */
 const OPTIONS: Readonly<Record<string, string>> = {
@@ -58,7 +55,7 @@ export function resumeCommand(id: string, { limits, model, message }: ResumeWish
   const options = Object.entries(limits ?? {}).map(
     ([name, value]) => ` --${OPTIONS[name] ?? name} ${value}`,
   );
-  if (model !== undefined) options.push(` --model ${quoted(model)}`);
-  if (message !== undefined) options.push(` --message ${quoted(message)}`);
+  if (model !== undefined) options.push(` --model ${shellWord(model)}`);
+  if (message !== undefined) options.push(` --message ${shellWord(message)}`);
   return commandOf('resume', id, options.join(''));
 }

@@ -2,11 +2,11 @@
 // thread gets it as a follow-up and goes on.
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ThreadView } from '../../model/api.ts';
-import { money } from '../../model/format.ts';
+import { money, shellWord } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { Icon } from '../parts/icons.tsx';
 import type { Acting } from './acting.ts';
-import { commandOf, quoted } from './commands.ts';
+import { commandOf } from './commands.ts';
 import { isEndedStatus } from './header.tsx';
 
 type When = 'next' | 'now';
@@ -76,7 +76,7 @@ export function Composer(props: {
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.focus(), []);
   const act = isEnded ? 'resume' : when === 'now' ? 'interrupt' : 'inject';
-  const words = quoted(text === '' ? '…' : text);
+  const words = shellWord(text === '' ? '…' : text);
   const rest = isEnded
     ? ` --message ${words}`
     : `${act === 'inject' && voice === 'system' ? ' --role system' : ''} ${words}`;

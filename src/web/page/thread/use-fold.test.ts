@@ -1,7 +1,8 @@
 import { expect, test } from 'vitest';
 import type { LimitMeter, SlimEvent } from '../../model/api.ts';
 import { createThreadFold } from '../../model/fold-thread.ts';
-import { limitProblem, quoted, resumeCommand, wishOf } from './commands.ts';
+import { shellWord } from '../../model/format.ts';
+import { limitProblem, resumeCommand, wishOf } from './commands.ts';
 import { rowOfEvent, type ShownRow, shownRows } from './use-fold.ts';
 
 function foldThread(told: readonly SlimEvent[]) {
@@ -92,7 +93,7 @@ test('the command of a sheet says what the sheet says, whatever is typed', () =>
     why: 'why',
   });
   expect(resumeCommand('me', wish)).toBe(
-    `km threads resume me --turns 20 --spend 0.80 --message ${quoted("it's `here`")}`,
+    `km threads resume me --turns 20 --spend 0.80 --message 'it'\\''s \`here\`'`,
   );
-  expect(quoted("it's")).toBe(`'it'\\''s'`);
+  expect(shellWord("it's")).toBe(`'it'\\''s'`);
 });

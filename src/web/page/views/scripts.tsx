@@ -2,7 +2,7 @@
 // payload, its effects and outcome, and for a refusal where the value came from.
 import { useState } from 'preact/hooks';
 import type { Data, ListedScript, ScriptDocument, ScriptList } from '../../model/api.ts';
-import { bytes } from '../../model/format.ts';
+import { bytes, shellWord } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
@@ -12,7 +12,6 @@ import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { LabelChips } from '../parts/labels.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
-import { shellWord } from '../review/decision.ts';
 import { go, Link, pathOf, route } from '../router.tsx';
 import { may } from '../state/session.ts';
 
