@@ -278,9 +278,10 @@ test('two hundred may listen, one more may not', async () => {
   const clients = Array.from({ length: 200 }, () => joinHub(live.hub, ['threads']));
   const refused = live.hub.subscribe({ topics: ['threads'], send: () => true });
   expect(refused).toMatchObject({ ok: false, error: { code: 'unavailable' } });
-  expect(live.hub.figures().clients).toBe(200);
+  expect(live.hub.figures()).toMatchObject({ clients: 200, sockets: 0 });
   clients[0]?.end();
-  joinHub(live.hub, ['threads']);
+  live.hub.subscribe({ topics: ['threads'], send: () => true, isSocket: true });
+  expect(live.hub.figures()).toMatchObject({ clients: 200, sockets: 1 });
 });
 
 test('topics can change on the way', async () => {

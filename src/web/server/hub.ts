@@ -219,7 +219,7 @@ export function createHub(ports: HubPorts): Hub {
         return fail('unavailable', message);
       }
       const topics = listener.topics.slice(0, MAX_TOPICS);
-      const client = createClient({ topics, send: listener.send }, mark);
+      const client = createClient({ ...listener, topics }, mark);
       const { after } = listener;
       const position = after === undefined ? undefined : readPosition(after, mark);
       // Until it reads, nobody knows what happens: whoever waits for that is told to read anew.
@@ -247,7 +247,11 @@ export function createHub(ports: HubPorts): Hub {
       return reading ? await reading.reader.totals() : ok(NO_TOTALS);
     },
 
-    figures: () => ({ clients: clients.size, lag_ms: Math.round(life.now()?.lag() ?? 0) }),
+    figures: () => ({
+      clients: clients.size,
+      sockets: [...clients.keys()].filter(({ isSocket }) => isSocket).length,
+      lag_ms: Math.round(life.now()?.lag() ?? 0),
+    }),
 
     async close() {
       for (const client of clients.keys()) client.end();

@@ -36,6 +36,8 @@ export interface Listener {
   readonly topics: readonly Topic[];
   /** Where it was before; absent: from now on. */
   readonly after?: string;
+  /** A socket is counted apart. */
+  readonly isSocket?: true;
   /**
    * False when it did not take this one: what comes is left out too until `ready`, and a reset says so.
    * The same frame is handed to many, so that it is put into words once.
@@ -64,7 +66,7 @@ export interface Hub {
   /** Of all threads but those of hooks. */
   totals(): Promise<Outcome<Totals>>;
   /** How far behind the last flush was. */
-  figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets?: number };
+  figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets: number };
   close(): Promise<void>;
 }
 

@@ -123,7 +123,7 @@ function serve(socket: WebSocket, { hub, clock }: WebParts, expires: number): vo
     subscription?.change([...topics], after);
   }
 
-  const subscribed = hub.subscribe({ topics: [], send });
+  const subscribed = hub.subscribe({ topics: [], send, isSocket: true });
   if (!subscribed.ok) {
     socket.close(TRY_AGAIN, 'too many streams');
     return;

@@ -14,7 +14,10 @@ const NOTHING: StreamFrame = { kind: 'batch' };
 
 export type HubClient = ReturnType<typeof createClient>;
 
-export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: string) {
+export function createClient(
+  listener: Pick<Listener, 'topics' | 'send' | 'isSocket'>,
+  mark: string,
+) {
   const topics = new Set<Topic>(listener.topics);
   /** By thread, the last event that it was told of or that a reset stands for. */
   const cursors = new Map<string, number>();
@@ -56,6 +59,7 @@ export function createClient(listener: Pick<Listener, 'topics' | 'send'>, mark: 
   }
 
   return {
+    isSocket: listener.isSocket === true,
     topics,
     cursors,
     isOver: () => isOver,

@@ -35,7 +35,7 @@ export const addHealthRoutes: AddRoutes = (api, parts) => {
   const findings = createFindings(parts);
   api.get('/health', needs('view'), async (context) => {
     const { healthy, findings: list } = await findings();
-    const { clients, lag_ms, sockets = 0 } = hub.figures();
+    const { clients, lag_ms, sockets } = hub.figures();
     const view: HealthView = {
       healthy,
       findings: list,
