@@ -42,6 +42,17 @@ function scrollFor(index: number, rowHeight: number, top: number, height: number
   return start + rowHeight > top + height ? start + rowHeight - height : top;
 }
 
+/** The first row that stands wholly in sight of a list, for whoever moves in it by other keys. */
+export function firstInSight(list: string): number {
+  const box = document.querySelector(`.scroller[aria-label="${list}"]`);
+  if (!box) return 0;
+  const top = box.getBoundingClientRect().top - 1;
+  const row = [...box.querySelectorAll('[role=row]')].find(
+    (one) => one.getBoundingClientRect().top >= top,
+  );
+  return Math.max(0, Number(row?.getAttribute('aria-rowindex') ?? 1) - 1);
+}
+
 const MOVES: Readonly<Record<string, (at: number, page: number, last: number) => number>> = {
   ArrowDown: (at) => at + 1,
   ArrowUp: (at) => at - 1,
@@ -108,7 +119,9 @@ export function VirtualList(props: VirtualListProps) {
     if (!move || !onSelect || count === 0) return;
     event.preventDefault();
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 1);
-    const next = move(selected ?? -1, page, count - 1);
+    // Nothing is chosen yet: what is in sight comes first.
+    const start = Math.ceil(view.top / rowHeight) - 1;
+    const next = move(selected ?? start, page, count - 1);
     onSelect(Math.max(0, Math.min(count - 1, next)));
   };
   const isShown = selected !== undefined && selected >= first && selected < last;
@@ -138,7 +151,7 @@ export function VirtualList(props: VirtualListProps) {
           </div>
         </div>
       </div>
-      <Rail list={props} box={box} />
+      <Rail list={props} box={box} height={view.height} />
     </div>
   );
 }
@@ -164,13 +177,22 @@ function Row({ list, index, id }: { list: VirtualListProps; index: number; id: s
   );
 }
 
-/** Marks fall into at most 200 places, so that a thousand of them are not a thousand elements. */
-function Rail({ list, box }: { list: VirtualListProps; box: { current: HTMLDivElement | null } }) {
+/**
+ * The whole list in the height of the box; where all of it is in sight each mark stands beside its row.
+ * Marks fall into at most 200 places, so that a thousand of them are not a thousand elements.
+ */
+function Rail(props: {
+  list: VirtualListProps;
+  box: { current: HTMLDivElement | null };
+  height: number;
+}) {
+  const { list, box, height } = props;
   const { marks = [], count, rowHeight } = list;
   if (marks.length === 0) return null;
+  const share = Math.min(1, (count * rowHeight) / Math.max(1, height));
   const places = new Map<number, (typeof marks)[number]>();
   for (const mark of marks) {
-    const place = Math.floor((mark.index / Math.max(1, count)) * 200);
+    const place = Math.floor(((mark.index + 0.5) / Math.max(1, count)) * 200);
     if (!places.has(place)) places.set(place, mark);
   }
   return (
@@ -179,7 +201,7 @@ function Rail({ list, box }: { list: VirtualListProps; box: { current: HTMLDivEl
         <i
           key={place}
           class={`mark-${tone}`}
-          style={{ top: `${place / 2}%` }}
+          style={{ top: `${(place / 2) * share}%` }}
           onClick={() => {
             if (box.current) box.current.scrollTop = (index - 4) * rowHeight;
             list.onSelect?.(index);

@@ -3,6 +3,7 @@ import type { ThreadView } from '../../model/api.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
 import { type KeyActs, useKeys } from '../keys.ts';
 import { copyText } from '../parts/copy.tsx';
+import { firstInSight } from '../parts/virtual-list.tsx';
 import { go } from '../router.tsx';
 import { list } from '../state/threads.ts';
 import { reviewPath } from './due-bar.tsx';
@@ -45,7 +46,8 @@ function neighbour(id: string, step: 1 | -1): void {
 function moves(scene: KeyScene): KeyActs {
   const { rows, selected, select } = scene;
   const move = (step: number) => () => {
-    const next = rows[Math.max(0, Math.min(rows.length - 1, selected + step))];
+    const at = selected < 0 ? firstInSight('Steps') : selected + step;
+    const next = rows[Math.max(0, Math.min(rows.length - 1, at))];
     if (next) select(next);
   };
   const fold = (isOpen: boolean) => () => {
