@@ -184,6 +184,12 @@ test('a call, its denial and its result are one thing, with gates, arguments and
     results.slice(-3).map(({ seq }) => detail(seq)),
   );
   expect(good?.gates?.map(({ state }) => state)).toEqual(['passed', 'passed', 'passed', 'passed']);
+  // Each says by what it was passed.
+  expect(good?.gates?.slice(0, 3).map(({ by }) => by)).toEqual([
+    'fs.read notes/**',
+    expect.stringMatching(/^call 1 of \d+$/),
+    'no rule against it',
+  ]);
   expect(good).toMatchObject({
     verdict: 'Done',
     arguments: [{ name: 'path', text: 'notes/a.txt' }],
@@ -204,7 +210,7 @@ test('a call, its denial and its result are one thing, with gates, arguments and
   // The denial tells the same as its result.
   const again = await detail(guarded?.call?.denied ?? 0);
   expect(again).toMatchObject({ call: guarded?.call, gates: guarded?.gates });
-  expect(again.command).toBe(`km provenance --thread ${id}`);
+  expect(again.command).toBe(`km provenance --thread ${id} --seq ${guarded?.call?.denied}`);
   expect(await codeOf(served, `threads/${id}/events/9999`)).toBe('404 not_found');
   const way = await output<{ nodes: unknown[]; subject: string }>(
     served,

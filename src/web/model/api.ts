@@ -163,6 +163,8 @@ export interface SlimEvent {
   readonly preview?: string;
   /** How long the whole is. */
   readonly bytes?: number;
+  /** Of a result: how much the tool says it wrote. */
+  readonly wrote?: number;
   /** Labels, without those that only name a source (`src:`, `dir:`). */
   readonly labels?: readonly string[];
   readonly is_error?: boolean;
@@ -260,6 +262,8 @@ export interface EventDetail {
   readonly verdict?: string;
   /** Why, as the fault says it. Foreign. */
   readonly why?: string;
+  /** Of a hook: its condition, as the directive has it now. */
+  readonly when?: string;
   /** Ways out, the line to add among them. */
   readonly ways?: readonly string[];
   readonly artifacts?: readonly string[];

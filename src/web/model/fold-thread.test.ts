@@ -206,8 +206,9 @@ test('what a thread did is told by target, children by what they are', () => {
       { type: 'tool_result', call_id: 'n' },
       call('s', { tool: 'spawn', target: 'sum_up' }),
       { type: 'spawn', thread: 'sum_up_1', directive: 'sum_up' },
+      // What it was given is longer than what it wrote.
       call('w', { bytes: 40 }),
-      { type: 'tool_result', call_id: 'w' },
+      { type: 'tool_result', call_id: 'w', bytes: 90, wrote: 12 },
       call('u'),
       { type: 'tool_result', call_id: 'u', is_error: true, code: 'outcome_unknown' },
       call('d'),
@@ -223,6 +224,27 @@ test('what a thread did is told by target, children by what they are', () => {
       ['started', 'sum_up', 0, 1],
       ['read', 'notes/a.md', 0, 0],
     ]);
+  expect(deedTargets(rows)[0]?.bytes).toBe(12);
+});
+
+test('who refuses late says what it was about, in a word', () => {
+  const reasons = {
+    '`fs.write` on `a.md` is not granted: add …': 'not granted',
+    'path `../a` leads out of the project': 'outside the project',
+    '`.ai/x` is under `.ai/`; items change through `execute`': 'a protected place',
+    'redirect refused: it leads from https to http': 'redirect refused',
+    'something else': 'while it ran',
+  };
+  for (const [reason, words] of Object.entries(reasons)) {
+    const { rows } = foldThread(
+      numbered([
+        { type: 'turn_start' },
+        call('a'),
+        { type: 'permission_denied', call_id: 'a', stage: 'primitive', reason },
+      ]),
+    );
+    expect(rows[1]).toMatchObject({ state: 'denied', why: words });
+  }
 });
 
 test('a child runs on after the call that started it, and ends with what it cost', () => {

@@ -193,6 +193,7 @@ function result(fold: Folding, event: SlimEvent): void {
   change(fold, at, {
     labels: mergeLabels(row.labels, event.labels),
     result: event.seq,
+    ...(event.wrote !== undefined && { wrote: event.wrote }),
     ...(stillRuns && isStarted
       ? {}
       : {

@@ -102,7 +102,7 @@ export function deedTargets(rows: readonly TimelineRow[]): DeedTarget[] {
       seq: 0,
     };
     deed.times += 1;
-    deed.bytes += row.bytes ?? 0;
+    deed.bytes += row.wrote ?? 0;
     if (row.state === 'open') deed.open += 1;
     if (row.state === 'unknown') deed.unknown += 1;
     deed.seq = row.seq;

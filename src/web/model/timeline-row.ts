@@ -30,7 +30,8 @@ export interface TimelineRow {
   readonly call_id?: string;
   readonly effect?: string;
   readonly target?: string;
-  readonly bytes?: number;
+  /** What was written, as its tool says. */
+  readonly wrote?: number;
   /** Of a child or a hook that has a thread of its own. */
   readonly thread?: string;
   readonly approval?: string;
@@ -48,12 +49,21 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
   limits: 'at a limit',
   policy: 'by policy',
   guard: 'by a guard',
-  primitive: 'by the tool',
+  primitive: 'while it ran',
 };
+/** What those say that refuse only when they know the very place. */
+const REASONS: readonly (readonly [says: RegExp, words: string])[] = [
+  [/\b(?:is|are) not (?:granted|among what)\b/, 'not granted'],
+  [/\bleads? out of the project\b/, 'outside the project'],
+  [/\bis under `\.ai\/`|\bbelongs to git\b|\bholds your keys\b/, 'a protected place'],
+  [/^redirect refused\b|^a redirect would\b/, 'redirect refused'],
+  [/\bwas replaced\b|\bnot the place that was judged\b/, 'the place changed meanwhile'],
+];
 /** The reason is foreign: it is only looked at. */
 export function refusalWords({ rule, stage, reason = '' }: SlimEvent): string {
   if (rule !== undefined) return rule;
-  if (/\b(?:is|are) not granted\b/.test(reason)) return 'not granted';
+  const known = REASONS.find(([says]) => says.test(reason));
+  if (known) return known[1];
   return stage === undefined ? '' : (REFUSED_BY[stage] ?? stage);
 }
 
@@ -77,7 +87,6 @@ export function rowFrom(event: SlimEvent, kind: TimelineKind, state: TimelineSta
   if (event.call_id !== undefined) row.call_id = event.call_id;
   if (event.effect !== undefined) row.effect = event.effect;
   if (event.target !== undefined) row.target = event.target;
-  if (event.bytes !== undefined) row.bytes = event.bytes;
   if (event.thread !== undefined) row.thread = event.thread;
   if (event.approval !== undefined) row.approval = event.approval;
   if (event.tone !== undefined) row.tone = event.tone;

@@ -131,6 +131,14 @@ describe('what is left of an event', () => {
     });
   });
 
+  test('a result says how much was written, where its tool says it', () => {
+    const result = (content: Json, is_error = false) =>
+      slimEvent(stored('tool_result', { call_id: 'c', content, is_error, marks: marks('x') }));
+    expect(result({ path: 'out/a.md', bytes: 146 }).wrote).toBe(146);
+    expect(result({ path: 'out/a.md', bytes: 'many' }).wrote).toBeUndefined();
+    expect(result({ bytes: 1 }, true).wrote).toBeUndefined();
+  });
+
   test('a call has its arguments as a person would type them', () => {
     expect(slimOf('tool_call')).toMatchObject({
       tool: 'hello',

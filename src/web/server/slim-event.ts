@@ -66,6 +66,12 @@ function raisedOf(limits: JsonObject | undefined): SlimEvent['raised'] | undefin
   return entries.length === 0 ? undefined : Object.fromEntries(entries.slice(0, 20));
 }
 
+/** How much a tool says it left behind. */
+function bytesIn(content: Json): number | undefined {
+  const bytes = getOwn(content, 'bytes') ?? getOwn(getOwn(content, 'output'), 'bytes');
+  return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : undefined;
+}
+
 const replyText = (content: DataOf<'assistant_message'>['content']): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
 
@@ -140,6 +146,7 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     is_error,
     code: is_error ? text(getOwn(getOwn(content, 'error'), 'code')) : undefined,
     ...shown(content),
+    wrote: is_error ? undefined : bytesIn(content),
     labels: labelsOf(marks),
   }),
   turn_start: ({ model }) => ({ model: name(model) }),

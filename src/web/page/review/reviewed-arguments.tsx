@@ -130,8 +130,8 @@ export function ReviewedArguments(props: {
               )}
             </td>
             <td>
-              <LabelChips taint={argument.labels} />
-              <span class="origin">{argument.origin}</span>
+              {argument.labels.length > 0 ? <LabelChips taint={argument.labels} /> : null}
+              <span class={argument.labels.length > 0 ? 'origin' : 'label'}>{argument.origin}</span>
             </td>
           </tr>
         ))}

@@ -39,7 +39,7 @@ const GateLadder = ({ gates }: { gates: readonly Gate[] }) => (
             {GATE_NAMES[stage]}
             <span class="unseen"> {state}</span>
           </span>
-          <small class="cut" title={by}>
+          <small title={by}>
             <ForeignText text={by} />
           </small>
         </li>

@@ -95,7 +95,7 @@ function Hook({ row, detail }: { row: TimelineRow; detail: EventDetail }) {
         facts={[
           ['fired at', textAt(data, 'event').replaceAll('_', ' ')],
           ['step', <ForeignText text={textAt(data, 'step')} />],
-          ['when', <ForeignText text={textAt(data, 'when')} class="mono" />],
+          ['when', <ForeignText text={detail.when ?? ''} class="mono" />],
           ['answer', (textAt(data, 'deed') || row.why).replaceAll('_', ' ')],
           ['took', row.took_ms === undefined ? '' : seconds(row.took_ms / 1000)],
           [

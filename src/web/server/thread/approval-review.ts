@@ -26,7 +26,7 @@ import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approval
 import type { WebParts } from '../parts.ts';
 import { type CallBook, type CallEntry, callBooksOf } from './call-book.ts';
 import { argumentView, type CallEvents, callEvents, gatesOf, givenTo } from './call-facts.ts';
-import { requiredBy, usesOfRights } from './rights.ts';
+import { gatesWithReasons, requiredBy, usesOfRights } from './rights.ts';
 import { textOf } from './text-piece.ts';
 import { ceilingsOf } from './thread-view.ts';
 
@@ -131,7 +131,12 @@ const STANDS: Readonly<Record<Approval['state'], Gate['state']>> = {
   expired: 'refused',
 };
 
-function gatesFor(approval: Approval, story: Story | undefined, rule: string): Gate[] {
+function gatesFor(
+  library: Library,
+  approval: Approval,
+  story: Story | undefined,
+  rule: string,
+): Gate[] {
   const { kind, state } = approval;
   if (kind === 'capability') {
     return [{ stage: 'right', state: STANDS[state], by: rightName(grantIn(approval)) }];
@@ -139,7 +144,8 @@ function gatesFor(approval: Approval, story: Story | undefined, rule: string): G
   if (kind !== 'call' || !story?.entry) {
     return kind === 'call' ? [{ stage: 'policy', state: 'asks', by: rule }] : [];
   }
-  return gatesOf(story.entry, story.events).map((gate) =>
+  const gates = gatesOf(story.entry, story.events);
+  return gatesWithReasons(gates, library, story.book, story.entry).map((gate) =>
     gate.state === 'asks' && rule !== '' ? { ...gate, by: rule } : gate,
   );
 }
@@ -228,7 +234,7 @@ export async function reviewApproval(
     approval: listed,
     ...toolFacts(runtime.library, approval),
     arguments: argumentViews(approval, story),
-    gates: gatesFor(approval, story, listed.rule ?? ''),
+    gates: gatesFor(runtime.library, approval, story, listed.rule ?? ''),
     ...(story && (await provenanceOf(store, story))),
     ...(kind === 'capability' && {
       grant: {

@@ -8,6 +8,7 @@ import type { EventDetail } from '../../model/api.ts';
 import { maskedJson } from '../listed-approvals.ts';
 import type { CallBook, CallEntry } from './call-book.ts';
 import { argumentsOf, callEvents, faultOf, gatesOf, verdictOf, waysOut } from './call-facts.ts';
+import { gatesWithReasons } from './rights.ts';
 import { PIECE_BYTES, textOf, textPiece } from './text-piece.ts';
 
 const MAX_ARTIFACTS = 20;
@@ -62,11 +63,11 @@ async function callPart(
   library: Library,
   store: Store,
   thread: string,
-  entry: CallEntry,
+  { book, entry }: { readonly book: CallBook; readonly entry: CallEntry },
 ): Promise<Outcome<Partial<EventDetail>>> {
   const events = await callEvents(store, thread, entry);
   if (!events.ok) return events;
-  const gates = gatesOf(entry, events.output);
+  const gates = gatesWithReasons(gatesOf(entry, events.output), library, book, entry);
   const fault = faultOf(events.output);
   const message = fault?.detail.message;
   const { call, denied, result } = entry;
@@ -82,6 +83,18 @@ async function callPart(
     ...(typeof message === 'string' && { why: masked(message) }),
     ...(fault && { ways: waysOut(fault) }),
   });
+}
+
+/** When a hook is asked, as its directive says it now; of several that name it, that at its place. */
+function conditionOf(library: Library, { start }: CallBook, event: Recorded): { when?: string } {
+  if (event.type !== 'hook' && event.type !== 'hook_start') return {};
+  const found = library.find('directive', start?.directive ?? '');
+  const hooks = (found.ok && found.output.directive?.hooks) || [];
+  const at = event.type === 'hook_start' ? event.data.index : undefined;
+  const placed = at === undefined ? undefined : hooks[at];
+  const named = hooks.filter(({ directive }) => directive === event.data.directive);
+  const [first] = placed && named.includes(placed) ? [placed] : named;
+  return first ? { when: masked(first.when) } : {};
 }
 
 async function storedAt(store: Store, thread: string, seq: number): Promise<Outcome<StoredEvent>> {
@@ -110,7 +123,7 @@ export async function eventDetail(
   const read = decode(stored.output);
   const content = read.ok ? contentOf(read.output) : undefined;
   const entry = OF_CALLS.has(type) ? entryFor(book, seq, data) : undefined;
-  const part = entry ? await callPart(library, store, thread, entry) : ok({});
+  const part = entry ? await callPart(library, store, thread, { book, entry }) : ok({});
   if (!part.ok) return part;
   const artifacts = [...new Set(text.match(ARTIFACT) ?? [])].slice(0, MAX_ARTIFACTS);
   return ok({
@@ -119,11 +132,12 @@ export async function eventDetail(
     ...(content !== undefined &&
       content !== '' && { content: textPiece(masked(textOf(content)), offset) }),
     ...(!read.ok && { verdict: 'It cannot be read', why: read.error.detail.message }),
+    ...(read.ok && conditionOf(library, book, read.output)),
     ...part.output,
     ...(artifacts.length > 0 && { artifacts }),
     command:
       entry?.denied === undefined
         ? `km threads show ${thread}`
-        : `km provenance --thread ${thread}`,
+        : `km provenance --thread ${thread} --seq ${entry.denied}`,
   });
 }

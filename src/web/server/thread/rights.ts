@@ -1,6 +1,6 @@
 // What a thread may do, and what came of each right: a call exercises the right to call its tool and those
 // that the tool's chain requires, on what it was aimed at.
-import { type JsonObject, plainText } from '../../../base/index.ts';
+import { getOwn, type JsonObject, plainText } from '../../../base/index.ts';
 import type { Library } from '../../../items/index.ts';
 import type { Approval } from '../../../store/index.ts';
 import {
@@ -11,7 +11,7 @@ import {
   normalizeCapability,
   type Scope,
 } from '../../../trust/index.ts';
-import type { DataObject, RightUse } from '../../model/api.ts';
+import type { DataObject, Gate, RightUse } from '../../model/api.ts';
 import { grantIn, rightName } from '../listed-approvals.ts';
 import type { CallBook, CallEntry } from './call-book.ts';
 
@@ -93,14 +93,8 @@ function approvedRight(approval: Approval, used: ReadonlyMap<string, number>): R
   };
 }
 
-/** Those in force at the start in their order, then what people approved since. */
-export function usesOfRights(
-  library: Library,
-  { start, calls, used }: CallBook,
-  approvals: readonly Approval[],
-): RightUse[] {
-  const { catalog } = library.capabilities();
-  const rights = (start?.ran?.granted ?? []).map(
+const granted = ({ start }: CallBook): Tally[] =>
+  (start?.ran?.granted ?? []).map(
     ({ capability, scope, capped = [] }): Tally => ({
       grant: { capability, ...(scope && { scope: scopeIn(scope) }) },
       capped: cappedIn(capped),
@@ -109,6 +103,58 @@ export function usesOfRights(
       asks: false,
     }),
   );
+
+/** The rights that let this call through; that to call the tool only where there is no narrower one. */
+function lettingThrough(library: Library, book: CallBook, entry: CallEntry): string {
+  const { catalog } = library.capabilities();
+  const rights = granted(book);
+  const names = needsOf(library, entry).flatMap((needs) =>
+    rights
+      .filter(({ grant }) => needs.some((need) => grantsAllow([grant], need, catalog)))
+      .slice(0, 1)
+      .map(({ grant }) => rightName(grant)),
+  );
+  const [tool = '', ...others] = new Set(names);
+  return others.join(', ') || tool;
+}
+
+/** `call 3 of 40`. */
+function countedAs({ calls, start }: CallBook, { id }: CallEntry): string {
+  // What opens the conversation is the harness's own.
+  const own = [...calls.values()].filter(({ turn }) => turn > 0);
+  const at = own.findIndex((call) => call.id === id) + 1;
+  if (at === 0) return '';
+  const max = Number(getOwn(getOwn(start?.limits, 'tool_calls'), 'value') ?? Number.NaN);
+  // One that was raised since is not known here.
+  return max >= at ? `call ${at} of ${max}` : `call ${at}`;
+}
+
+/** Gates that were passed say by what. */
+export function gatesWithReasons(
+  gates: readonly Gate[],
+  library: Library,
+  book: CallBook,
+  entry: CallEntry,
+): Gate[] {
+  const by: Readonly<Partial<Record<Gate['stage'], () => string>>> = {
+    right: () => lettingThrough(library, book, entry),
+    limits: () => countedAs(book, entry),
+    policy: () => 'no rule against it',
+  };
+  return gates.map((gate) =>
+    gate.state === 'passed' && gate.by === '' ? { ...gate, by: by[gate.stage]?.() ?? '' } : gate,
+  );
+}
+
+/** Those in force at the start in their order, then what people approved since. */
+export function usesOfRights(
+  library: Library,
+  book: CallBook,
+  approvals: readonly Approval[],
+): RightUse[] {
+  const { catalog } = library.capabilities();
+  const { calls, used } = book;
+  const rights = granted(book);
   for (const call of calls.values()) {
     const hit = needsOf(library, call).map((needs) => rightFor(rights, needs, catalog));
     for (const tally of new Set(hit)) if (tally) count(tally, call);
