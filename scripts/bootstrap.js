@@ -92,7 +92,9 @@ function install() {
 }
 
 const [task = '', ...rest] = process.argv.slice(2);
-const steps = TASKS[task];
+// What the demo serves is built from what is here.
+const isPage = task === 'demo' && rest.includes('--web');
+const steps = isPage ? [['node', join(root, 'scripts', 'page.js')], ...TASKS.demo] : TASKS[task];
 if (!steps) {
   process.stderr.write(`unknown task \`${task}\`; there are: ${Object.keys(TASKS).join(' ')}\n`);
   process.exit(2);
