@@ -226,8 +226,13 @@ describe('errors', () => {
   });
 });
 
+const pagesOf = (folder: string): string[] =>
+  readdirSync(join(ROOT, folder))
+    .filter((name) => name.endsWith('.md'))
+    .map((page) => `${folder}/${page}`);
+
 test('every script on the pages can be read', () => {
-  const pages = readdirSync(join(ROOT, 'docs')).map((page) => `docs/${page}`);
+  const pages = pagesOf('docs');
   const scripts = [...pages, 'README.md'].flatMap((page) =>
     blocksOf(readPage(page)).filter(({ kind, file }) => kind === 'mlld' && file !== 'slip.mld'),
   );
@@ -249,8 +254,8 @@ test('every command is on its page', () => {
   expect(names.filter((name) => !page.includes(`km ${name}`))).toEqual([]);
 });
 
-test('links between the pages lead somewhere', () => {
-  const pages = readdirSync(join(ROOT, 'docs')).map((page) => `docs/${page}`);
+test('links between the pages, and to pictures, lead somewhere', () => {
+  const pages = pagesOf('docs');
   const index = readPage('docs/README.md');
   const broken = [...pages, 'README.md'].flatMap((page) =>
     [...readPage(page).matchAll(/\]\(([^)#:]+\.md)(?:#[a-z-]+)?\)/g)]
@@ -260,6 +265,11 @@ test('links between the pages lead somewhere', () => {
       .map((target) => `${page} -> ${target}`),
   );
   expect(broken).toEqual([]);
+  const shown = [...readPage('README.md').matchAll(/\]\(([^)]+\.png)\)/g)].map(
+    ([, link = '']) => link,
+  );
+  const pictures = readdirSync(join(ROOT, 'docs/pictures')).map((name) => `docs/pictures/${name}`);
+  expect(new Set(shown)).toEqual(new Set(pictures));
   const listed = pages.filter((page) => page !== 'docs/README.md');
   expect(listed.filter((page) => !index.includes(`(${page.slice(5)})`))).toEqual([]);
 });
