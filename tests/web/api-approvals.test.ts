@@ -311,9 +311,15 @@ test('the server is killed while something waits; the next one goes on after the
   const headers = await login(first.url, first.link);
   const begun = await ask(first.url, 'threads', headers, { directive: 'lead' });
   const thread = (begun.answer.output as Acted).thread_id;
+  const status = async () => {
+    const row = await made.threads.store.thread(thread);
+    return row.ok && row.output.status;
+  };
   const list = async (url: string, own: Readonly<Record<string, string>>) =>
     ((await ask(url, 'approvals', own)).answer.output as ApprovalList).approvals;
   await expect.poll(() => list(first.url, headers), { timeout: 20_000 }).toHaveLength(1);
+  // It has asked; before it rests, its end is that of a thread that was at work.
+  await expect.poll(status, { timeout: 20_000 }).toBe('waiting');
   await first.stop('SIGKILL');
   const second = await spawnWeb(made.fixture, '--port', '0');
   const own = await login(second.url, second.link);
@@ -321,10 +327,6 @@ test('the server is killed while something waits; the next one goes on after the
   const path = `approvals/${waiting?.id}/decision`;
   const done = await ask(second.url, path, own, { decision: 'once', digest: waiting?.digest });
   expect(done.answer.ok).toBe(true);
-  const status = async () => {
-    const row = await made.threads.store.thread(thread);
-    return row.ok && row.output.status;
-  };
   await expect.poll(status, { timeout: 20_000 }).toBe('completed');
   expect(await second.stop()).toBe(0);
 });
