@@ -64,9 +64,16 @@ async function readText(body: ReadableStream<Uint8Array>): Promise<Outcome<strin
   }
 }
 
-/** The object that a request brings; an empty body is an empty one. */
-export async function readBody(context: Context<ApiEnv>): Promise<Outcome<JsonObject>> {
-  const { req } = context;
+const bodies = new WeakMap<Request, Promise<Outcome<JsonObject>>>();
+
+/** The object that a request brings, however often it is asked for; an empty body is an empty one. */
+export function readBody({ req }: Context<ApiEnv>): Promise<Outcome<JsonObject>> {
+  const read = bodies.get(req.raw) ?? readOnce(req);
+  bodies.set(req.raw, read);
+  return read;
+}
+
+async function readOnce(req: Context<ApiEnv>['req']): Promise<Outcome<JsonObject>> {
   if (!isJsonType(req.header('content-type'))) {
     return fail('invalid_input', 'only `content-type: application/json` is taken');
   }

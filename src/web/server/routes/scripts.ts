@@ -22,6 +22,7 @@ import type { ListedScript, ProvenanceView, ScriptDocument, ScriptList } from '.
 import { answer, readBody } from '../answer.ts';
 import type { AddRoutes, WebAsker, WebParts } from '../parts.ts';
 import { needs } from '../roles.ts';
+import { createOnce } from './acts.ts';
 
 const MAX_SCRIPTS = 500;
 /** Files and folders that are looked at, and how deep. */
@@ -33,6 +34,8 @@ const MAX_TEXT = 64 * 1024;
 const MAX_NODES = 1000;
 /** More of them wait for nobody: each may start processes. */
 const AT_ONCE = 4;
+/** Runs whose answer is kept for whoever asks again: they are long. */
+const MAX_KEPT = 20;
 const LONGEST_MS = 10 * 60_000;
 
 const isScriptName = (name: string): boolean => /\.(mld|md)$/.test(name);
@@ -221,19 +224,19 @@ function createScriptRuns(parts: WebParts) {
 export const addScriptsRoutes: AddRoutes = (api, parts) => {
   const { runtime } = parts;
   const start = createScriptRuns(parts);
+  const once = createOnce(MAX_KEPT);
   api.get('/scripts', needs('view'), (context) => answer(context, ok(findScripts(runtime))));
-  api.post('/scripts/:id{.+}/run', needs('steer'), async (context) => {
-    const body = await readBody(context);
-    if (!body.ok) return answer(context, body);
-    const { payload = {} } = body.output;
-    if (!isObject(payload)) {
-      return answer(context, fail('invalid_input', '`payload` must be an object'));
-    }
-    const script = findScript(runtime, context.req.param('id'));
-    if (!script.ok) return answer(context, script);
-    const { signal } = context.req.raw;
-    return answer(context, await start(script.output, payload, context.get('asker'), signal));
-  });
+  api.post('/scripts/:id{.+}/run', needs('steer'), (context) =>
+    once(context, async () => {
+      const body = await readBody(context);
+      if (!body.ok) return body;
+      const { payload = {} } = body.output;
+      if (!isObject(payload)) return fail('invalid_input', '`payload` must be an object');
+      const script = findScript(runtime, context.req.param('id') ?? '');
+      if (!script.ok) return script;
+      return await start(script.output, payload, context.get('asker'), context.req.raw.signal);
+    }),
+  );
   api.get('/scripts/:id{.+}', needs('view'), (context) => {
     const script = findScript(runtime, context.req.param('id'));
     return answer(context, script.ok ? ok(viewOf(script.output)) : script);

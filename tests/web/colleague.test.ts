@@ -1,0 +1,62 @@
+// A colleague with too small a role, a token that is used without end, keys that are used for two things,
+// and what the policy keeps from the page: refused, and told in the audit.
+import { expect, test } from 'vitest';
+import type { Acted, ListedApproval } from '../../src/web/model/api.ts';
+import { TRUSTING } from '../support/project.ts';
+import { directive, execute, READ, run } from '../support/thread-project.ts';
+import { ask, bearerOf, openServed, type ServedStage } from './support/serve.ts';
+
+const DONE = { text: 'done' };
+const LEAD = directive('lead', { permissions: READ });
+const WRITES =
+  '<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>';
+const GUARD =
+  '<guard name="look-first" on="op:tool:fs/write_file"><ask>may it write?</ask></guard>';
+
+/** Rows of what was asked for in vain, as `km audit` tells them. */
+async function refusals({ get }: ServedStage): Promise<string[]> {
+  const { answer } = await get('audit?surface=web&limit=500');
+  const rows = answer.output as Record<string, string>[];
+  return rows
+    .filter(({ decision }) => decision !== 'allowed')
+    .map((row) => `${row.decision} ${row.caller} ${row.operation} ${row.target}`.trim());
+}
+const statusOf = async ({ threads }: ServedStage, id: string): Promise<string> => {
+  const row = await threads.store.thread(id);
+  return row.ok ? row.output.status : row.error.code;
+};
+
+test('a key that was used for one thing is not taken for another', async () => {
+  const served = await openServed(LEAD, { lead: [DONE] });
+  const headers = { ...served.headers, 'idempotency-key': 'k' };
+  const first = await served.post('threads', { directive: 'lead' }, headers);
+  expect(first.status).toBe(200);
+  const { thread_id: id } = first.answer.output as Acted;
+  const other = await served.post('threads', { directive: 'lead', message: 'else' }, headers);
+  expect(other).toMatchObject({ status: 409, answer: { error: { code: 'conflict' } } });
+  // In other words, the same.
+  expect((await served.post('threads', { directive: 'lead' }, headers)).answer).toEqual(
+    first.answer,
+  );
+  expect((await served.post(`threads/${id}/pause`, {}, headers)).status).toBeLessThan(500);
+  // Somebody else's key is another one.
+  const bea = { ...bearerOf(served.fixture, 'steer', 'bea'), 'idempotency-key': 'k' };
+  const hers = await served.post('threads', { directive: 'lead' }, bea);
+  expect((hers.answer.output as Acted).thread_id).not.toBe(id);
+});
+
+test('a script that is asked for twice under one key runs once', async () => {
+  const served = await openServed({
+    'note.mld': 'import { @name } from @payload\noutput @name to "out.txt"\nshow @name\n',
+  });
+  const headers = { ...served.headers, 'idempotency-key': 'k' };
+  const go = (name: string) => served.post('scripts/note.mld/run', { payload: { name } }, headers);
+  const [first, second] = await Promise.all([go('a'), go('a')]);
+  expect(first.answer).toMatchObject({ ok: true, output: { run: { outcome: 'completed' } } });
+  expect(second.answer).toEqual(first.answer);
+  expect((await go('b')).status).toBe(409);
+  const rows = await served.runtime.audit.read({ limit: 100, surface: 'web' });
+  const runs = rows.ok ? rows.output.filter(({ operation }) => operation === 'script') : [];
+  expect(runs.length).toBe(1);
+});
+
