@@ -60,3 +60,47 @@ test('a script that is asked for twice under one key runs once', async () => {
   expect(runs.length).toBe(1);
 });
 
+test('what a role may not do, and what cannot begin, is told in the audit', async () => {
+  const served = await openServed(LEAD, { lead: [DONE] });
+  const vic = bearerOf(served.fixture, 'view', 'vic');
+  const sam = bearerOf(served.fixture, 'steer', 'sam');
+  expect((await served.post('threads', { directive: 'lead' }, vic)).status).toBe(403);
+  expect((await served.post('approvals/ap_x/decision', {}, sam)).status).toBe(403);
+  expect((await served.post('threads', { directive: 'none' }, sam)).status).toBe(404);
+  const begun = await served.post('threads', { directive: 'lead' }, sam);
+  const { thread_id: id } = begun.answer.output as Acted;
+  await expect.poll(() => statusOf(served, id)).toBe('completed');
+  expect((await served.post(`threads/${id}/resume`, {}, sam)).status).toBe(409);
+  expect((await refusals(served)).toSorted()).toEqual([
+    'denied sam POST /api/approvals/ap_x/decision',
+    'denied vic POST /api/threads',
+    `failed sam resume ${id}`,
+    'failed sam run none',
+  ]);
+});
+
+test('a decision about something else than what is there is told in the audit', async () => {
+  const served = await openServed(
+    directive('lead', { permissions: `${READ}${WRITES}`, guards: GUARD }),
+    {
+      lead: [{ tool_calls: [execute('fs/write_file', { path: 'out/a.txt', content: 'x' })] }, DONE],
+    },
+  );
+  const begun = await served.post('threads', { directive: 'lead' });
+  const { thread_id: thread } = begun.answer.output as Acted;
+  const pending = async () =>
+    ((await served.get('approvals')).answer.output as { approvals: ListedApproval[] }).approvals;
+  await expect.poll(async () => (await pending()).length).toBe(1);
+  const [one] = await pending();
+  const path = `approvals/${one?.id}/decision`;
+  await expect.poll(() => statusOf(served, thread)).toBe('waiting');
+  const [now] = await pending();
+  const wrong = await served.post(path, { decision: 'once', digest: '0'.repeat(64) });
+  expect(wrong.status).toBe(409);
+  const say = (decision: string) => served.post(path, { decision, digest: now?.digest });
+  const both = await Promise.all([say('once'), say('deny')]);
+  expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
+  expect((await refusals(served)).length).toBe(2);
+  expect(await refusals(served)).toContain(`failed ann approve:${one?.id} ${thread}`);
+});
+

@@ -5,7 +5,7 @@ import { basename } from 'node:path';
 import { type Context, Hono } from 'hono';
 import { compact, fail, ok, plainText } from '../../base/index.ts';
 import { personRow } from '../../runtime/index.ts';
-import type { Me } from '../model/api.ts';
+import type { Me, WebRole } from '../model/api.ts';
 import type { Rejection } from './access/request-guard.ts';
 import type { WebAccess } from './access/who-asks.ts';
 import { answer, isJsonType, readBody } from './answer.ts';
@@ -37,6 +37,7 @@ const ROUTES: readonly AddRoutes[] = [
 
 const METHODS = ['GET', 'HEAD', 'POST', 'DELETE'];
 const MAX_TOKEN = 200;
+const MAX_NOTED = 200;
 
 const CODES: Readonly<Record<number, string>> = {
   401: 'unauthenticated',
@@ -128,6 +129,16 @@ type OpenAnswers = ReturnType<typeof createOpenAnswers>;
 const isLogin = ({ method, path }: { method: string; path: string }): boolean =>
   method === 'POST' && (path === '/api/session' || path === '/session');
 
+/** What somebody may not do, and tried, is a row too. */
+function noteRefused({ runtime }: WebParts, context: Context<ApiEnv>, needed: WebRole): void {
+  const { who, role } = context.get('asker');
+  const { method, path } = context.req;
+  const act = `${method} ${path.slice(0, MAX_NOTED)}`;
+  const reason = `permission_denied: the role \`${role}\` is not \`${needed}\``;
+  const row = personRow({ who, channel: 'web' }, act, '', reason);
+  runtime.audit.write({ ...row, decision: 'denied' });
+}
+
 function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<ApiEnv> {
   const api = new Hono<ApiEnv>();
   api.use('*', async (context, next) => {
@@ -145,6 +156,7 @@ function createApi(parts: WebParts, access: WebAccess, open: OpenAnswers): Hono<
       const verdict = access.judge(req.raw.headers, addressOf(context, access));
       if (!('asker' in verdict)) return refuse(context, verdict);
       context.set('asker', verdict.asker);
+      context.set('onRefused', (needed) => noteRefused(parts, context, needed));
       open.add(verdict.asker.id, env.outgoing);
     }
     await next();

@@ -28,7 +28,11 @@ export interface WebAsker {
 
 export interface ApiEnv {
   Bindings: HttpBindings;
-  Variables: { asker: WebAsker };
+  Variables: {
+    asker: WebAsker;
+    /** Told when whoever asks has too small a role for what they want. */
+    onRefused?: (needed: WebRole) => void;
+  };
 }
 
 /** One client of the hub: a stream or a socket. It is handed frames as they are flushed. */

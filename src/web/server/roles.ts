@@ -27,6 +27,7 @@ export function needs(role: WebRole): MiddlewareHandler<ApiEnv> {
       await next();
       return;
     }
+    context.get('onRefused')?.(role);
     const message = `only a token with the role \`${role}\` may ${DOES[role]} here; this one has \`${held}\``;
     return answer(context, fail('permission_denied', message, { role: held, needed: role }));
   };

@@ -156,6 +156,18 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     return await begun;
   }
 
+  /** What somebody asked for in vain is a row, too. */
+  const noting =
+    (operation: string, target: string, by: WebAsker) =>
+    <T>(outcome: Outcome<T>): Outcome<T> => {
+      if (outcome.ok) return outcome;
+      const { code, detail } = outcome.error;
+      const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
+      const decision = code === 'permission_denied' ? 'denied' : 'failed';
+      runtime.audit.write({ ...row, decision });
+      return outcome;
+    };
+
   const goingOn = goOnAfterAnswers({
     store,
     isOwn: (id) => own.get(id) === true,
@@ -167,15 +179,17 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
   return {
     async start(wish, by) {
       const request = requestOf(wish, by);
+      const refused = noting('run', wish.directive, by);
       const lowered = checkLowered(runtime, wish.directive, request.limits);
-      if (!lowered.ok) return lowered;
+      if (!lowered.ok) return refused(lowered);
       const may = await runtime.mayRun(request);
-      if (!may.ok) return may;
-      return await launch((threads, signal) => threads.run(request, signal), 'start');
+      if (!may.ok) return refused(may);
+      return refused(await launch((threads, signal) => threads.run(request, signal), 'start'));
     },
     async resume(id, wish, by) {
       const options = optionsOf(id, wish, by);
-      return await takeUp(id, (threads, signal) => threads.resume(id, signal, options));
+      const refused = noting('resume', id, by);
+      return refused(await takeUp(id, (threads, signal) => threads.resume(id, signal, options)));
     },
     decided: () => goingOn.look(),
     isHere: (id) => atWork().includes(id),

@@ -3,7 +3,7 @@
 // decided; what has changed, was decided or is over is a conflict.
 import type { Context } from 'hono';
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
-import { decideApproval } from '../../../runtime/index.ts';
+import { decideApproval, personRow } from '../../../runtime/index.ts';
 import type { Approval, ApprovalState, Decision, Store } from '../../../store/index.ts';
 import { parseThreadId } from '../../../store/index.ts';
 import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
@@ -112,8 +112,19 @@ function decisionOf(
   });
 }
 
-const conflict = ({ id, state }: Approval, message: string): Outcome<never> =>
-  fail('conflict', message, { approval: id, state });
+/** Who decides about something else than what is there is noted. */
+async function conflict(
+  store: Store,
+  { id, state, thread = '' }: Approval,
+  { decision }: DecisionRequest,
+  asker: WebAsker,
+  message: string,
+): Promise<Outcome<never>> {
+  const act = decision === 'deny' || decision === 'answer' ? decision : 'approve';
+  const row = personRow(speakerOf(asker), `${act}:${id}`, thread, `conflict: ${message}`);
+  await store.audit([{ ...row, decision: 'failed' }]);
+  return fail('conflict', message, { approval: id, state });
+}
 
 async function decide(
   { runs, clock }: WebParts,
@@ -124,15 +135,14 @@ async function decide(
 ): Promise<Outcome<ListedApproval>> {
   const { id, state, thread } = approval;
   if (state !== 'pending') {
-    return conflict(approval, `approval \`${id}\` cannot be decided any more: it is ${state}`);
+    const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
+    return await conflict(store, approval, wish, asker, message);
   }
   const shown = await listedApprovals(store, [approval]);
   if (!shown.ok) return shown;
   if (shown.output[0]?.digest !== wish.digest) {
-    return conflict(
-      approval,
-      `approval \`${id}\` is not what was shown any more; look at it again`,
-    );
+    const message = `approval \`${id}\` is not what was shown any more; look at it again`;
+    return await conflict(store, approval, wish, asker, message);
   }
   const given = decisionOf(approval, wish, clock.now());
   if (!given.ok) return given;
