@@ -104,3 +104,18 @@ test('a decision about something else than what is there is told in the audit', 
   expect(await refusals(served)).toContain(`failed ann approve:${one?.id} ${thread}`);
 });
 
+test('what has ended is not begun again from where it may not be started', async () => {
+  const served = await openServed(
+    { ...LEAD, '../home/policy.yaml': TRUSTING },
+    { lead: [DONE, DONE] },
+  );
+  const { thread_id: id } = await run(served, 'lead', { by: { who: 'ann', surface: 'cli' } });
+  const again = await served.post(`threads/${id}/resume`, { message: 'and now this' });
+  expect(again).toMatchObject({ status: 403, answer: { error: { code: 'permission_denied' } } });
+  expect(await statusOf(served, id)).toBe('completed');
+  expect(await refusals(served)).toEqual([`denied ann resume ${id}`]);
+  const { store } = served.threads;
+  const row = await store.thread(id);
+  expect(row.ok && row.output.lease_until).toBeFalsy();
+});
+

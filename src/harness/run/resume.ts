@@ -34,7 +34,7 @@ import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { finalEnding } from './finish.ts';
 import { tellLostCommits } from './lost-commits.ts';
-import { prepareThread } from './prepare.ts';
+import { mayStart, prepareThread } from './prepare.ts';
 import {
   limitsSet,
   mayReopen,
@@ -210,6 +210,10 @@ async function lookBefore(
   const may = mayReopen(row.output, options);
   if (!may.ok) return may;
   const hasEnded = isEnded(row.output.status);
+  // What has ended and begins again is started in all but name, there where somebody asks for it.
+  const { audit } = options;
+  const start = hasEnded && audit ? mayStart(ports, audit.surface, row.output.directive) : may;
+  if (!start.ok) return start;
   if (options.from === undefined) return ok({ hasEnded, back: undefined });
   const history = await readJournal(ports.store, id);
   const back = history.ok ? findSnapshot(id, history.output, options.from) : history;
