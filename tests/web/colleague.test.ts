@@ -119,3 +119,13 @@ test('what has ended is not begun again from where it may not be started', async
   expect(row.ok && row.output.lease_until).toBeFalsy();
 });
 
+test('a token opens so many sessions, and then nobody is locked out', async () => {
+  const served = await openServed();
+  const { authorization = '' } = bearerOf(served.fixture, 'view');
+  const token = authorization.replace('Bearer ', '');
+  const open = async () => (await ask(served.url, 'session', {}, { token })).status;
+  for (let count = 0; count < 100; count++) expect(await open()).toBe(200);
+  expect(await open()).toBe(429);
+  expect((await served.get('me', { authorization })).status).toBe(200);
+  expect((await served.get('me')).status).toBe(200);
+});

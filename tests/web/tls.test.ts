@@ -84,6 +84,9 @@ test('behind a proxy it goes by the name of the proxy alone, and cookies are for
   for (let n = 0; n < 6; n += 1) await wrong(`10.0.0.${n}, 192.0.2.1`);
   expect((await wrong('10.0.0.9, 192.0.2.1')).status).toBe(429);
   expect((await wrong('192.0.2.1, 192.0.2.2')).status).toBe(401);
+  // What is no address was not written by a proxy: whoever invents names is one.
+  for (let n = 0; n < 6; n += 1) await wrong(`name-${n}`);
+  expect((await wrong('another')).status).toBe(429);
 });
 
 tlsTest('over TLS it goes by the names of its certificate', async () => {

@@ -22,6 +22,8 @@ import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
 
 const LINK_MS = 2 * 60 * 1000;
 export const SESSION_MS = 12 * 60 * 60 * 1000;
+/** By one token in a day or two: a file that grows without end would lock everybody out. */
+const MAX_OPENED = 100;
 const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** All that is known of a session; cookie and key are not. */
@@ -53,6 +55,8 @@ interface State {
   readonly sessions: Map<string, KeptSession>;
   /** Links that have opened one. */
   readonly used: Set<string>;
+  /** How many each token has opened, also such as are over. */
+  readonly opened: Map<string, number>;
 }
 
 const ROLES: readonly string[] = ['view', 'steer', 'approve'] satisfies WebRole[];
@@ -70,7 +74,7 @@ function readRow(row: JsonObject, texts: readonly string[], hashes: readonly str
   );
 }
 
-function apply({ links, sessions, used }: State, row: JsonObject): boolean {
+function apply({ links, sessions, used, opened }: State, row: JsonObject): boolean {
   const { op, ...rest } = row;
   if (op === 'link' && readRow(row, ['id', 'who', 'project'], ['hash'])) {
     const link = rest as unknown as KeptLink;
@@ -80,6 +84,7 @@ function apply({ links, sessions, used }: State, row: JsonObject): boolean {
     // INVARIANT: a link opens one session, the first that stands in the file, whoever wrote it.
     if (used.has(session.from)) return true;
     if (links.has(session.from)) used.add(session.from);
+    else opened.set(session.from, (opened.get(session.from) ?? 0) + 1);
     sessions.set(session.id, session);
   } else if (op === 'end' && typeof row.id === 'string') sessions.delete(row.id);
   else return false;
@@ -122,7 +127,7 @@ export function openSessions(
   const { load, append } = openDecisions<State>({
     what: 'sessions',
     files: () => [clock.now() - DAY_MS, clock.now()].map((time) => join(folder, nameOf(time))),
-    empty: () => ({ links: new Map(), sessions: new Map(), used: new Set() }),
+    empty: () => ({ links: new Map(), sessions: new Map(), used: new Set(), opened: new Map() }),
     apply,
   });
   const text = (count: number): string => Buffer.from(random(count)).toString('base64url');
@@ -171,6 +176,12 @@ export function openSessions(
       wanted: Pick<WebSession, 'who' | 'role' | 'port' | 'from'> & { expires?: number },
     ): Outcome<(WebSession & { cookie: string; key: string }) | undefined> {
       const { who, role, port, from } = wanted;
+      const before = load();
+      if (!before.ok) return before;
+      if ((before.output.opened.get(from) ?? 0) >= MAX_OPENED) {
+        const message = `this token has opened ${MAX_OPENED} sessions lately; use one of them, or the token itself`;
+        return fail('rate_limit', message);
+      }
       const [cookie, key, created] = [text(32), text(32), clock.now()];
       const expires = Math.min(created + SESSION_MS, wanted.expires ?? Number.POSITIVE_INFINITY);
       const session = { id: `session_${text(9)}`, who, role, port, from, created, expires };

@@ -101,10 +101,13 @@ export function createAccess(options: AccessOptions) {
   }
 
   return {
-    /** Behind a proxy, whom it names last: what stands before that anybody can have written. */
+    /**
+     * Behind a proxy, whom it names last: what stands before that anybody can have written. What is no
+     * address was not written by a proxy, and is not noted as one.
+     */
     addressOf(headers: Headers, peer: string): string {
       const named = behind ? headers.get('x-forwarded-for')?.split(',').at(-1)?.trim() : undefined;
-      return named || peer;
+      return named !== undefined && isIP(named.replace(/^\[|\]$/g, '')) !== 0 ? named : peer;
     },
     /** Why a request is not even looked at. */
     place: (headers: Headers, target: string, isApi: boolean): Rejection | undefined =>
@@ -125,6 +128,9 @@ export function createAccess(options: AccessOptions) {
       const wanted = opened(token);
       if (!wanted.ok) return { status: 503, message: 'sessions and tokens cannot be read' };
       const made = wanted.output ? sessions.open(wanted.output) : ok(undefined);
+      if (!made.ok && made.error.code === 'rate_limit') {
+        return { status: 429, message: made.error.detail.message };
+      }
       if (!made.ok) return { status: 503, message: 'sessions cannot be written' };
       if (!made.output) {
         return guard.refuse(address, 'this link or token does not count here, or not any more');
