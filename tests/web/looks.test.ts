@@ -122,5 +122,5 @@ browserTest(
     }
     expect(met).toEqual([]);
   },
-  300_000,
+  480_000,
 );
