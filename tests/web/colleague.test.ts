@@ -129,3 +129,17 @@ test('a token opens so many sessions, and then nobody is locked out', async () =
   expect((await served.get('me', { authorization })).status).toBe(200);
   expect((await served.get('me')).status).toBe(200);
 });
+
+test('of two who resume it at once and want different things, one is told no', async () => {
+  const served = await openServed(LEAD, { lead: [DONE] });
+  const begun = await served.post('threads', { directive: 'lead' });
+  const { thread_id: id } = begun.answer.output as Acted;
+  await expect.poll(() => statusOf(served, id)).toBe('completed');
+  const go = (message: string) => served.post(`threads/${id}/resume`, { message });
+  const [one, other, same] = await Promise.all([go('this'), go('that'), go('this')]);
+  expect([one.status, other.status, same.status]).toEqual([200, 409, 200]);
+  await expect.poll(() => statusOf(served, id)).toBe('completed');
+  const events = await served.threads.store.read(id);
+  const texts = events.ok ? JSON.stringify(events.output) : '';
+  expect([texts.split('"this"').length > 1, texts.includes('"that"')]).toEqual([true, false]);
+});

@@ -2,7 +2,15 @@
 // is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
 // journal. What waited for a person goes on here after the answer, wherever that was given.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { compact, createRecent, fail, type Outcome, ok } from '../../base/index.ts';
+import {
+  canonicalJson,
+  compact,
+  createRecent,
+  fail,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import {
   directiveLimits,
   packLimits,
@@ -92,7 +100,7 @@ function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions
 export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): Runs {
   const own = createRecent<string, true>(MAX_OWN);
   const running = new Set<Promise<unknown>>();
-  const beginning = new Map<string, Promise<Outcome<Acted>>>();
+  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
   const over = new AbortController();
   let [atWork, isClosed]: [Threads['atWork'], boolean] = [() => [], false];
 
@@ -141,10 +149,19 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     return true;
   }
 
-  /** Once at a time: who comes second hears what the first one does, or that it runs. */
-  async function takeUp(id: string, work: Parameters<typeof launch>[0]): Promise<Outcome<Acted>> {
+  /**
+   * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
+   * is told that it goes on who wanted it to go on otherwise.
+   */
+  async function takeUp(
+    id: string,
+    work: Parameters<typeof launch>[0],
+    wish: ResumeWish = {},
+  ): Promise<Outcome<Acted>> {
+    const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
     const under = beginning.get(id);
-    if (under) return await under;
+    if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
+    if (under) return fail('conflict', `thread \`${id}\` is being resumed`, { thread: id });
     const begun = hasLeft(id)
       .then((isFree) =>
         isFree
@@ -152,7 +169,7 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
           : fail('conflict', `thread \`${id}\` is running`, { thread: id }),
       )
       .finally(() => beginning.delete(id));
-    beginning.set(id, begun);
+    beginning.set(id, { wish: wanted, begun });
     return await begun;
   }
 
@@ -189,7 +206,8 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     async resume(id, wish, by) {
       const options = optionsOf(id, wish, by);
       const refused = noting('resume', id, by);
-      return refused(await takeUp(id, (threads, signal) => threads.resume(id, signal, options)));
+      const go = takeUp(id, (threads, signal) => threads.resume(id, signal, options), wish);
+      return refused(await go);
     },
     decided: () => goingOn.look(),
     isHere: (id) => atWork().includes(id),
