@@ -1,4 +1,5 @@
 // Numbers and times as people read them: with a unit, short, the same in the page and in the terminal.
+import type { RightUse } from './api.ts';
 
 const grouped = (digits: string): string => digits.replace(/\B(?=(\d{3})+$)/g, ',');
 
@@ -7,6 +8,9 @@ export const count = (value: number): string => {
   const whole = Math.round(value) || 0;
   return `${whole < 0 ? '-' : ''}${grouped(String(Math.abs(whole)))}`;
 };
+/** `1 call`, `1,204 calls`. */
+export const counted = (value: number, word: string): string =>
+  `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
 /** `842`, `88.4 k`, `2.1 M`: for tokens and whatever else is large. */
 export function shortCount(value: number): string {
@@ -95,3 +99,11 @@ export const shellWord = (text: string): string =>
   /^[\w./:@%+=-]+$/.test(text)
     ? text
     : `'${text.replace(/[\p{Cc}\p{Cf}\u2028\u2029]/gu, ' ').replaceAll("'", "'\\''")}'`;
+
+/** `fs.read` and `notes/**` of `fs.read notes/**`, `tool` and `fs/glob` of the right to execute one. */
+export function rightWords({ name, capability, scope }: RightUse): [right: string, of: string] {
+  const values = Object.values(scope).filter((one) => typeof one === 'string');
+  const of = name.startsWith(capability) ? name.slice(capability.length).trim() : '';
+  const right = capability === 'tool.execute' ? 'tool' : capability;
+  return [right, of === '' ? values.join(' ') || (right === 'tool' ? name : '') : of];
+}

@@ -8,7 +8,7 @@ import type {
   ListedApproval,
   LongText,
 } from '../../model/api.ts';
-import { ago, dayTime, limitName, limitValue, seconds } from '../../model/format.ts';
+import { ago, dayTime, limitName, limitValue, rightWords, seconds } from '../../model/format.ts';
 import { get, type PageFault } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
@@ -149,8 +149,13 @@ const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
   </ol>
 );
 
+/** A guard's own question is a fact; whoever asks for a right or a limit speaks for itself. */
+const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
+
 function Asked({ review }: { review: ApprovalReview }) {
-  const { approval, because, gates } = review;
+  const { approval, gates } = review;
+  const because = isGuards(review) ? review.because : undefined;
+  if (approval.rule === undefined && because === undefined && gates.length === 0) return null;
   return (
     <div class="sect">
       <h2>Why it is asked</h2>
@@ -167,6 +172,7 @@ function Asked({ review }: { review: ApprovalReview }) {
 
 function Behind({ review }: { review: ApprovalReview }) {
   const { rights, meters } = review;
+  const words = rights.map(rightWords);
   const unit = me.value?.currency ?? '';
   return (
     <div class="behind">
@@ -175,9 +181,9 @@ function Behind({ review }: { review: ApprovalReview }) {
           Rights it has <small>{rights.length}</small>
         </h2>
         <ul class="rights all">
-          {rights.map(({ name, state, uses }) => (
+          {rights.map(({ name, state, uses }, index) => (
             <li key={name}>
-              <ForeignText text={name} class="mono cut" />
+              <ForeignText text={words[index]?.join(' ').trim() ?? name} class="mono cut" />
               <span class={`n ${state === 'asks' ? 'you' : ''}`}>
                 {state === 'used' ? `${uses}×` : state}
               </span>
@@ -241,7 +247,7 @@ function Review(props: {
   onDone: (fault: PageFault | undefined) => void;
 }) {
   const { review, fault, onDone } = props;
-  const { approval, provenance, grant, limit, question, says } = review;
+  const { approval, provenance, grant, limit, question, because, says } = review;
   const [closed, setClosed] = useState(0);
   const load: LoadPiece = (name, offset) => {
     const query = new URLSearchParams({ name, offset: String(offset) });
@@ -254,6 +260,7 @@ function Review(props: {
     <>
       <div class="scroll">
         <Facts review={review} />
+        {question === undefined ? null : <ForeignText text={question} author="The model asks" />}
         {review.arguments.length > 0 ? (
           <div class="sect">
             <h2>
@@ -272,7 +279,16 @@ function Review(props: {
           </div>
         ) : null}
         <Behind review={review} />
-        {question === undefined ? null : <ForeignText text={question} author="The model asks" />}
+        {because === undefined || isGuards(review) ? null : (
+          <ForeignText
+            text={because}
+            author={
+              review.turn === undefined
+                ? 'Whoever asks gives as the reason'
+                : 'The model gives as the reason'
+            }
+          />
+        )}
         {says === undefined ? null : <ForeignText text={says} author="The model says" />}
       </div>
       {approval.state === 'pending' ? null : <Decided review={review} />}
@@ -314,7 +330,12 @@ export function ReviewPane({ id }: { id: string }) {
           <>
             <Icon name="ask" class={approval.state === 'pending' ? 'you' : 'faint'} />
             <h1 class="cut">
-              <ForeignText text={review?.tool ?? approval.title} class="mono" />
+              {/* Words of a model are no heading of ours. */}
+              {approval.kind === 'question' ? (
+                <>{approval.directive ?? 'a thread'} asks</>
+              ) : (
+                <ForeignText text={review?.tool ?? approval.title} class="mono" />
+              )}
             </h1>
             <span class="dim">{kindWord(approval.kind)}</span>
             <span class="due-in">

@@ -3,7 +3,7 @@
 import { useMemo } from 'preact/hooks';
 import type { LimitMeter, ListedRun, RightUse } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
-import { bytes, count, limitName } from '../../model/format.ts';
+import { bytes, count, counted, limitName, rightWords } from '../../model/format.ts';
 import {
   type DeedSums,
   type DeedTarget,
@@ -18,14 +18,6 @@ import { StepChart } from './step-chart.tsx';
 
 const SHOWN_RIGHTS = 6;
 const SHOWN_DEEDS = 4;
-
-/** `fs.read` and `notes/**` of `fs.read notes/**`, `tool` and `fs/glob` of the right to execute one. */
-export function rightWords({ name, capability, scope }: RightUse): [right: string, of: string] {
-  const values = Object.values(scope).filter((one) => typeof one === 'string');
-  const of = name.startsWith(capability) ? name.slice(capability.length).trim() : '';
-  const right = capability === 'tool.execute' ? 'tool' : capability;
-  return [right, of === '' ? values.join(' ') || (right === 'tool' ? name : '') : of];
-}
 
 /** What came of a right, in a word or two. */
 export function usesText({ state, uses, refused, left }: RightUse): [text: string, tone: string] {
@@ -57,7 +49,7 @@ export function RightsCard(props: { rights: readonly RightUse[]; onAll: () => vo
       <h2>
         May do{' '}
         <small class="wide">
-          {count(rights.length)} rights, {count(used.length)} used
+          {counted(rights.length, 'right')}, {count(used.length)} used
         </small>
         <Opens text="All rights" onOpen={onAll} />
       </h2>
@@ -143,7 +135,7 @@ export function DeedsCard(props: {
   return (
     <section class="card" aria-label="Did">
       <h2>
-        Did <small class="wide">{count(sums.calls)} calls</small>
+        Did <small class="wide">{counted(sums.calls, 'call')}</small>
         <Opens text="All steps" onOpen={onAll} />
       </h2>
       <Sums sums={sums} />

@@ -145,7 +145,7 @@ export function Composer(props: {
         </button>
         <button
           type="submit"
-          class="btn main"
+          class="btn go"
           disabled={text.trim() === '' || why !== undefined || isBusy}
           aria-busy={isBusy}
         >

@@ -135,7 +135,7 @@ export function RaiseSheet(props: {
           </button>
           <button
             type="button"
-            class="btn main"
+            class="btn go"
             disabled={why !== undefined || isBusy || isWrong}
             aria-busy={isBusy}
             onClick={() => void resume()}

@@ -1,14 +1,14 @@
 // What the directive could do beside what it did: each right with its uses and refusals, each refusal
 // with the line that would allow it, and every rule in force with where it comes from.
 import type { DataObject, EventDetail, RightUse, ThreadView } from '../../model/api.ts';
-import { count, seconds } from '../../model/format.ts';
+import { count, rightWords, seconds } from '../../model/format.ts';
 import { isRefused } from '../../model/thread-sums.ts';
 import type { TimelineRow } from '../../model/timeline-row.ts';
 import { now, Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, useResource } from '../parts/states.tsx';
-import { rightWords, usesText } from './answers.tsx';
+import { usesText } from './answers.tsx';
 import { Ways } from './decision.tsx';
 import { listAt, shortHash, textAt } from './header.tsx';
 import { Facts } from './inspector.tsx';

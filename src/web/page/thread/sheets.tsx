@@ -168,7 +168,7 @@ export function ReplayDialog(props: { view: ThreadView; acting: Acting; onClose:
           </button>
           <button
             type="button"
-            class="btn main"
+            class="btn go"
             disabled={why !== undefined || isBusy}
             aria-busy={isBusy}
             onClick={() => void run()}

@@ -2,7 +2,7 @@
 // marks of what was denied, failed or waits, and a foot that says what the colours mean.
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type { SlimEvent, Tone } from '../../model/api.ts';
-import { count, seconds } from '../../model/format.ts';
+import { count, counted, seconds } from '../../model/format.ts';
 import { isTrouble } from '../../model/thread-sums.ts';
 import { createScale, scaleMarks, type TimelineScale } from '../../model/timeline-scale.ts';
 import { EmptyState } from '../parts/states.tsx';
@@ -99,7 +99,8 @@ function Legend(props: { events: number; isFolded: boolean; follow: boolean; onF
         {props.follow ? 'follows the end' : 'follow the end'} <kbd>f</kbd>
       </button>
       <span class="end">
-        {count(props.events)} events{props.isFolded ? ' · idle time folded' : ''}
+        {counted(props.events, 'event')}
+        {props.isFolded ? ' · idle time folded' : ''}
       </span>
     </div>
   );
