@@ -71,6 +71,8 @@ function beginTurn(fold: Folding, event: SlimEvent): void {
   const now = rowAt(fold, fold.turn);
   // One more try of the same request is the same turn.
   if (now?.turn === event.turn && now.end === undefined) return;
+  // Whatever broke its reply off: it is over when the next one begins.
+  if (now?.state === 'open') change(fold, fold.turn, { state: 'done', end: now.until ?? event.ts });
   fold.recent = [];
   fold.turn = push(fold, {
     ...rowFrom(event, 'turn', 'open'),
@@ -300,7 +302,8 @@ function threadEnded(fold: Folding, event: SlimEvent): void {
   fold.span.ended = event.ts;
   for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'was left open' });
   fold.open.clear();
-  if (rowAt(fold, fold.turn)?.state === 'open') change(fold, fold.turn, { state: 'done' });
+  const last = rowAt(fold, fold.turn);
+  if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
   answered(fold);
   note(fold, event);
 }

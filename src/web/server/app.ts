@@ -196,7 +196,13 @@ export function createApp({ parts, access, files, open }: AppOptions) {
   app.notFound((context) => {
     const { method, path } = context.req;
     const isRead = method === 'GET' || method === 'HEAD';
-    const found = isRead && files.answer(path, method, context.req.header('accept-encoding') ?? '');
+    const encodings = context.req.header('accept-encoding') ?? '';
+    const found = isRead && files.answer(path, method, encodings);
+    // A person who mistyped an address gets the page, which says so.
+    const isVisit = isRead && context.req.header('sec-fetch-dest') === 'document';
+    const page =
+      !found && isVisit && !path.startsWith('/api') && files.answer('/', method, encodings);
+    if (page) return new Response(page.body, { status: 404, headers: page.headers });
     return found || answer(context, fail('not_found', 'there is nothing here'));
   });
   app.onError((error, context) => {

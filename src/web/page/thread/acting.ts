@@ -99,10 +99,13 @@ export function useActing(
     const timer = setTimeout(() => setMayKill(true), STOP_MS);
     return () => clearTimeout(timer);
   }, [stoppedAt]);
-  const isStoppable = view?.acts.includes('stop') !== false;
+  const isStopping = status === 'terminating';
+  const isStoppable = view === undefined || view.acts.includes('stop') || isStopping;
   useEffect(() => {
     if (!isStoppable) setStoppedAt(undefined);
-  }, [isStoppable]);
+    // Whoever asked for it, and before this page was opened.
+    else if (isStopping) setStoppedAt((before) => before ?? Date.now());
+  }, [isStoppable, isStopping]);
 
   return {
     async send<T>(act: Act, body: object, command = commandOf(act, id)) {

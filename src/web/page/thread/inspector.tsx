@@ -96,7 +96,7 @@ function Hook({ row, detail }: { row: TimelineRow; detail: EventDetail }) {
           ['fired at', textAt(data, 'event').replaceAll('_', ' ')],
           ['step', <ForeignText text={textAt(data, 'step')} />],
           ['when', <ForeignText text={detail.when ?? ''} class="mono" />],
-          ['answer', (textAt(data, 'deed') || row.why).replaceAll('_', ' ')],
+          ['answer', <ForeignText text={row.text.replace(/^at [a-z_ ]+: /, '')} />],
           ['took', row.took_ms === undefined ? '' : seconds(row.took_ms / 1000)],
           [
             'its thread',

@@ -104,7 +104,7 @@ function turnText({ usage, spend, state }: TimelineRow, { currency, isAlive }: R
     parts.push(`${about}${count(usage.input + usage.cached)} in`, `${count(usage.output)} out`);
   }
   if (spend !== undefined) parts.push(`${money(spend)} ${currency}`);
-  if (parts.length === 0 && state === 'open') return isAlive ? 'reply under way' : 'no reply';
+  if (parts.length === 0) return state === 'open' && isAlive ? 'reply under way' : 'no reply';
   return parts.join(' · ');
 }
 

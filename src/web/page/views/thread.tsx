@@ -11,7 +11,7 @@ import { Dialog } from '../parts/dialog.tsx';
 import { now } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, ErrorState, LoadingRows } from '../parts/states.tsx';
-import { go, route } from '../router.tsx';
+import { go, Link, route } from '../router.tsx';
 import { me } from '../state/session.ts';
 import { type FollowedThread, useThread } from '../state/thread.ts';
 import { useActing } from '../thread/acting.ts';
@@ -316,11 +316,39 @@ function Answers({
   );
 }
 
-const NotYet = ({ live }: { live: FollowedThread }) => (
-  <main class="thread-page">
-    {live.error ? <ErrorState error={live.error} again={live.again} /> : <LoadingRows rows={14} />}
-  </main>
-);
+/** Nothing can be tried again about it. */
+function Gone({ isPruned }: { isPruned: boolean }) {
+  return (
+    <EmptyState
+      title={isPruned ? 'This thread was pruned' : 'There is no such thread'}
+      hint={
+        isPruned
+          ? 'Its journal is gone; what it cost still counts.'
+          : 'Its id is not known in this project.'
+      }
+      command="km threads ls"
+    >
+      <Link to="/" class="btn">
+        All threads
+      </Link>
+    </EmptyState>
+  );
+}
+
+function NotYet({ live }: { live: FollowedThread }) {
+  const { error, again } = live;
+  return (
+    <main class="thread-page">
+      {error?.code === 'not_found' ? (
+        <Gone isPruned={error.detail['pruned'] === true} />
+      ) : error ? (
+        <ErrorState error={error} again={again} />
+      ) : (
+        <LoadingRows rows={14} />
+      )}
+    </main>
+  );
+}
 
 function Thread({ id }: { id: string }) {
   const read = useThread(id);

@@ -247,11 +247,15 @@ export function ThreadsView() {
       ) : null}
       {isNone && all === 0 ? <FirstRun /> : null}
       {isNone && all > 0 ? (
-        <EmptyState title="No thread fits">
-          <button type="button" class="btn" onClick={clearFilters}>
-            Show all
-          </button>
-        </EmptyState>
+        route.value.query.size === 0 ? (
+          <EmptyState title="No thread is here any more" hint="Those that ran were pruned." />
+        ) : (
+          <EmptyState title="No thread fits">
+            <button type="button" class="btn" onClick={clearFilters}>
+              Show all
+            </button>
+          </EmptyState>
+        )
       ) : null}
       {rows.size > 0 ? <Lines wish={wish} /> : null}
     </main>

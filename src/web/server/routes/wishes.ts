@@ -188,5 +188,11 @@ export async function findRow(
   const store = await parts.store();
   if (!store.ok) return store;
   const row = await store.output.thread(id.output);
-  return row.ok ? ok({ store: store.output, row: row.output }) : row;
+  if (row.ok) return ok({ store: store.output, row: row.output });
+  if (row.error.code !== 'not_found') return row;
+  // Its account outlives it.
+  const account = await store.output.budgets([id.output]);
+  if (!account.ok) return row;
+  const message = `thread \`${id.output}\` was pruned: its journal is gone, what it cost still counts`;
+  return fail('not_found', message, { thread: id.output, pruned: true });
 }
