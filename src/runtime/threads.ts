@@ -53,6 +53,7 @@ export interface Threads {
   goOn(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
   /** Those that are at work in this process. */
   atWork(): readonly string[];
+  isAtWork(id: string): boolean;
   /** Its transcript as the registry has it; it may have been lost or cut off. */
   mend(id: string): Promise<void>;
   /** An ended thread again, from its journal, without a model and without tools. */
@@ -508,6 +509,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
+    isAtWork: (id) => world.live.get(id) !== undefined,
     mend: (id) => harness.mendTranscript(ports, id),
     replay: (id, options) =>
       inEmptyRegistry((empty) => harness.replayThread(alone, id, store, empty, options)),

@@ -102,7 +102,8 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
   const running = new Set<Promise<unknown>>();
   const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
   const over = new AbortController();
-  let [atWork, isClosed]: [Threads['atWork'], boolean] = [() => [], false];
+  let here: Pick<Threads, 'atWork' | 'isAtWork'> = { atWork: () => [], isAtWork: () => false };
+  let isClosed = false;
 
   /** One run: `begun` when the first thing is noted in its journal. */
   async function launch(
@@ -122,7 +123,7 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     const opened = await runtime.threads(live);
     if (!opened.ok) return opened;
     const threads = opened.output;
-    atWork = threads.atWork;
+    here = threads;
     const done = work(threads, over.signal).then(
       (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
       (error: unknown) => {
@@ -140,7 +141,7 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
 
   /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
   async function hasLeft(id: string): Promise<boolean> {
-    for (let look = 0; atWork().includes(id); look++) {
+    for (let look = 0; here.isAtWork(id); look++) {
       const opened = await store();
       const row = opened.ok ? await opened.output.thread(id) : opened;
       if (!row.ok || AT_WORK.has(row.output.status) || look > MAX_LOOKS) return false;
@@ -210,8 +211,8 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
       return refused(await go);
     },
     decided: () => goingOn.look(),
-    isHere: (id) => atWork().includes(id),
-    count: () => atWork().length,
+    isHere: (id) => here.isAtWork(id),
+    count: () => here.atWork().length,
     async close() {
       isClosed = true;
       await goingOn.close();
