@@ -1,6 +1,7 @@
 // The one reader of a store, as long as anybody listens. Heads of threads that move are gathered and read
 // in rounds, at most one every 100 ms and less often when a round takes long, so that those who look on
 // never take much of the process that runs the threads.
+import { setImmediate } from 'node:timers/promises';
 import type { Clock, Failure, Outcome } from '../../../base/index.ts';
 import type { Approval, StoredEvent, ThreadStatus } from '../../../store/index.ts';
 import type { StreamFrame, Topic } from '../../model/api.ts';
@@ -16,6 +17,9 @@ const ROWS = { longest: 2000, share: 1 / 60 };
 const SENDING_MS = 0.03;
 /** What is committed together is told together. */
 const GATHER_MS = 20;
+/** Heads are taken for so long, and then not for a while. */
+const TAKING_MS = 3;
+const REST_MS = 50;
 /** Approvals are decided and expire without any thread moving. */
 const LOOK_MS = 1000;
 /** A process that died says nothing; its lease does. */
@@ -67,6 +71,8 @@ function createPace(
 ) {
   let timer: NodeJS.Timeout | undefined;
   let work: Promise<void> = Promise.resolve();
+  /** Not begun yet: who asks for one meanwhile is served by it. */
+  let forced: Promise<void> | undefined;
   let [isBusy, isOver] = [false, false];
   let [dueAt, lag] = [0, 0];
   let since: number | undefined;
@@ -96,7 +102,12 @@ function createPace(
   function run(isForced: boolean): Promise<void> {
     clearTimeout(timer);
     timer = undefined;
-    work = work.then(() => once(isForced));
+    if (forced) return forced;
+    work = work.then(() => {
+      forced = undefined;
+      return once(isForced);
+    });
+    if (isForced) forced = work;
     return work;
   }
 
@@ -108,6 +119,35 @@ function createPace(
       isOver = true;
       clearTimeout(timer);
       await work;
+    },
+  };
+}
+
+/** Between heads: the store keeps the newest of each thread meanwhile, and is asked less often. */
+function createRest(clock: Clock) {
+  let wokeAt = Number.NEGATIVE_INFINITY;
+  let wake: (() => void) | undefined;
+  let ending: Promise<unknown> | undefined;
+  return {
+    /** What has come until a rest is over is taken at once. */
+    async between(): Promise<void> {
+      if (ending || clock.monotonic() - wokeAt < TAKING_MS) return;
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+        setTimeout(resolve, REST_MS).unref();
+      });
+      wake = undefined;
+      wokeAt = clock.monotonic();
+    },
+    /** Until everything that has come is taken. */
+    async end(): Promise<void> {
+      if (wake) {
+        ending ??= setImmediate().finally(() => {
+          ending = undefined;
+        });
+        wake();
+      }
+      await ending;
     },
   };
 }
@@ -190,6 +230,7 @@ export function createReading(ports: ReadingPorts, from: number) {
   let troubledAt = Number.NEGATIVE_INFINITY;
   const rounds = createRounds(ports, from, trouble);
   const { reader, isWanted } = rounds;
+  const rest = createRest(clock);
   const hasWork = (): boolean =>
     behind.size > 0 || !texts.isEmpty() || (isWanted() && rounds.hasMoved());
   const pace = createPace(clock, flush, hasWork);
@@ -233,6 +274,7 @@ export function createReading(ports: ReadingPorts, from: number) {
       rounds.move(thread, status);
       if (watched.has(thread)) behind.add(thread);
       if (isWanted() || behind.size > 0) pace.schedule();
+      await rest.between();
     }
     if (!stop.signal.aborted) ports.onEnd();
   }
@@ -255,12 +297,16 @@ export function createReading(ports: ReadingPorts, from: number) {
       return begun;
     },
     /** What has happened until now is in what the reader knows. */
-    settle: () => pace.run(true),
+    async settle(): Promise<void> {
+      await rest.end();
+      await pace.run(true);
+    },
     text(thread: string, piece: string): void {
       if (watched.has(thread)) pace.schedule(texts.add(thread, piece));
     },
     async stop(): Promise<void> {
       stop.abort();
+      void rest.end();
       for (const one of timers) clearInterval(one);
       await pace.stop();
     },

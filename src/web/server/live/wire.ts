@@ -1,5 +1,5 @@
 // Frames as they go over the wire. The hub hands one object to many clients; it is put into words once.
-import type { StreamFrame } from '../../model/api.ts';
+import type { ListedRun, StreamFrame } from '../../model/api.ts';
 
 /** Of one client; beyond these it is told to read anew instead. */
 const MAX_PENDING_BYTES = 256 * 1024;
@@ -8,13 +8,29 @@ const MAX_PENDING_EVENTS = 2000;
 const MAX_STUCK_MS = 60_000;
 export const ALIVE_MS = 15_000;
 
+const rows = new WeakMap<ListedRun, string>();
 const texts = new WeakMap<StreamFrame, string>();
 const blocks = new WeakMap<StreamFrame, Buffer>();
+
+/** Whoever comes back later is told the same rows in frames of its own. */
+function rowText(row: ListedRun): string {
+  const known = rows.get(row);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(row);
+  rows.set(row, text);
+  return text;
+}
+
+function wordsOf(frame: StreamFrame): string {
+  if (frame.kind !== 'batch' || !frame.threads) return JSON.stringify(frame);
+  const { threads, ...others } = frame;
+  return `${JSON.stringify(others).slice(0, -1)},"threads":[${threads.map(rowText).join()}]}`;
+}
 
 export function frameText(frame: StreamFrame): string {
   const known = texts.get(frame);
   if (known !== undefined) return known;
-  const text = JSON.stringify(frame);
+  const text = wordsOf(frame);
   texts.set(frame, text);
   return text;
 }
@@ -23,7 +39,7 @@ export function frameText(frame: StreamFrame): string {
 export function frameBlock(frame: StreamFrame): Buffer {
   const known = blocks.get(frame);
   if (known !== undefined) return known;
-  const block = Buffer.from(`data: ${JSON.stringify(frame)}\n\n`);
+  const block = Buffer.from(`data: ${wordsOf(frame)}\n\n`);
   blocks.set(frame, block);
   return block;
 }
