@@ -151,6 +151,8 @@ describe('nothing is lost', () => {
     slow?.block(true);
     for (let index = 0; index < 10; index++) await thread.must({ events: [message('x')] });
     await expect.poll(() => quick?.heard.seqs).toEqual(upTo(11));
+    // Rows have a pace of their own.
+    await expect.poll(() => quick?.heard.rows.get('one')?.seq).toBe(11);
     expect(slow?.heard.seqs).toEqual([1]);
     const before = slow?.heard.resets.length ?? 0;
     slow?.block(false);

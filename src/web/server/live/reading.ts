@@ -12,9 +12,10 @@ import { createWatchedThreads } from './watched-threads.ts';
 const ROUND_MS = 100;
 /** What takes long is done less often, so that it never takes more than its part of the time. */
 const EVENTS = { longest: 1000, share: 1 / 25 };
-const ROWS = { longest: 2000, share: 1 / 60 };
-/** What it takes to send a round to one client, which happens after it. */
+const ROWS = { longest: 3000, share: 1 / 60 };
+/** What it takes to send a round to one client, and each row of it, which happens after it. */
 const SENDING_MS = 0.03;
+const ROW_MS = 0.003;
 /** What is committed together is told together. */
 const GATHER_MS = 20;
 /** Heads are taken for so long, and then not for a while. */
@@ -212,7 +213,9 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
         trouble(news);
       }
       const took = clock.monotonic() - start;
-      dueAt = nextAfter(start, took + SENDING_MS * listening.size, ROWS);
+      const rows = news.ok ? (news.output?.rows.length ?? 0) : 0;
+      const sending = (SENDING_MS + ROW_MS * rows) * listening.size;
+      dueAt = nextAfter(start, took + sending, ROWS);
       return took;
     },
   };
