@@ -81,9 +81,14 @@ test('a limit that is no number, and refusals as JSON, leave nothing either', as
   expect(everything()).toEqual(before);
 });
 
-test('programs are not told to type commands: only the command line says how people call it', () => {
+test('programs are not told to type commands: only what people read says how they call it', () => {
+  // The command line, what it prints, and the page, which names the command beside every act.
+  const forPeople = ['cli/', 'runtime/reports/', 'web/'];
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
-    (file) => file.endsWith('.ts') && !file.endsWith('.test.ts') && !file.startsWith('cli/'),
+    (file) =>
+      file.endsWith('.ts') &&
+      !file.endsWith('.test.ts') &&
+      !forPeople.some((room) => file.startsWith(room)),
   );
   const said = files.flatMap((file) =>
     readFileSync(join('src', file), 'utf8')
