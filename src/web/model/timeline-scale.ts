@@ -99,7 +99,7 @@ interface ScaleMark {
 }
 
 /** What stands at the end needs its room. */
-const LAST_MARK = 86;
+const LAST_MARK = 80;
 
 /** Round moments, none nearer than a fifth of the width to the next, none inside of what is folded. */
 export function scaleMarks(scale: TimelineScale, apart = 19): ScaleMark[] {

@@ -44,8 +44,10 @@ interface Drawn extends StepBox {
 function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: () => void }) {
   const { box, isRefusal, isFocus, act } = props;
   const { x, y, width, kind, name, detail } = box;
-  const room = width - PAD * 2 - (kind === 'end' && isRefusal ? NOTE : 0);
-  const says = detail === '' ? name : `${name}, ${detail}`;
+  const isRefused = kind === 'end' && isRefusal;
+  const room = width - PAD * 2 - (isRefused ? NOTE : 0);
+  // As it is read in the box: whoever speaks to the page says what they see.
+  const says = [name, detail, isRefused ? 'refused here' : ''].filter(Boolean).join(' ');
   const shortName = cut(name, Math.floor(room / NAME_SIGN));
   const shortDetail = cut(detail, Math.floor((width - PAD * 2) / DETAIL_SIGN));
   const tone = kind === 'end' && !isRefusal ? 'end-plain' : kind;
@@ -73,7 +75,7 @@ function Box(props: { box: Drawn; isRefusal: boolean; isFocus: boolean; act?: ()
           {shortDetail}
         </text>
       )}
-      {kind === 'end' && isRefusal ? (
+      {isRefused ? (
         <text class="note" x={x + width - PAD} y={y + 13.5} text-anchor="end">
           refused here
         </text>

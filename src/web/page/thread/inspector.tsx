@@ -168,7 +168,9 @@ function Overview(props: { rows: readonly TimelineRow[]; onSelect: (seq: number)
                   <code>{row.name}</code>
                   <ForeignText text={row.target ?? row.text} class="cut mono dim" />
                   <span class="why">
-                    {row.state === 'denied' ? `denied ${row.why}` : row.why || row.state}
+                    {row.state === 'denied'
+                      ? ['denied', row.why].filter(Boolean).join(', ')
+                      : row.why || (row.kind === 'note' ? '' : row.state)}
                   </span>
                 </button>
               </li>
