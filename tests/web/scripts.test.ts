@@ -18,7 +18,7 @@ async function scripts(files: Record<string, string>) {
   return {
     fixture,
     runtime,
-    api: bareApi(runtime, addScriptsRoutes, 'steer'),
+    api: bareApi(runtime, addScriptsRoutes, 'approve'),
     async [Symbol.asyncDispose]() {
       await runtime.close();
       fixture.remove();
@@ -102,7 +102,7 @@ test('a run is handed its payload; a viewer may not start one', async () => {
     status: 400,
   });
   expect(await made.api.post('/scripts/none.mld/run', {})).toMatchObject({ status: 404 });
-  const viewer = bareApi(made.runtime, addScriptsRoutes, 'view');
+  const viewer = bareApi(made.runtime, addScriptsRoutes, 'steer');
   expect(await viewer.post('/scripts/greet.mld/run', {})).toMatchObject({ status: 403 });
 });
 

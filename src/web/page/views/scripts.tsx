@@ -188,7 +188,7 @@ function Payload(props: {
 }
 
 function whyNotRun(): string | undefined {
-  if (!may('steer')) return 'Your session may look, not run.';
+  if (!may('approve')) return 'Scripts are run by whoever may also decide.';
   return connection.value.state === 'live' ? undefined : 'Not connected.';
 }
 

@@ -1,6 +1,7 @@
 // `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run.
 // They are found by a walk that has an end, follows no links and leaves the project nowhere; what may be
-// read is decided by the policy of the page, what a run may do by that of scripts.
+// read is decided by the policy of the page, what a run may do by that of scripts, as if it were typed in a
+// terminal: so only who may also decide runs one.
 import { type Dirent, readdirSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
@@ -226,7 +227,7 @@ export const addScriptsRoutes: AddRoutes = (api, parts) => {
   const start = createScriptRuns(parts);
   const once = createOnce(MAX_KEPT);
   api.get('/scripts', needs('view'), (context) => answer(context, ok(findScripts(runtime))));
-  api.post('/scripts/:id{.+}/run', needs('steer'), (context) =>
+  api.post('/scripts/:id{.+}/run', needs('approve'), (context) =>
     once(context, async () => {
       const body = await readBody(context);
       if (!body.ok) return body;
