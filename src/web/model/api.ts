@@ -486,8 +486,6 @@ export interface CostReport {
   readonly by_directive: readonly CostGroup[];
   readonly by_model: readonly CostGroup[];
   readonly by_day: readonly CostGroup[];
-  /** The limit of a day, where the policy has one. */
-  readonly day_limit?: number;
 }
 
 /** One of `GET items`, as `search --json` shows it. */

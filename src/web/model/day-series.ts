@@ -73,7 +73,7 @@ function partsOf(group: CostGroup, models: readonly string[]): DayPart[] {
 
 /** `now` ends the range; `since` begins it, at most 90 days before. */
 export function daySeries(report: CostReport, now: number): DaySeries {
-  const { by_day: groups, since, day_limit: limit } = report;
+  const { by_day: groups, since } = report;
   const byDay = new Map(groups.map((group) => [group.name, group]));
   const models = modelsOf(groups);
   const last = Math.floor(now / DAY_MS);
@@ -87,7 +87,7 @@ export function daySeries(report: CostReport, now: number): DaySeries {
   });
   const highest = days.reduce(
     (most, { spend, parts }) => Math.max(most, spend, parts.at(-1)?.to ?? 0),
-    limit ?? 0,
+    0,
   );
   // Less than a millionth is drawn as nothing.
   const reach = highest > 1e-6 ? highest : 1;

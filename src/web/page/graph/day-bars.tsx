@@ -1,5 +1,4 @@
-// What each day cost, as bars stacked by model, with the limit of a day where there is one. The same
-// numbers stand in a table behind it.
+// What each day cost, as bars stacked by model. The same numbers stand in a table behind it.
 import { useMemo } from 'preact/hooks';
 import type { CostReport } from '../../model/api.ts';
 import { type DayBar, type DaySeries, daySeries } from '../../model/day-series.ts';
@@ -108,7 +107,6 @@ export function DayBars({ report }: { report: CostReport }) {
     HEIGHT - FOOT - ((HEIGHT - FOOT - HEAD) * value) / (top > 0 ? top : 1);
   const size = (width - LEFT) / Math.max(1, days.length);
   const every = Math.max(1, Math.ceil(54 / size));
-  const { day_limit: limit } = report;
   return (
     <figure class="day-bars">
       <div ref={place}>
@@ -134,14 +132,6 @@ export function DayBars({ report }: { report: CostReport }) {
                 {shortDay(day)}
               </text>
             ) : null,
-          )}
-          {limit === undefined ? null : (
-            <>
-              <path class="day-limit" d={`M${LEFT} ${y(limit)}H${width}`} />
-              <text class="day-limit" x={width} y={y(limit) - 4} text-anchor="end">
-                limit of a day {money(limit)}
-              </text>
-            </>
           )}
         </svg>
       </div>
