@@ -34,6 +34,7 @@ export function bareApi(
     runtime,
     clock,
     version: '1.2.3',
+    env: process.env,
     started: 1,
     async store() {
       if (!existsSync(registryFile(runtime))) return fail('not_found', 'nothing ran here yet');
