@@ -147,12 +147,14 @@ async function join(
   }
   const ofAll = topics.filter((topic) => topicThread(topic) === undefined);
   if (ofAll.length > 0) {
-    await reading.settle();
+    await reading.flush();
     const totals = await reading.reader.totals();
     if (client.isOver() || life.now() !== reading) return;
     const counted = totals.ok ? totals.output : undefined;
+    // Up to the last round of rows; what has moved since is told with the next one, to everybody.
     if (position) tellSince(reading, client, ofAll, position.number, counted);
     reading.listening.add(client);
+    reading.soon();
   }
   const joins = topics.flatMap((topic) => {
     const thread = topicThread(topic);

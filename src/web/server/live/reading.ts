@@ -299,6 +299,10 @@ export function createReading(ports: ReadingPorts, from: number) {
       if (begun.ok) void follow();
       return begun;
     },
+    /** Events now, rows when it is their time. */
+    flush: () => pace.run(false),
+    /** Somebody came: whatever has moved is told when it is time. */
+    soon: () => pace.schedule(),
     /** What has happened until now is in what the reader knows. */
     async settle(): Promise<void> {
       await rest.end();
