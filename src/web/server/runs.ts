@@ -97,51 +97,78 @@ function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions
   });
 }
 
-export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): Runs {
+/** What somebody asked for in vain is a row, too. */
+const noting =
+  ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
+  <T>(outcome: Outcome<T>): Outcome<T> => {
+    if (outcome.ok) return outcome;
+    const { code, detail } = outcome.error;
+    const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
+    audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
+    return outcome;
+  };
+
+type Work = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
+
+/** Begins runs, keeps those under way, and knows which threads were at work here. */
+function createLauncher({ runtime, hub, onError }: RunsPorts) {
   const own = createRecent<string, true>(MAX_OWN);
   const running = new Set<Promise<unknown>>();
-  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
   const over = new AbortController();
   let here: Pick<Threads, 'atWork' | 'isAtWork'> = { atWork: () => [], isAtWork: () => false };
   let isClosed = false;
+  return {
+    isOwn: (id: string): boolean => own.get(id) === true,
+    isHere: (id: string): boolean => here.isAtWork(id),
+    count: (): number => here.atWork().length,
+    /** One run: it has begun when the first thing is noted in its journal. */
+    async launch(work: Work, kind: string, known?: string): Promise<Outcome<Acted>> {
+      if (isClosed) return fail('unavailable', 'the server is closing');
+      const begun = Promise.withResolvers<Outcome<string>>();
+      const live: Live = {
+        onText: hub.text,
+        onEvent(thread) {
+          own.set(thread, true);
+          if (known === undefined || thread === known) begun.resolve(ok(thread));
+        },
+      };
+      const opened = await runtime.threads(live);
+      if (!opened.ok) return opened;
+      const threads = opened.output;
+      here = threads;
+      const done = work(threads, over.signal).then(
+        (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
+        (error: unknown) => {
+          onError(error as Error);
+          begun.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
+        },
+      );
+      running.add(done);
+      void done.then(() => running.delete(done));
+      const id = await begun.promise;
+      if (!id.ok) return id;
+      const row = await threads.store.thread(id.output);
+      return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
+    },
+    /** Nothing is begun any more. */
+    refuse(): void {
+      isClosed = true;
+    },
+    async end(): Promise<void> {
+      over.abort();
+      await Promise.allSettled(running);
+    },
+  };
+}
 
-  /** One run: `begun` when the first thing is noted in its journal. */
-  async function launch(
-    work: (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>,
-    kind: string,
-    known?: string,
-  ): Promise<Outcome<Acted>> {
-    if (isClosed) return fail('unavailable', 'the server is closing');
-    const begun = Promise.withResolvers<Outcome<string>>();
-    const live: Live = {
-      onText: hub.text,
-      onEvent(thread) {
-        own.set(thread, true);
-        if (known === undefined || thread === known) begun.resolve(ok(thread));
-      },
-    };
-    const opened = await runtime.threads(live);
-    if (!opened.ok) return opened;
-    const threads = opened.output;
-    here = threads;
-    const done = work(threads, over.signal).then(
-      (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
-      (error: unknown) => {
-        onError(error as Error);
-        begun.resolve(fail('internal_error', 'the run came to an end that nobody expected'));
-      },
-    );
-    running.add(done);
-    void done.then(() => running.delete(done));
-    const id = await begun.promise;
-    if (!id.ok) return id;
-    const row = await threads.store.thread(id.output);
-    return row.ok ? ok({ thread_id: id.output, kind, status: row.output.status }) : row;
-  }
+export function createRuns(ports: RunsPorts): Runs {
+  const { runtime, store, clock, onError } = ports;
+  const launcher = createLauncher(ports);
+  const beginning = new Map<string, { wish: string; begun: Promise<Outcome<Acted>> }>();
 
   /** Its end is in the registry a little before it has let go; one that goes on working has not left. */
   async function hasLeft(id: string): Promise<boolean> {
-    for (let look = 0; here.isAtWork(id); look++) {
+    for (let look = 0; launcher.isHere(id); look++) {
       const opened = await store();
       const row = opened.ok ? await opened.output.thread(id) : opened;
       if (!row.ok || AT_WORK.has(row.output.status) || look > MAX_LOOKS) return false;
@@ -154,11 +181,7 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
    * Once at a time: who comes second and wants the same hears what the first one does. INVARIANT: nobody
    * is told that it goes on who wanted it to go on otherwise.
    */
-  async function takeUp(
-    id: string,
-    work: Parameters<typeof launch>[0],
-    wish: ResumeWish = {},
-  ): Promise<Outcome<Acted>> {
+  async function takeUp(id: string, work: Work, wish: ResumeWish = {}): Promise<Outcome<Acted>> {
     const wanted = canonicalJson(compact<JsonObject>({ ...wish }));
     const under = beginning.get(id);
     if (under && (under.wish === wanted || wanted === '{}')) return await under.begun;
@@ -166,7 +189,7 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     const begun = hasLeft(id)
       .then((isFree) =>
         isFree
-          ? launch(work, 'resume', id)
+          ? launcher.launch(work, 'resume', id)
           : fail('conflict', `thread \`${id}\` is running`, { thread: id }),
       )
       .finally(() => beginning.delete(id));
@@ -174,21 +197,9 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
     return await begun;
   }
 
-  /** What somebody asked for in vain is a row, too. */
-  const noting =
-    (operation: string, target: string, by: WebAsker) =>
-    <T>(outcome: Outcome<T>): Outcome<T> => {
-      if (outcome.ok) return outcome;
-      const { code, detail } = outcome.error;
-      const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
-      const decision = code === 'permission_denied' ? 'denied' : 'failed';
-      runtime.audit.write({ ...row, decision });
-      return outcome;
-    };
-
   const goingOn = goOnAfterAnswers({
     store,
-    isOwn: (id) => own.get(id) === true,
+    isOwn: launcher.isOwn,
     now: () => clock.now(),
     onError,
     goOn: (id) => takeUp(id, (threads, signal) => threads.goOn(id, signal)),
@@ -197,27 +208,27 @@ export function createRuns({ runtime, store, hub, clock, onError }: RunsPorts): 
   return {
     async start(wish, by) {
       const request = requestOf(wish, by);
-      const refused = noting('run', wish.directive, by);
+      const refused = noting(runtime, 'run', wish.directive, by);
       const lowered = checkLowered(runtime, wish.directive, request.limits);
       if (!lowered.ok) return refused(lowered);
       const may = await runtime.mayRun(request);
       if (!may.ok) return refused(may);
-      return refused(await launch((threads, signal) => threads.run(request, signal), 'start'));
+      const work: Work = (threads, signal) => threads.run(request, signal);
+      return refused(await launcher.launch(work, 'start'));
     },
     async resume(id, wish, by) {
       const options = optionsOf(id, wish, by);
-      const refused = noting('resume', id, by);
+      const refused = noting(runtime, 'resume', id, by);
       const go = takeUp(id, (threads, signal) => threads.resume(id, signal, options), wish);
       return refused(await go);
     },
     decided: () => goingOn.look(),
-    isHere: (id) => here.isAtWork(id),
-    count: () => here.atWork().length,
+    isHere: launcher.isHere,
+    count: launcher.count,
     async close() {
-      isClosed = true;
+      launcher.refuse();
       await goingOn.close();
-      over.abort();
-      await Promise.allSettled(running);
+      await launcher.end();
     },
   };
 }

@@ -47,6 +47,13 @@ function certifiedNames(hostname: string, port: () => number, { cert }: TlsFiles
 
 const asAsker = ({ id, who, role, expires }: WebSession): WebAsker => ({ id, who, role, expires });
 
+function byToken(judged: ReturnType<TokenGuard['judge']>): { asker: WebAsker } | Rejection {
+  if (!('token' in judged)) return judged;
+  const { id, name, role, expires } = judged.token;
+  return { asker: { id, who: name || id, role, expires: Date.parse(expires) } };
+}
+type TokenGuard = ReturnType<typeof createTokenGuard>;
+
 export type WebAccess = ReturnType<typeof createAccess>;
 
 export function createAccess(options: AccessOptions) {
@@ -76,13 +83,6 @@ export function createAccess(options: AccessOptions) {
       return { status: 401, message: 'this session is over; `km web link` prints a new link' };
     }
     return { asker: asAsker(found.output) };
-  }
-
-  function byToken(given: string, address: string): { asker: WebAsker } | Rejection {
-    const judged = guard.judge(given, address);
-    if (!('token' in judged)) return judged;
-    const { id, name, role, expires } = judged.token;
-    return { asker: { id, who: name || id, role, expires: Date.parse(expires) } };
   }
 
   /** What a token or a link would open. */
@@ -118,7 +118,7 @@ export function createAccess(options: AccessOptions) {
       }),
     judge(headers: Headers, address: string): { asker: WebAsker } | Rejection {
       const given = headers.get('authorization');
-      return given === null ? bySession(headers) : byToken(given, address);
+      return given === null ? bySession(headers) : byToken(guard.judge(given, address));
     },
     /** Opens a session with a link or a token. */
     exchange(
