@@ -59,7 +59,11 @@ async function send(served: ServedStage, headers: Record<string, string>, text: 
 test('every resource answers as the page says', async () => {
   const item = BLOCKS.find(({ file }) => file?.endsWith('.md'));
   const stage = await openStage(
-    { [item?.file ?? '']: item?.text ?? '', 'notes/long.txt': LONG },
+    {
+      [item?.file ?? '']: item?.text ?? '',
+      'notes/long.txt': LONG,
+      'greet.mld': 'show `Hello`\n',
+    },
     { nightly: SAYS },
   );
   const served = await serveStage(stage);
@@ -99,10 +103,11 @@ test('every resource answers as the page says', async () => {
 
 test('the page names every resource that is served here', async () => {
   const served = await serveStage(await openStage({}, {}));
-  const own = served.routes.filter(({ path }) => /^\/api\/(threads|approvals)/.test(path));
+  const own = served.routes;
+  expect(own.length).toBeGreaterThan(30);
   const named = own.filter(({ method, path }) => {
-    const pattern = path.replace(/:\w+/g, '[^ /?\\n]+').replace(/^/, `${method} `);
-    return new RegExp(`^${pattern}([ ?\\n]|$)`, 'm').test(PAGE);
+    const pattern = path.replace(/:\w+(\{[^}]*\})?/g, '[^ ?\\n]+').replace(/^/, `${method} /api`);
+    return new RegExp(['(^|`)', pattern, '([ ?`\\n]|$)'].join(''), 'm').test(PAGE);
   });
   expect(named.map(({ method, path }) => `${method} ${path}`)).toEqual(
     own.map(({ method, path }) => `${method} ${path}`),
