@@ -5,7 +5,7 @@ import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { Tone } from '../../model/api.ts';
 
-const SPARE = 8;
+const SPARE = 4;
 
 interface VirtualListProps {
   /** What a screen reader calls the list. */

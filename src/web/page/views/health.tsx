@@ -69,21 +69,29 @@ function Server({ server }: { server: HealthView['server'] }) {
   );
 }
 
+/** What is wrong counts first, then what somebody should look at. */
+function Verdict({ findings }: Pick<HealthView, 'findings'>) {
+  const count = (wanted: string): number => findings.filter(({ state }) => state === wanted).length;
+  const [wrong, open] = [count('bad'), count('note')];
+  const tone = wrong > 0 ? 'bad' : open > 0 ? 'you' : 'ok';
+  const words = wrong > 0 ? `${wrong} of ${findings.length} to fix` : `${open} to look at`;
+  return (
+    <span class={`pill ${tone}`}>
+      <Icon name={wrong > 0 ? 'no' : open > 0 ? 'ask' : 'ok'} />
+      {wrong + open > 0 ? words : 'all is well'}
+    </span>
+  );
+}
+
 export function HealthPage() {
   const { answer, again } = useResource<HealthView>('health');
   const findings = answer?.ok ? answer.output.findings : [];
-  const wrong = findings.filter(({ state }) => state === 'bad').length;
   return (
     <main class="page">
       <div class="head">
         <div class="title">
           <h1>Health</h1>
-          {answer?.ok ? (
-            <span class={`pill ${wrong > 0 ? 'bad' : 'ok'}`}>
-              <Icon name={wrong > 0 ? 'no' : 'ok'} />
-              {wrong > 0 ? `${wrong} of ${findings.length} to fix` : 'all is well'}
-            </span>
-          ) : null}
+          {answer?.ok ? <Verdict findings={findings} /> : null}
         </div>
         <div class="acts">
           <button type="button" class="btn" onClick={again}>
