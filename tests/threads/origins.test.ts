@@ -383,6 +383,16 @@ test('a policy that denies refuses, and says what helps', async () => {
   expect(told).not.toContain('tools: [own/book]');
 });
 
+test('where a label is denied, what other rules would accept is not said to help', async () => {
+  const made = await open([page, wipe('done/old.md'), DONE], NIGHTLY, {
+    '../home/policy.yaml': `${TRUSTING}labels: { untrusted: { deny: ["op:tool:own/wipe"] } }\n`,
+  });
+  const { thread_id } = await run(made, 'lead');
+  const told = JSON.stringify((await resultsOf(made, thread_id)).at(-1));
+  expect(told).toContain('may not reach');
+  expect(told).not.toContain('What helps');
+});
+
 test.skipIf(isLate)(
   'a person may allow a value: then it counts as named, for its role, here and below',
   async () => {

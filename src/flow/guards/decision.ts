@@ -88,8 +88,12 @@ const askedJson = ({ answer, approval, why = '' }: Asked): JsonObject => ({
   ...(why !== '' && { why }),
 });
 
-/** What every rule that objects would accept; a person is one way where one can be asked. */
+/**
+ * What every rule that objects would accept; a person is one way where one can be asked. Where one denies
+ * and accepts nothing, what others would accept does not help.
+ */
 function waysOut({ findings }: Judgement, asked: Asked | undefined): string[] {
+  if (findings.some(({ kind, ways = [] }) => kind === 'deny' && ways.length === 0)) return [];
   const ways = [...new Set(findings.flatMap((finding) => finding.ways ?? []))];
   if (asked?.answer !== 'pending' || asked.approval === undefined) return ways;
   return [`approve \`${asked.approval}\``, ...ways];
