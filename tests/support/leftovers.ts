@@ -34,11 +34,23 @@ function processesIn(folder: string): string[] {
     });
 }
 
+/**
+ * A command writes what it compiled when it ends, also one that a test ended and whose home it removed
+ * meanwhile: such a home has come back with nothing else in it.
+ */
+const isCompiledOnly = (path: string): boolean => contentOf(path) === '.cache';
+const contentOf = (path: string): string => readProc(() => readdirSync(path).join(' '));
+
 export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-tests-')));
   process.env.TMPDIR = folder;
-  const left = (): string[] => [...readdirSync(folder), ...processesIn(folder)];
+  const left = (): string[] => [
+    ...readdirSync(folder)
+      .filter((name) => !isCompiledOnly(join(folder, name)))
+      .map((name) => `${name}: ${contentOf(join(folder, name))}`),
+    ...processesIn(folder),
+  ];
   return async () => {
     // A killed child needs a moment to be gone.
     for (const end = Date.now() + GRACE_MS; left().length > 0 && Date.now() < end; ) {
