@@ -19,6 +19,7 @@ afterEach(async () => {
 async function open({ root, env }: Fixture, native = false) {
   const started = await startServer({ project: root, env, native });
   if (!started.ok) throw new Error(started.error.detail.message);
+  close = started.output.close;
   const client = await connect(started.output.url, 'modern');
   close = async () => {
     await client.close();

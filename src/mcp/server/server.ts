@@ -65,7 +65,8 @@ export function createMcpServer(
   const parts: ServerParts = {
     host: withHandles(host),
     client: () => ({ ...client, name: nameIn(server.server.getClientVersion()?.name ?? '') }),
-    schema: (json) => fromJsonSchema<JsonObject>(json, validator),
+    // A copy: the validator writes into what it is given, and a value that was passed on is frozen.
+    schema: (json) => fromJsonSchema<JsonObject>(structuredClone(json), validator),
     states,
     answers,
   };
