@@ -9,6 +9,8 @@ const PEERS = [
   'tests/web/**/*.test.ts',
   'tests/conformance/**/*.test.ts',
 ];
+/** Over a real PostgreSQL, started once for all of them. */
+const FLEET = ['tests/fleet/**/*.test.ts', 'tests/store/postgres*.test.ts'];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
@@ -56,7 +58,7 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['tests/**/*.test.ts'],
-          exclude: [...CASES, ...CRASH, ...PEERS, ...SUPPORT],
+          exclude: [...CASES, ...CRASH, ...PEERS, ...FLEET, ...SUPPORT],
         },
       },
       {
@@ -65,6 +67,14 @@ export default defineConfig({
           include: PEERS,
           isolate: true,
           globalSetup: ['tests/web/support/build-page.ts'],
+        },
+      },
+      {
+        test: {
+          name: 'fleet',
+          include: FLEET,
+          isolate: true,
+          globalSetup: ['tests/fleet/support/setup.ts'],
         },
       },
       { test: { name: 'crash', include: CRASH, isolate: true } },

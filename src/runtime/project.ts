@@ -53,6 +53,10 @@ export interface RuntimeOptions {
   runners?: Readonly<Record<string, Runner>>;
   /** A person who is there to log in to MCP servers. */
   login?: Authorizer;
+  /** `postgres://…`: the registry is there and not in the project; default: `KERNMANTLE_STORE`. */
+  store?: string;
+  /** Whose threads these are, where several share a store. */
+  tenant?: string;
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
@@ -134,7 +138,9 @@ export interface OpenProject {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   /** What the program put in the place of ours. */
-  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login'>;
+  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant'>;
+  /** Address of the store, when its registry is no file of the project; it may hold a password. */
+  address?: string;
   host?: HostProject;
   /** Other projects that threads were started in, opened over this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
@@ -193,6 +199,7 @@ export function openProject(
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
+  const address = options.store ?? env.KERNMANTLE_STORE ?? '';
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
@@ -231,6 +238,7 @@ export function openProject(
     primitives: new Map(),
     others: { known: new Map(), open: openOther },
     own: options,
+    ...(address !== '' && { address }),
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

@@ -62,11 +62,14 @@ export interface Threads {
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
-  const { clock, keys } = open;
-  const { deriveVaultKey, openSqliteStore } = await import('../store/index.ts');
+  const { clock, keys, address } = open;
+  const { deriveVaultKey, openServerStore, openSqliteStore } = await import('../store/index.ts');
   const key = keys.tokenKey();
   if (!key.ok) return key;
   const identity = deriveVaultKey(key.output.exportPrivate());
+  if (address !== undefined && !open.own.openStore) {
+    return await openServerStore(address, { clock, identity });
+  }
   const openStore = open.own.openStore ?? openSqliteStore;
   return await openStore({ file: registryFile(open), clock, identity });
 }
@@ -74,14 +77,17 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
 
+/** A file is made with the first thread; before that there is nothing to read. */
+export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'address'>): boolean =>
+  open.own.openStore !== undefined || open.address !== undefined || existsSync(registryFile(open));
+
 /** Rows of threads are in the registry, all others in the file: both, by time. */
 export async function readAudit(
   open: OpenProject,
   filter: AuditFilter,
 ): Promise<Outcome<AuditRow[]>> {
   const others = open.audit.read(filter);
-  const isThere = open.own.openStore !== undefined || existsSync(registryFile(open));
-  const store = isThere ? await open.store?.() : undefined;
+  const store = hasRegistry(open) ? await open.store?.() : undefined;
   if (!others.ok || !store) return others;
   if (!store.ok) return store;
   const rows = await store.output.auditRows(filter);
@@ -116,7 +122,7 @@ async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports:
 
 /** Where nothing ever ran, what is refused leaves nothing: it is looked at before a registry is made. */
 export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outcome<null>> {
-  if (rooms.open.host || existsSync(registryFile(rooms.open))) return ok(null);
+  if (rooms.open.host || hasRegistry(rooms.open)) return ok(null);
   const { prepareThread, ports } = await loadHarness(rooms);
   const prepared = await prepareThread(ports, request);
   return prepared.ok ? ok(null) : prepared;

@@ -1,5 +1,15 @@
 export { type Amounts, type BudgetKind, type BudgetLimits } from './amounts.ts';
+export {
+  type Entering,
+  type Fleet,
+  GONE_MS,
+  type QueueRow,
+  type SharedLimit,
+  type WorkerRow,
+  type WorkerState,
+} from './fleet-port.ts';
 export { nameOwner } from './leases/lease-owner.ts';
+export { openServerStore, readPlace, shownPlace } from './place.ts';
 export type {
   Answer,
   Approval,

