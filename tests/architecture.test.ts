@@ -67,11 +67,13 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   ],
   llm: [['.'], ['prices', 'scripted']],
   store: [
-    ['amounts.ts', 'thread-id.ts'],
+    ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
     ['encode.ts'],
     ['leases', 'transcript', 'vault.ts'],
-    ['sqlite'],
+    ['sqlite', 'postgres'],
+    ['place.ts'],
+    ['copy.ts'],
   ],
   harness: [
     ['loop.ts'],

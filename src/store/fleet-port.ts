@@ -1,6 +1,6 @@
 // What a store knows that several machines share: who works, what waits for whom, and the limits that
 // hold for all of them together. A file has none of it.
-import type { Answer } from './port.ts';
+import type { Outcome } from '../base/index.ts';
 
 export interface Fleet extends Workers, FleetLimits, LabelRows {
   /** Of the server that holds it, without its password. */
@@ -9,14 +9,16 @@ export interface Fleet extends Workers, FleetLimits, LabelRows {
 
 export interface Workers {
   /** Said every few seconds; whoever has not been heard of for `GONE_MS` is gone. */
-  announce(worker: WorkerState): Answer<null>;
+  announce(worker: WorkerState): Told<null>;
   /** It goes by itself: nobody has to wait until it is not heard of. */
-  leave(worker: string): Answer<null>;
+  leave(worker: string): Told<null>;
   /** Those that were heard of lately, the oldest first. */
-  workers(): Answer<WorkerRow[]>;
+  workers(): Told<WorkerRow[]>;
   /** What is queued, one row for each tenant, project and items. */
-  queues(): Answer<QueueRow[]>;
+  queues(): Told<QueueRow[]>;
 }
+
+type Told<T> = Promise<Outcome<T>>;
 
 export const GONE_MS = 15_000;
 
@@ -83,23 +85,21 @@ export interface Entering {
 }
 
 export interface FleetLimits {
-  limits(): Answer<SharedLimit[]>;
+  limits(): Told<SharedLimit[]>;
   /** Takes the place of what stood for this scope; without a figure the scope has no limit any more. */
-  setLimit(limit: SharedLimit): Answer<null>;
+  setLimit(limit: SharedLimit): Told<null>;
   /**
    * One request to a provider. INVARIANT: whoever has a place may send, and nobody else does; what was
    * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
    */
-  enter(
-    ask: Entering,
-  ): Answer<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
+  enter(ask: Entering): Told<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
   /** It was answered or called off, and took this much. The same place again is nothing. */
-  exit(place: string, took: { tokens: number; spend: bigint }): Answer<null>;
+  exit(place: string, took: { tokens: number; spend: bigint }): Told<null>;
 }
 
 /** Labels of files, which are the same wherever a thread goes on. */
 export interface LabelRows {
   /** In the order in which they were written, after a number; pages of at most 1,000. */
-  labelRows(project: string, after: number): Answer<{ number: number; text: string }[]>;
-  addLabelRows(project: string, rows: readonly string[]): Answer<null>;
+  labelRows(project: string, after: number): Told<{ number: number; text: string }[]>;
+  addLabelRows(project: string, rows: readonly string[]): Told<null>;
 }
