@@ -38,10 +38,10 @@ export function readPlace(text: string): Outcome<ServerPlace> {
 /** Its code, and the libraries that speak to a server, are loaded when somebody has one. */
 export async function openServerStore(
   address: string,
-  options: Omit<PostgresOptions, 'place'>,
+  options: Omit<PostgresOptions, 'place' | 'shown'>,
 ): Answer<Store> {
   const place = readPlace(address);
   if (!place.ok) return place;
   const { openPostgresStore } = await import('./postgres/store.ts');
-  return await openPostgresStore({ ...options, place: place.output });
+  return await openPostgresStore({ ...options, place: place.output, shown: shownPlace(address) });
 }

@@ -1,0 +1,2 @@
+// The one writer, on the server: one call, one transaction.
+export const COMMIT_FUNCTIONS = '';

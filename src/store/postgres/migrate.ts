@@ -1,0 +1,153 @@
+// The form of a registry on a server. Nobody who opens one changes it: that is a step of its own, made
+// once before new programs come, by one at a time and as a whole. Whose a registry is says a proof that
+// it was made with the key of whoever uses it.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
+import type { Answer } from '../port.ts';
+import type { DatabaseOptions } from './connection.ts';
+import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
+import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './schema.ts';
+import { troubleOf } from './trouble.ts';
+
+export const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
+const OLDEST_SERVER = 150_000;
+
+export interface OwnedDatabase extends DatabaseOptions {
+  readonly clock: Clock;
+  readonly random: RandomBytes;
+  /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
+  readonly identity?: Uint8Array | undefined;
+}
+
+type About = Readonly<Partial<Record<'schema' | 'journal' | 'id' | 'proof', string>>>;
+
+/** Undefined: there is no registry. */
+async function readAbout(sql: Sql): Promise<About | undefined> {
+  const [there] = await sql.all<{ there: string | null }>(
+    `SELECT to_regclass('about')::text AS there`,
+  );
+  if (!there || there.there === null) return undefined;
+  const rows = await sql.all<{ name: string; value: string }>('SELECT name, value FROM about');
+  return Object.fromEntries(rows.map(({ name, value }) => [name, value]));
+}
+
+function newer(place: string, what: string, version: number, known: number): Outcome<never> {
+  const message = `the registry at ${place} was made by a newer kernmantle (${what} ${version}, this one knows ${known}); update kernmantle`;
+  return fail('store_newer', message, { place, [what]: version, known });
+}
+
+function checkVersion({ schema, place }: Database, about: About | undefined): Outcome<number> {
+  const version = Number(about?.schema ?? 0);
+  const journal = Number(about?.journal ?? JOURNAL_FORMAT);
+  if (version > SERVER_SCHEMA_VERSION) {
+    return newer(place, 'schema', version, SERVER_SCHEMA_VERSION);
+  }
+  if (journal > JOURNAL_FORMAT) return newer(place, 'journal', journal, JOURNAL_FORMAT);
+  if (version === SERVER_SCHEMA_VERSION) return ok(version);
+  const what =
+    version === 0
+      ? `there is no registry in schema \`${schema}\` of ${place} yet`
+      : `the registry at ${place} is of an older kernmantle (schema ${version}, this one needs ${SERVER_SCHEMA_VERSION})`;
+  const detail = { place, schema: version, known: SERVER_SCHEMA_VERSION };
+  return fail('store_failed', `${what}; run the migration first`, detail);
+}
+
+const proofOf = (identity: Uint8Array, id: string): string =>
+  createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
+
+const HOLDS_ANY = `SELECT EXISTS (SELECT 1 FROM budgets) OR EXISTS (SELECT 1 FROM approvals) AS "any"`;
+const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
+
+/** Signs a registry that is still empty; `store_foreign` for one that was made with another key. */
+async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<null>> {
+  const { identity, random, shown } = options;
+  if (!identity) return ok(null);
+  const isMine = ({ id = '', proof = '' }: About): boolean => {
+    const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+    return found.length === wanted.length && timingSafeEqual(found, wanted);
+  };
+  let about = (await readAbout(sql)) ?? {};
+  if (about.id === undefined && about.proof === undefined) {
+    // One after the other: whoever comes second finds the first one's.
+    await sql.all('LOCK TABLE about IN SHARE ROW EXCLUSIVE MODE');
+    about = (await readAbout(sql)) ?? {};
+    const holds = await sql.get<{ any: boolean }>(HOLDS_ANY);
+    if (about.id === undefined && !holds?.any) {
+      const made = Buffer.from(random(16)).toString('hex');
+      await sql.all(SIGN, 'id', made);
+      await sql.all(SIGN, 'proof', proofOf(identity, made));
+      return ok(null);
+    }
+  }
+  if (isMine(about)) return ok(null);
+  const message = `the registry at ${shown} was made with another key, so its threads and approvals count for nothing here; use the key of the machine that made it, or a schema of your own`;
+  return fail('store_foreign', message, { place: shown });
+}
+
+/** Of this version, and with the proof. */
+export async function checkForm(database: Database, options: OwnedDatabase): Answer<null> {
+  // Whoever opens it is told at once what is wrong with the address.
+  const about = await database.read(readAbout, 0);
+  if (!about.ok) return about;
+  const version = checkVersion(database, about.output);
+  if (!version.ok) return version;
+  const owned = await database.write((sql) => checkOwner(sql, options));
+  return owned.ok ? owned.output : owned;
+}
+
+export interface Migrated {
+  readonly from: number;
+  readonly to: number;
+}
+
+async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): Answer<Migrated> {
+  const { schema } = database;
+  await sql.executeSql('SELECT pg_advisory_xact_lock(hashtext($1))', [`kernmantle ${schema}`]);
+  await sql.executeSql(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
+  const about = await readAbout(sql);
+  const known = checkVersion(database, about);
+  if (!known.ok && known.error.code === 'store_newer') return known;
+  const from = Number(about?.schema ?? 0);
+  // Whose it is comes first: a stranger's is not worked on.
+  const before = about ? await checkOwner(sql, options) : ok(null);
+  if (!before.ok) return before;
+  if (!about) {
+    await sql.executeSql('CREATE TABLE about (name text PRIMARY KEY, value text NOT NULL)');
+  }
+  for (const step of MIGRATIONS.slice(from)) await sql.executeSql(step);
+  await sql.executeSql(FUNCTIONS);
+  const set = `INSERT INTO about (name, value) VALUES ($1, $2)
+    ON CONFLICT (name) DO UPDATE SET value = excluded.value`;
+  await sql.executeSql(set, ['schema', String(SERVER_SCHEMA_VERSION)]);
+  await sql.executeSql(set, ['journal', String(JOURNAL_FORMAT)]);
+  const owned = await checkOwner(sql, options);
+  return owned.ok ? ok({ from, to: SERVER_SCHEMA_VERSION }) : owned;
+}
+
+/** All of it or nothing; whoever comes at the same time waits and finds it done. */
+export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
+  const database = await openDatabase({ ...options, connections: 1 });
+  if (!database.ok) return database;
+  let client: Awaited<ReturnType<Database['connect']>> | undefined;
+  try {
+    client = await database.output.connect();
+    const version = await client.query<{ v: number }>(
+      `SELECT current_setting('server_version_num')::int AS v`,
+    );
+    const server = version.rows[0]?.v ?? 0;
+    if (server < OLDEST_SERVER) {
+      const message = `the server at ${options.shown} is PostgreSQL ${Math.floor(server / 10_000)}; 15 or newer is needed`;
+      return fail('store_failed', message, { place: options.shown, server });
+    }
+    await client.query('BEGIN');
+    await client.query('SET LOCAL statement_timeout = 0');
+    const done = await bringUp(sqlOf(client), database.output, options);
+    await client.query(done.ok ? 'COMMIT' : 'ROLLBACK');
+    return done;
+  } catch (error) {
+    return troubleOf(error, options.shown).failure;
+  } finally {
+    await client?.end().catch(() => {});
+    await database.output.close();
+  }
+}
