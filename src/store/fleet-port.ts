@@ -81,8 +81,12 @@ export interface Entering {
   /** The worst case: what it may take and cost. */
   tokens: number;
   spend: bigint;
+  /** How long it is held without a word; who cannot say `stay` in time ends its request before. */
   ttlMs: number;
 }
+
+/** From the question to the sending, by one's own clock: who is later has to ask again. */
+export const SEND_WITHIN_MS = 5_000;
 
 export interface FleetLimits {
   limits(): Told<SharedLimit[]>;
@@ -93,6 +97,8 @@ export interface FleetLimits {
    * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
    */
   enter(ask: Entering): Told<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
+  /** All places of this owner are held so much longer; how many there are. */
+  stay(owner: string, ttlMs: number): Told<number>;
   /** It was answered or called off, and took this much. The same place again is nothing. */
   exit(place: string, took: { tokens: number; spend: bigint }): Told<null>;
 }

@@ -1,18 +1,14 @@
-// Tables and functions of what machines share. Written for `km_now()` (milliseconds by the database's
-// clock) and a search path that leads to them; a statement may come again.
+// Tables and functions of what machines share, over `km_now()` (milliseconds by the database's clock).
 // How limits hold, as the provider sees them:
 // - Whoever asks locks the rows of its limits first, in the order of their names, so that the count and
 //   the place that it allows are one. Nobody else's clock counts.
 // - `places` are requests that may be open. One is gone when its holder said so, or when the holder has
 //   not renewed it in time (it ends its requests before that by itself) and the connection over which it
 //   last did is gone as well: a process that stands still can end nothing, and stays connected.
-// - `rate_buckets` hold seconds in which requests arrive at the latest: at first `SEND_WITHIN` after they
+// - `rate_buckets` hold seconds in which requests arrive at the latest: at first `SEND_WITHIN_MS` after they
 //   were let in, then when they were answered. A second counts until 60 more have passed, so no 60
 //   seconds see more than the limit, wherever they begin.
 // - `waiting` are those who had no room. A place that they wait for is not given to who comes later.
-
-/** From the question to the arrival at the provider; who is slower does not send. */
-export const SEND_WITHIN = 5_000;
 
 export const FLEET_TABLES = `
 CREATE TABLE IF NOT EXISTS workers (
@@ -76,7 +72,9 @@ CREATE TABLE IF NOT EXISTS label_rows (
   text text NOT NULL,
   PRIMARY KEY (project, number)
 );
+`;
 
+export const FLEET_FUNCTIONS = `
 -- When the backend of this session began: with its number it names one connection, for good.
 CREATE OR REPLACE FUNCTION km_backend_since() RETURNS timestamptz LANGUAGE sql STABLE AS
   'SELECT backend_start FROM pg_stat_get_activity(pg_backend_pid())';
