@@ -46,7 +46,10 @@ export interface Leases {
   take(owner: Owner, wanted: Wanted): Answer<Held[]>;
   /** All that this process holds, in one call; what is missing in the answer is lost. */
   renew(leases: readonly Lease[], ttlMs: number): Answer<Renewed[]>;
-  /** Without writing; `again`: queued, at once or after `delayMs`. A stale epoch is no error. */
+  /**
+   * Without writing; `again`: queued, at once or after `delayMs` (whatever it has not heard; what is said to
+   * it later wakes it at once). A stale epoch is no error.
+   */
   release(lease: Lease, how?: { again?: true; delayMs?: number }): Answer<null>;
   /** At work and their holder gone: `interrupted`. Ended and never let go: told, for their transcripts. */
   sweep(): Answer<{ interrupted: string[]; unreleased: (Lease & { seq: number })[] }>;
@@ -105,6 +108,8 @@ export interface Commit {
   raise?: Amounts;
   /** Its limits as the row shows them from now on. */
   limits?: JsonObject;
+  /** A person takes it that the thread goes on with these. */
+  items?: string;
   charge?: Amounts;
   reserve?: readonly Reserve[];
   /** Their parent is this thread; their reservations are made after those above. */
@@ -157,11 +162,11 @@ export interface NewThread {
   directive: string;
   version: string;
   runner: string;
-  /** Whose it is, where several share a store; left out: nobody's in particular. Children have their root's. */
+  /** Whose it is, where several share a store; left out or empty: nobody's in particular. Children have their root's. */
   tenant?: string;
   /** Path of its folder; in a store that machines share, its stable id. */
   project: string;
-  /** Digest of the items it was started with: whoever has others lets it go again. */
+  /** Digest of the items it was started with: whoever has others lets it go again. A child has its parent's unless it says. */
   items?: string;
   /** A hook's thread: not counted in depth. */
   kind?: 'thread' | 'hook';
@@ -206,7 +211,7 @@ export interface OpenReservation {
 
 export interface Wanted {
   count: number;
-  /** Only theirs; left out: of those that belong to nobody in particular. */
+  /** Only theirs; left out or empty: of those that belong to nobody in particular. */
   tenant?: string;
   projects: readonly string[];
   waitMs?: number;
@@ -328,6 +333,7 @@ export interface ThreadFilter {
   /** This thread and everything below it. */
   within?: string;
   kind?: 'thread' | 'hook';
+  /** Empty: those that belong to nobody in particular. */
   tenant?: string;
   project?: string;
   /** Newest first by default. */

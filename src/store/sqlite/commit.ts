@@ -103,6 +103,10 @@ function writeFenced(
     sql += ', status = ?, ended = ?';
     values.push(status, isEnded(status) ? now : null);
   }
+  if (commit.items !== undefined) {
+    sql += ', items = ?';
+    values.push(commit.items);
+  }
   if (heard !== row.heard) {
     sql += ', heard = ?';
     values.push(heard);

@@ -23,12 +23,13 @@ const UNCLAIMED_MS = 60_000;
 const CLAIM = `UPDATE threads SET epoch = epoch + 1, owner = ?, lease_until = ?, queued = NULL WHERE id = ?`;
 const RENEW = `UPDATE threads SET lease_until = ?1 WHERE owner IS NOT NULL AND (id, epoch) IN
   (SELECT value ->> 0, value ->> 1 FROM json_each(?2)) RETURNING id, epoch, wakes`;
-// What was let go with an unheard signal is queued, as by a commit.
+// What was let go with an unheard signal is queued, as by a commit; `?1` is when it is to be queued again.
 const RELEASE = `UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
-    WHEN status IN (${ENDED}) THEN NULL WHEN ?1 OR wakes > heard THEN ?2 END
+    WHEN status IN (${ENDED}) THEN NULL WHEN ?1 IS NOT NULL THEN ?1 WHEN wakes > heard THEN ?2 END
   WHERE id = ?3 AND epoch = ?4 AND owner IS NOT NULL RETURNING queued`;
 const takeable = byLength(
-  (places) => `FROM threads WHERE queued IS NOT NULL AND owner IS NULL AND project IN (${places})`,
+  (places) =>
+    `FROM threads WHERE queued IS NOT NULL AND owner IS NULL AND tenant IS ? AND project IN (${places})`,
 );
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL AND status NOT IN (${ENDED})`;
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
@@ -94,20 +95,21 @@ export function claimThread(
 }
 
 /** When the next one of what is queued is due. */
-export function nextQueued({ connection }: Registry, projects: readonly string[]) {
+export function nextQueued({ connection }: Registry, { tenant, projects }: Wanted) {
   const sql = `SELECT min(queued) AS at ${takeable(projects.length)}`;
-  return connection.get<{ at: number | null }>(sql, ...projects)?.at ?? undefined;
+  return connection.get<{ at: number | null }>(sql, tenant || null, ...projects)?.at ?? undefined;
 }
 
 export function takeThreads(
   registry: Registry,
   owner: Owner,
-  { count, projects }: Wanted,
+  { count, tenant, projects }: Wanted,
 ): Outcome<Held[]> {
   const { connection, clock } = registry;
   const sql = `SELECT id ${takeable(projects.length)} AND queued <= ? ORDER BY priority DESC, queued, id LIMIT ?`;
+  const given = [tenant || null, ...projects, clock.now(), count];
   const taken: Held[] = [];
-  for (const { id } of connection.all<{ id: string }>(sql, ...projects, clock.now(), count)) {
+  for (const { id } of connection.all<{ id: string }>(sql, ...given)) {
     const got = hold(registry, id, owner);
     if (got.ok) taken.push(got.output);
   }
@@ -141,9 +143,10 @@ export function renewLeases(
 export function releaseLease(
   { connection, clock, held, feed }: Registry,
   { thread, epoch }: Lease,
-  again: boolean,
+  { again, delayMs = 0 }: { again?: true; delayMs?: number },
 ): Outcome<null> {
-  const values = [again ? 1 : 0, clock.now(), thread, epoch];
+  const now = clock.now();
+  const values = [again ? now + delayMs : null, now, thread, epoch];
   const row = connection.get<{ queued: number | null }>(RELEASE, ...values);
   connection.afterCommit(() => held.drop(thread, epoch));
   if (row && row.queued !== null) connection.afterCommit(() => feed.queued());

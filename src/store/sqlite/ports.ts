@@ -142,7 +142,7 @@ async function take(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> 
   let due: NodeJS.Timeout | undefined;
   try {
     do {
-      const next = await parts.look(() => ok(nextQueued(parts, projects)));
+      const next = await parts.look(() => ok(nextQueued(parts, wanted)));
       if (!next.ok) return next;
       const at = next.output;
       if (at !== undefined && at <= clock.now()) {
@@ -188,10 +188,7 @@ export function leasesPort(parts: Parts): Leases {
     take: (owner, wanted) => parts.steps(() => take(parts, owner, wanted)),
     renew: (leases, ttlMs) => parts.write(() => renewLeases(parts, leases, ttlMs), { rank }),
     release: (lease, how = {}) =>
-      parts.write(() => releaseLease(parts, lease, how.again === true), {
-        rank,
-        thread: lease.thread,
-      }),
+      parts.write(() => releaseLease(parts, lease, how), { rank, thread: lease.thread }),
     sweep: () => parts.steps(() => sweep(parts)),
   };
 }

@@ -24,6 +24,10 @@ function conditionsOf(filter: ThreadFilter): Outcome<Conditions> {
     found.texts.push(`${column} = ?`);
     found.values.push(value);
   }
+  if (filter.tenant !== undefined) {
+    found.texts.push('tenant IS ?');
+    found.values.push(filter.tenant || null);
+  }
   if (filter.within !== undefined) {
     found.texts.push(WITHIN);
     found.values.push(filter.within);

@@ -34,7 +34,7 @@ const MAX_READ = 10_000;
 
 export const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
-  'epoch, attempt, owner, lease_until, created, updated, ended, cost';
+  'epoch, attempt, owner, lease_until, created, updated, ended, cost, tenant, items';
 
 export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   cost: string;
@@ -197,6 +197,8 @@ const INSERT = `INSERT INTO threads (${SUMMARY}, queued, priority, budget)
   VALUES (${SUMMARY.replace(/\w+/g, '?')}, ?, ?, ?) RETURNING number`;
 const INSERT_DATA =
   'INSERT INTO thread_data (thread, chain, limits, inputs, birth) VALUES (?, ?, ?, ?, ?)';
+const OF_PARENT = 'SELECT tenant, items FROM threads WHERE id = ?';
+
 /** Row, data, events and secrets of a thread whose id is free; `budget` is its account. */
 export function insertThread(
   { connection, feed }: Registry,
@@ -208,10 +210,15 @@ export function insertThread(
   const { status, epoch, owner, until, queued, priority } = startOf(thread.start, now);
   const depth = parent ? parent.depth + (kind === 'hook' ? 0 : 1) : 0;
   const seq = first.length + 1;
+  type Placed = Columns<Pick<NewThread, 'tenant' | 'items'>>;
+  const above = parent && connection.get<Placed>(OF_PARENT, parent.id);
+  const tenant = (parent ? above?.tenant : thread.tenant) || null;
+  const items = thread.items ?? above?.items ?? null;
   // biome-ignore format: one line a group, in the order of the columns
   const made = connection.get<{ number: number }>(
     INSERT, id, parent?.id ?? null, parent?.root ?? id, depth, kind, directive, version, runner, project,
-    detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', queued, priority, budget,
+    detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', tenant, items, queued,
+    priority, budget,
   );
   const chain = JSON.stringify([id, ...(parent?.chain ?? [])]);
   connection.run(INSERT_DATA, id, chain, limits, inputs, birth ?? null);

@@ -107,6 +107,8 @@ export function bear(
     refuse('thread_exists', `thread \`${id}\` exists already`, { thread: id });
   }
   const now = world.clock.now();
+  const tenant = (parent ?? thread).tenant || undefined;
+  const items = thread.items ?? parent?.items;
   const isHeld = 'lease' in start;
   const status = isHeld ? 'running' : 'spawning';
   const place = isHeld
@@ -126,6 +128,8 @@ export function bear(
     birth,
     ...place,
     ...(parent ? { parent: parent.id } : {}),
+    ...(tenant === undefined ? {} : { tenant }),
+    ...(items === undefined ? {} : { items }),
     root: chain.at(-1) ?? id,
     depth: parent ? parent.depth + (kind === 'hook' ? 0 : 1) : 0,
     seq: events.length + 1,
@@ -271,6 +275,7 @@ function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRe
     updated: now,
     attempt: commit.attempt ?? record.attempt,
     ...(ended === undefined ? {} : { ended }),
+    ...(commit.items === undefined ? {} : { items: commit.items }),
     ...(cost === undefined ? {} : { cost: JSON.parse(cost) }),
     ...(result === undefined ? {} : { result: JSON.parse(result) }),
     ...(limits === undefined ? {} : { limits: JSON.parse(limits) }),

@@ -38,26 +38,27 @@ export function claim(
   return hold(world, record, owner);
 }
 
-const waiting = (world: World, projects: readonly string[]): ThreadRecord[] =>
-  world.threads.all().filter(({ queued, owner, project }) => {
-    return queued !== undefined && owner === undefined && projects.includes(project);
+const waiting = (world: World, { tenant = '', projects }: Wanted): ThreadRecord[] =>
+  world.threads.all().filter((one) => {
+    const isTheirs = (one.tenant ?? '') === tenant && projects.includes(one.project);
+    return isTheirs && one.queued !== undefined && one.owner === undefined;
   });
 
 /** When the next one is due; undefined when none waits. */
-export const nextDue = (world: World, projects: readonly string[]): number | undefined =>
-  waiting(world, projects)
+export const nextDue = (world: World, wanted: Wanted): number | undefined =>
+  waiting(world, wanted)
     .map(({ queued }) => queued)
     .sort((a, b) => (a ?? 0) - (b ?? 0))[0];
 
-export function take(world: World, owner: Owner, { count, projects }: Wanted): Held[] {
+export function take(world: World, owner: Owner, wanted: Wanted): Held[] {
   const now = world.clock.now();
-  return waiting(world, projects)
+  return waiting(world, wanted)
     .filter(({ queued = 0 }) => queued <= now)
     .sort(
       (a, b) =>
         b.priority - a.priority || (a.queued ?? 0) - (b.queued ?? 0) || (a.id < b.id ? -1 : 1),
     )
-    .slice(0, count)
+    .slice(0, wanted.count)
     .map((record) => hold(world, record, owner));
 }
 
@@ -70,10 +71,17 @@ export function renew(world: World, { thread, epoch }: Lease, ttlMs: number): bo
   return true;
 }
 
-export function release(world: World, { thread, epoch }: Lease, isAgain: boolean): void {
+export function release(
+  world: World,
+  { thread, epoch }: Lease,
+  { again, delayMs = 0 }: { again?: true; delayMs?: number },
+): void {
   const record = world.threads.get(thread);
   if (record?.owner === undefined || record.epoch !== epoch) return;
-  world.threads.set(thread, letGo(world, record, isAgain ? world.clock.now() : undefined));
+  const free = letGo(world, record, undefined);
+  const isQueued = again && !isEnded(record.status);
+  const queued = isQueued ? { queued: world.clock.now() + delayMs } : {};
+  world.threads.set(thread, { ...free, ...queued });
 }
 
 function interrupt(world: World, record: ThreadRecord): void {

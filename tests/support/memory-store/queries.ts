@@ -17,10 +17,11 @@ import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
 function isWanted(record: ThreadRecord, filter: ThreadFilter): boolean {
-  const { status, within } = filter;
+  const { status, within, tenant } = filter;
   const names = ['directive', 'parent', 'root', 'kind', 'project'] as const;
   return (
     names.every((name) => filter[name] === undefined || filter[name] === record[name]) &&
+    (tenant === undefined || tenant === (record.tenant ?? '')) &&
     (within === undefined || record.chain.includes(within)) &&
     (status === undefined || [status].flat().includes(record.status))
   );

@@ -206,13 +206,13 @@ function journalPort(parts: Parts): Journal {
 
 async function takeFrom(parts: Parts, owner: Owner, wanted: Wanted): Answer<Held[]> {
   const { world, wire, closing } = parts;
-  const { waitMs = 0, projects } = wanted;
+  const { waitMs = 0 } = wanted;
   const end = performance.now() + waitMs;
   for (;;) {
     const version = world.version();
     const taken = await wire.call({ work: () => take(world, owner, wanted) });
     if (!taken.ok || taken.output.length > 0 || performance.now() >= end) return taken;
-    const due = (nextDue(world, projects) ?? Number.POSITIVE_INFINITY) - world.clock.now();
+    const due = (nextDue(world, wanted) ?? Number.POSITIVE_INFINITY) - world.clock.now();
     const most = Math.ceil(Math.max(1, Math.min(due, end - performance.now())));
     const timer = new AbortController();
     const timeout = setTimeout(() => timer.abort(), most);
@@ -245,7 +245,7 @@ function leasesPort(parts: Parts): Leases {
     },
     release(lease, how = {}) {
       const work = (): null => {
-        release(world, lease, how.again === true);
+        release(world, lease, how);
         return null;
       };
       if (told.get(lease.thread)?.epoch === lease.epoch) told.delete(lease.thread);

@@ -9,6 +9,7 @@ import { recordCases } from './record-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
 import type { OpenStage } from './stage.ts';
+import { tenantCases } from './tenant-cases.ts';
 
 export function storeSuite(name: string, open: OpenStage): void {
   describe(`the store port: ${name}`, () => {
@@ -17,6 +18,7 @@ export function storeSuite(name: string, open: OpenStage): void {
     budgetCases(open);
     spawnCases(open);
     leaseCases(open);
+    tenantCases(open);
     signalCases(open);
     approvalCases(open);
     recordCases(open);

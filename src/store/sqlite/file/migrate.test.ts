@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Outcome, systemClock } from '../../../base/index.ts';
+import type { NewThread } from '../../port.ts';
 import { openSqliteStore } from '../store.ts';
 
 let dir: string;
@@ -211,15 +212,23 @@ test('parked and interrupted threads, their signals and what they left open live
 
   const database = new DatabaseSync(file);
   const one = (sql: string) => Object.values(database.prepare(sql).get() ?? {})[0];
-  expect(one('PRAGMA user_version')).toBe(4);
+  expect(one('PRAGMA user_version')).toBe(5);
   expect(one("SELECT value FROM about WHERE name = 'journal'")).toBe('2');
   expect(one("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'old_%'")).toBe(0);
   expect(one("SELECT count(*) FROM threads, json_each(budget, '$.open')")).toBe(1);
   database.close();
 });
 
-/** Where schema 2 differed from this one. */
-const SCHEMA_3 = `
+/** Where older ones differed from this one. */
+const SCHEMA_4 = `
+DROP INDEX threads_queued;
+ALTER TABLE threads DROP COLUMN tenant;
+ALTER TABLE threads DROP COLUMN items;
+CREATE INDEX threads_queued ON threads(project, priority DESC, queued, id) WHERE queued IS NOT NULL;
+PRAGMA user_version = 4;
+`;
+
+const SCHEMA_3 = `${SCHEMA_4}
 DROP INDEX audit_refused;
 ALTER TABLE audit DROP COLUMN target;
 CREATE INDEX audit_by_decision ON audit(decision);
@@ -267,6 +276,51 @@ test('rows of the audit of schema 3 stay, and new ones name their target', async
   must(await store.audit([{ ...row, target: 'a.txt', decision: 'denied' }]));
   const rows = must(await store.auditRows({ limit: 9, decision: 'denied' }));
   expect(rows.map(({ target }) => target)).toEqual(['', 'a.txt']);
+  await store.close();
+});
+
+test('threads of schema 4 are of nobody in particular, wait in the same queue and go on', async () => {
+  const identity = Buffer.alloc(32, 1);
+  const before = must(await open({ identity }));
+  const made = (id: string, start: NewThread['start']): NewThread => ({
+    id,
+    directive: 'deploy',
+    version: '1',
+    runner: 'safety',
+    project: 'one',
+    limits: {},
+    inputs: {},
+    budget: { tokens: 9n },
+    events: [],
+    start,
+  });
+  const owner = { owner: 'me', ttlMs: 9000 };
+  must(await before.createThread(made('queued', { queue: {} })));
+  must(await before.createThread(made('parent', { lease: owner })));
+  await before.close();
+  const database = new DatabaseSync(file);
+  database.exec(SCHEMA_4);
+  database.close();
+
+  const store = must(await open({ identity }));
+  const [taken] = must(await store.take(owner, { count: 2, projects: ['one'] }));
+  expect(taken).toMatchObject({ thread: 'queued', epoch: 1, row: { status: 'spawning' } });
+  expect(taken?.row).not.toHaveProperty('tenant');
+  expect(taken?.row).not.toHaveProperty('items');
+  expect(must(await store.take(owner, { count: 2, projects: ['one'], tenant: 'a' }))).toEqual([]);
+  const born = await store.commit('parent', {
+    expect: { seq: 1, epoch: 1 },
+    events: [{ type: 'note', data: {} }],
+    children: [{ ...made('child', { queue: {} }), items: 'sha256:1' }],
+  });
+  expect(must(born).children[0]?.row).toMatchObject({
+    items: 'sha256:1',
+    chain: ['child', 'parent'],
+  });
+  must(await store.createThread({ ...made('theirs', { queue: {} }), tenant: 'a' }));
+  expect(must(await store.take(owner, { count: 2, projects: ['one'], tenant: 'a' }))).toMatchObject(
+    [{ thread: 'theirs', row: { tenant: 'a' } }],
+  );
   await store.close();
 });
 
@@ -343,9 +397,9 @@ test('a newer schema or journal, and a file of somebody else, are left alone', a
   };
   change("UPDATE about SET value = '3' WHERE name = 'journal'");
   expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
-  change('PRAGMA user_version = 5');
-  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 5 } } });
-  change('PRAGMA user_version = 4; PRAGMA application_id = 5');
+  change('PRAGMA user_version = 6');
+  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 6 } } });
+  change('PRAGMA user_version = 5; PRAGMA application_id = 5');
   expect(await open()).toMatchObject({ error: { code: 'store_failed' } });
 });
 

@@ -2,13 +2,14 @@
 // Schema 1: a change of status was a row without data that shared its number with an event, signals
 // were numbered over all threads, what a thread had obeyed was in its journal alone, and a closed
 // reservation stayed. Schema 2: accounts and reservations had tables of their own, events an index.
-// Schema 3: a row of the audit named no target.
+// Schema 3: a row of the audit named no target. Schema 4: a thread had neither tenant nor items.
 import { BUDGET_KINDS } from '../../amounts.ts';
 import {
   AUDIT_INDEX,
   ENDED,
   EVENTS_A_THREAD,
   JOURNAL_VERSION,
+  QUEUE_INDEX,
   SINCE_2,
   THREAD_INDEXES,
   THREADS,
@@ -98,8 +99,15 @@ ${carryThreads('json(amounts)')}
 INSERT OR REPLACE INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');
 `;
 
-/** For every older one, after what is its own: the audit had the same form in all of them. */
+/** For 1 to 3, after what is their own: the audit had the same form in all of them. */
 export const FROM_3 = `
 ALTER TABLE audit ADD COLUMN target TEXT NOT NULL DEFAULT '';
 DROP INDEX audit_by_decision;
 ${AUDIT_INDEX}`;
+
+/** For 3 and 4, where the table of the threads stays: its queue is by tenant now. */
+export const FROM_4 = `
+ALTER TABLE threads ADD COLUMN tenant TEXT;
+ALTER TABLE threads ADD COLUMN items TEXT;
+DROP INDEX threads_queued;
+${QUEUE_INDEX}`;

@@ -5,7 +5,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Tells our files from other SQLite files. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 4;
+export const SCHEMA_VERSION = 5;
 /** The form of the events: what a thread's journal says and how it is read. */
 export const JOURNAL_VERSION = 2;
 
@@ -32,7 +32,7 @@ CREATE TABLE threads (
   wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
   queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
   created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
-  budget TEXT NOT NULL
+  budget TEXT NOT NULL, tenant TEXT, items TEXT
 ) STRICT;
 CREATE TABLE thread_events (
   place INTEGER PRIMARY KEY, ts INTEGER NOT NULL, turn INTEGER NOT NULL, type TEXT NOT NULL,
@@ -41,13 +41,17 @@ CREATE TABLE thread_events (
 CREATE TABLE pruned_budgets (thread TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT, WITHOUT ROWID;
 `;
 
+/** Nobody's have no tenant. */
+export const QUEUE_INDEX = `CREATE INDEX threads_queued
+  ON threads(tenant, project, priority DESC, queued, id) WHERE queued IS NOT NULL;
+`;
+
 export const THREAD_INDEXES = `
 CREATE INDEX threads_by_status ON threads(status, created, id);
 CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
-CREATE INDEX threads_queued ON threads(project, priority DESC, queued, id) WHERE queued IS NOT NULL;
-CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
+${QUEUE_INDEX}CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
 `;
 
 /** Of this form since schema 2. */
