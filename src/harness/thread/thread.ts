@@ -365,8 +365,19 @@ export interface HarnessPorts extends PreparePorts {
   instructions(): { agents: string; universal: string };
   threads: ThreadsPort;
   watch: WatchPort;
+  /** Where machines share the store: what new rows say. Absent: the store is this project's, its path is enough. */
+  identity?(): Outcome<ThreadIdentity>;
   /** In a replay: what comes from outside is taken from the journal. */
   replay?: ReplayPort;
+}
+
+/** Of a project, the same on every machine that has it. */
+export interface ThreadIdentity {
+  /** Stable id, in the place of its path. */
+  project: string;
+  /** Digest of everything that can change what a thread does. */
+  items: string;
+  tenant?: string;
 }
 
 /** What is looked at before a thread exists: no registry, no key of our own. */
