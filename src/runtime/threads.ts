@@ -32,6 +32,7 @@ import type {
 import { type Library, signItem } from '../items/index.ts';
 import type { AuditFilter, AuditRow, Kind, Primitive } from '../kernel/index.ts';
 import type {
+  Held,
   PruneOptions,
   Store,
   StoredEvent,
@@ -51,6 +52,17 @@ export interface Threads {
   resume(id: string, signal?: AbortSignal, options?: ResumeOptions): Promise<Outcome<ThreadResult>>;
   /** Goes on where it stood, in its own project; nothing of what has ended. */
   goOn(id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** Everything that `run` looks at, then a thread that whoever takes it begins; nothing runs here. */
+  enqueue(request: RunRequest): Promise<Outcome<{ thread: string; created: number }>>;
+  /**
+   * Goes on with a thread that this process has taken, or begins it. `since`: when it asked for it, by
+   * the monotonic clock. Refused: it is let go again.
+   */
+  goOnWith(held: Held, since: number, signal?: AbortSignal): Promise<Outcome<ThreadResult>>;
+  /** Every thread here ends its step and is queued again at once; nothing of them stays, nothing begins any more. */
+  handOver(): Promise<void>;
+  /** A thread that runs anywhere, event by event after number `after`, until it rests or ends. */
+  follow(id: string, signal: AbortSignal, after?: number): FollowedThread;
   /** Those that are at work in this process. */
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
@@ -58,6 +70,12 @@ export interface Threads {
   mend(id: string): Promise<void>;
   /** An ended thread again, from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
+}
+
+/** What happens in it as its journal has it, with secrets as references. Nobody has to look. */
+export interface FollowedThread extends AsyncIterable<StoredEvent> {
+  /** How it ended, or where it rests; `cancelled` when the signal came first. */
+  readonly result: Promise<Outcome<ThreadResult>>;
 }
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
@@ -514,6 +532,13 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
         const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
+    enqueue: () => Promise.resolve(fail('internal_error', 'threads cannot be queued yet')),
+    goOnWith: () => Promise.resolve(fail('internal_error', 'threads cannot be taken yet')),
+    handOver: () => Promise.resolve(),
+    follow: () => ({
+      result: Promise.resolve(fail('internal_error', 'threads cannot be followed yet')),
+      async *[Symbol.asyncIterator]() {},
+    }),
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     isAtWork: (id) => world.live.get(id) !== undefined,
     mend: (id) => harness.mendTranscript(ports, id),
