@@ -6,12 +6,18 @@ import { EXIT } from './terminal/exit-code.ts';
 import { createOutput, type Output } from './terminal/output.ts';
 
 /** What is wrong with the words themselves, for programs that asked for JSON. */
-function refuseInJson({ message, code }: CommanderError, output: Output): void {
+function refuseInJson(message: string, code: string, output: Output): void {
   const said = code === 'commander.help' ? 'a command is missing' : message;
   const [what = '', suggestion = ''] = said.replace(/^error: /, '').split('\n');
   const hint = suggestion.replace(/^\((.*)\)$/, '$1');
   const detail = { message: what, ...(hint && { hint }) };
   output.out(`${JSON.stringify({ ok: false, error: { code: 'usage', detail } })}\n`);
+}
+
+/** A word that holds an address, which may hold a password, is never said back. */
+function createUnsaid(argv: readonly string[]): (text: string) => string {
+  const addresses = argv.filter((word) => /:\/\/.*@/s.test(word));
+  return (text) => addresses.reduce((left, word) => left.replaceAll(word, () => '…'), text);
 }
 
 /** `km version` and `km -v`, as other programs have it. */
@@ -22,13 +28,17 @@ const asMeant = ([first = '', ...rest]: readonly string[]): string[] => [
 
 /** Runs one command line; sets the exit code instead of leaving, so that output is flushed. */
 export async function main(argv: readonly string[]): Promise<void> {
+  const unsaid = createUnsaid(argv);
   const output = createOutput(process.stdout, process.stderr, () => {
     process.once('exit', (code) => {
       if (code === EXIT.done) process.exitCode = EXIT.failed;
     });
   });
   const isForMachines = argv.includes('--json');
-  const parser = createParser(output, isForMachines);
+  const parser = createParser(
+    output,
+    isForMachines ? () => {} : (text) => output.err(unsaid(text)),
+  );
   try {
     if (argv.length === 0) {
       parser.outputHelp();
@@ -36,15 +46,14 @@ export async function main(argv: readonly string[]): Promise<void> {
     } else await parser.parseAsync(asMeant(argv), { from: 'user' });
   } catch (error) {
     if (!(error instanceof CommanderError)) {
-      output.err(
-        `error: this should not have happened: ${error instanceof Error ? error.stack : String(error)}\n` +
-          'please report it with what you did\n',
-      );
+      const what = unsaid((error instanceof Error ? error.stack : undefined) ?? String(error));
+      output.err(`error: this should not have happened: ${what}\n`);
+      output.err('please report it with what you did\n');
       process.exitCode = EXIT.failed;
     } else if (error.exitCode === 0) process.exitCode = EXIT.done;
     else {
       process.exitCode = EXIT.usage;
-      if (isForMachines) refuseInJson(error, output);
+      if (isForMachines) refuseInJson(unsaid(error.message), error.code, output);
     }
   }
 }

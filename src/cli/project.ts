@@ -1,5 +1,5 @@
 import { relative } from 'node:path';
-import { compact, type Outcome, ok, systemClock } from '../base/index.ts';
+import { compact, fail, type Outcome, ok, systemClock } from '../base/index.ts';
 import { type SignedFile, signItem } from '../items/index.ts';
 import {
   createRuntime,
@@ -56,8 +56,10 @@ export async function withRuntime(
   work: (runtime: Runtime) => Promise<Ending>,
   more: Pick<RuntimeOptions, 'login'> = {},
 ): Promise<Ending> {
-  const project = asText(options.project);
-  const opened = await createRuntime({ cwd, env, ...compact({ project }), ...more });
+  const [project, store] = [asText(options.project), asText(options.store)];
+  const place = store ? (await import('../store/index.ts')).readPlace(store) : ok(null);
+  if (!place.ok) return fail('usage', `\`--store\`: ${place.error.detail.message}`);
+  const opened = await createRuntime({ cwd, env, ...compact({ project, store }), ...more });
   if (!opened.ok) return opened;
   try {
     return await work(opened.output);

@@ -77,6 +77,8 @@ interface CommandWords {
 }
 
 const PROJECT = 'use the project in this folder (default: the nearest `.ai` upwards)';
+const STORE =
+  'threads are on this server (default: `KERNMANTLE_STORE`, your settings, the project)';
 
 type Commands = Readonly<Record<string, CommandWords>>;
 
@@ -91,14 +93,16 @@ function add(parent: Command, list: Commands, output: Output, path = ''): void {
     }
     add(command, commands, output, `${path}${name} `);
     const load = CODE[`${path}${name}`];
-    if (load && !words.anywhere) command.option('-C, --project <dir>', PROJECT);
+    if (load && !words.anywhere) {
+      command.option('-C, --project <dir>', PROJECT).option('--store <url>', STORE);
+    }
     if (load) runs(command, load, output);
     else command.option('--json', 'answer in JSON');
   }
 }
 
-/** `isForMachines`: what is wrong with the words is told by whoever called, as JSON. */
-export function createParser(output: Output, isForMachines = false): Command {
+/** `tell` says what is wrong with the words; a program that wants JSON is told by whoever called. */
+export function createParser(output: Output, tell = output.err): Command {
   const km = new Command('km')
     .description('kernmantle: directives, tools and knowledge for agents, inside a safety harness')
     .version(version(), '-V, --version', 'print the version')
@@ -106,7 +110,7 @@ export function createParser(output: Output, isForMachines = false): Command {
     .helpCommand('help [command]', 'show help for a command')
     // Beside long names too a text is broken at the width of the terminal, or at 80.
     .configureHelp({ minWidthToWrap: 20 })
-    .configureOutput({ writeOut: output.out, writeErr: isForMachines ? () => {} : output.err })
+    .configureOutput({ writeOut: output.out, writeErr: tell })
     .showHelpAfterError('(see `km --help`)')
     .showSuggestionAfterError()
     .exitOverride();

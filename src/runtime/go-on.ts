@@ -2,10 +2,9 @@
 // stays (the page, an MCP server), whichever process had begun the thread. INVARIANT: only what waits
 // is taken up, after an answer that came since it rested, and only when nobody holds it. What was
 // interrupted is a person's to resume.
-import { existsSync } from 'node:fs';
 import { createRecent, fail, type Outcome } from '../base/index.ts';
 import type { Approval, Store, ThreadSummary } from '../store/index.ts';
-import { registryFile, type Threads } from './threads.ts';
+import type { Threads } from './threads.ts';
 
 interface GoOnPorts {
   /** Where nothing ever ran there is none yet. */
@@ -140,14 +139,16 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
 
 /** The same for a server that has nothing else to do with threads of others: until the signal aborts. */
 export function goOnHere(
-  runtime: { readonly project: string; threads(): Promise<Outcome<Threads>> },
+  runtime: {
+    readonly registry: { isThere(): boolean };
+    threads(): Promise<Outcome<Threads>>;
+  },
   signal: AbortSignal,
   onError: (error: Error) => void,
 ): { close(): Promise<void> } {
   return goOnAfterAnswers({
     async store() {
-      if (!existsSync(registryFile(runtime)))
-        return fail('not_found', 'no thread has run here yet');
+      if (!runtime.registry.isThere()) return fail('not_found', 'no thread has run here yet');
       const threads = await runtime.threads();
       return threads.ok ? { ok: true, output: threads.output.store } : threads;
     },

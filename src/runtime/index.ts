@@ -22,8 +22,10 @@ import type { Runtime } from './runtime.ts';
 import { createScriptPrimitive } from './script-tools.ts';
 import { openScripts } from './scripts.ts';
 import {
+  checkPlace,
   checkRun,
   createThreads,
+  hasRegistry,
   openPorts,
   openRegistry,
   openThreadWorld,
@@ -41,7 +43,7 @@ export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
 export type { Runtime } from './runtime.ts';
 export { findScriptProject } from './scripts.ts';
-export { allThreads, pruneThreads, registryFile, type Threads } from './threads.ts';
+export { allThreads, pruneThreads, type Threads } from './threads.ts';
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
@@ -107,6 +109,8 @@ async function wireRuntime(
   const opened = openProject(options, wireRuntime, host);
   if (!opened.ok) return opened;
   const open = opened.output;
+  const place = await checkPlace(open);
+  if (!place.ok) return place;
   const programs = readProgramTools(options.tools ?? []);
   if (!programs.ok) return programs;
   const { items, functions } = programs.output;
@@ -145,6 +149,10 @@ async function wireRuntime(
     trustStore,
     catalogs,
     audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
+    registry: {
+      ...(place.output !== undefined && { place: place.output }),
+      isThere: () => hasRegistry(open),
+    },
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {

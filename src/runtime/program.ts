@@ -1,6 +1,5 @@
 // What an embedding program is given: the runtime without its inside, threads and approvals by the
 // names of the commands.
-import { existsSync } from 'node:fs';
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type {
   Live,
@@ -39,7 +38,7 @@ import {
   waitForEnd,
 } from './steering.ts';
 import { createThreadRun, type RunResult, type ThreadCost, type ThreadRun } from './thread-run.ts';
-import { registryFile, type Threads } from './threads.ts';
+import type { Threads } from './threads.ts';
 
 /** `Summary` of the registry, with its cost as it is written. */
 type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
@@ -143,6 +142,7 @@ interface Inside
   > {
   mayRun(request: RunRequest): Promise<Outcome<null>>;
   threads(live?: Live): Promise<Outcome<Threads>>;
+  registry: { isThere(): boolean };
   runScript: ProgramRuntime['script'];
   serving: ProgramRuntime['serving'];
   /** Whose program it is. */
@@ -150,14 +150,13 @@ interface Inside
 }
 
 /** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
-function createReach(inside: Inside, { openStore }: RuntimeOptions) {
-  const { project } = inside;
+function createReach({ project, registry, threads: open }: Inside) {
   return async <T>(
     work: (threads: Threads) => Promise<Outcome<T>>,
     nothing: () => Outcome<T> = () => fail('not_found', `no thread has run in \`${project}\` yet`),
   ): Promise<Outcome<T>> => {
-    if (!openStore && !existsSync(registryFile({ project }))) return nothing();
-    const threads = await inside.threads();
+    if (!registry.isThere()) return nothing();
+    const threads = await open();
     return threads.ok ? await work(threads.output) : threads;
   };
 }
@@ -279,7 +278,7 @@ export function createProgram(
 ): ProgramRuntime {
   const inside = { ...opened, who: personIn(options.env ?? process.env) };
   const by: Speaker = { who: inside.who, channel: 'library' };
-  const reach = createReach(inside, options);
+  const reach = createReach(inside);
   const { project, home, library } = inside;
   return {
     project,

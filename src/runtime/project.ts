@@ -40,6 +40,7 @@ import {
   type TokenVerifierPorts,
   type TrustStore,
 } from '../trust/index.ts';
+import { chooseStore } from './user-settings.ts';
 
 export interface RuntimeOptions {
   /** Folder of the project; default: the nearest folder upwards from `cwd` that has `.ai`. */
@@ -53,9 +54,12 @@ export interface RuntimeOptions {
   runners?: Readonly<Record<string, Runner>>;
   /** A person who is there to log in to MCP servers. */
   login?: Authorizer;
-  /** `postgres://…`: the registry is there and not in the project; default: `KERNMANTLE_STORE`. */
+  /**
+   * `postgres://…`: the registry is there and not in the project, and workers run the threads; default:
+   * `KERNMANTLE_STORE`, then `store` in the user's `settings.yaml`. Empty: the project's own, in any case.
+   */
   store?: string;
-  /** Whose threads these are, where several share a store. */
+  /** Whose threads these are, where several share a store; default: `KERNMANTLE_TENANT`, then the settings. */
   tenant?: string;
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
@@ -141,6 +145,8 @@ export interface OpenProject {
   own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant'>;
   /** Address of the store, when its registry is no file of the project; it may hold a password. */
   address?: string;
+  /** Who named it, for messages. */
+  addressFrom?: string;
   host?: HostProject;
   /** Other projects that threads were started in, opened over this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
@@ -199,7 +205,9 @@ export function openProject(
   const wanted = resolve(cwd, options.project ?? findProject(cwd, home, ['.ai']));
   if (!existsSync(wanted)) return fail('not_found', `there is no project folder \`${wanted}\``);
   const project = realpathSync(wanted);
-  const address = options.store ?? env.KERNMANTLE_STORE ?? '';
+  const chosen = chooseStore(options, env, home);
+  if (!chosen.ok) return chosen;
+  const { address, from, tenant } = chosen.output;
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
@@ -237,8 +245,8 @@ export function openProject(
     },
     primitives: new Map(),
     others: { known: new Map(), open: openOther },
-    own: options,
-    ...(address !== '' && { address }),
+    own: { ...options, ...(tenant !== undefined && { tenant }) },
+    ...(address !== undefined && { address, addressFrom: from }),
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

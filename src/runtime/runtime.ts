@@ -32,6 +32,12 @@ export interface Runtime {
     /** Of threads and all others, oldest first. */
     read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
   };
+  readonly registry: {
+    /** Of the server that has it, without its password; undefined: it is a file of the project. */
+    readonly place?: string;
+    /** A file is made with the first thread; before that there is nothing to read. */
+    isThere(): boolean;
+  };
   /** Probed once, when first asked. */
   sandbox(): Promise<SandboxReport>;
   caller(options?: CallOptions): Caller;

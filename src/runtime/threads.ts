@@ -2,6 +2,7 @@
 import { existsSync, realpathSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
+  compact,
   fail,
   fillableText,
   flag,
@@ -94,6 +95,19 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
 
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
+
+/** What was given as the address of a store is one, and how it is shown; undefined: the registry is a file. */
+export async function checkPlace({
+  address,
+  addressFrom = 'the store',
+  own,
+}: OpenProject): Promise<Outcome<string | undefined>> {
+  if (address === undefined || own.openStore) return ok(undefined);
+  const { readPlace, shownPlace } = await import('../store/index.ts');
+  const place = readPlace(address);
+  if (place.ok) return ok(shownPlace(address));
+  return fail('config_invalid', `${addressFrom}: ${place.error.detail.message}`);
+}
 
 /** A file is made with the first thread; before that there is nothing to read. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'address'>): boolean =>
@@ -332,10 +346,15 @@ async function openOtherProject(
   const allowed = allow(project);
   if (!allowed.ok) return allowed;
   const { store, threads } = ports;
-  const { env, clock } = open;
+  const { env, clock, others } = open;
   const host = { project: open.project, store, live: threads.live };
-  const { others } = open;
-  const opening = others.known.get(project) ?? others.open({ project, env, clock }, host);
+  const there = {
+    project,
+    env,
+    clock,
+    ...compact({ store: open.address, tenant: open.own.tenant }),
+  };
+  const opening = others.known.get(project) ?? others.open(there, host);
   others.known.set(project, opening);
   const opened = await opening;
   return opened.ok ? await opened.output.harness() : opened;

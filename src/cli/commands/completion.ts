@@ -1,6 +1,6 @@
 // `completion`: a script for each shell, and behind all of them one place that knows what may follow
 // the words that were typed: commands, options, and ids of directives, tools, knowledge and threads, and names of servers.
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import type { Command, Option } from 'commander';
 import { fail, ok, packagePath } from '../../base/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
@@ -21,8 +21,7 @@ const MAX_THREADS = 50;
 const IS_PLAIN = /^[\w./-]+$/;
 
 async function threadIds(runtime: Runtime): Promise<string[]> {
-  const { registryFile } = await import('../../runtime/index.ts');
-  if (!existsSync(registryFile(runtime))) return [];
+  if (!runtime.registry.isThere()) return [];
   const threads = await runtime.threads();
   if (!threads.ok) return [];
   const page = await threads.output.store.query({ order_by: 'updated', limit: MAX_THREADS });
@@ -54,6 +53,7 @@ interface Typed {
   /** The option whose value stands at the cursor. */
   option: Option | undefined;
   project: string | undefined;
+  store: string | undefined;
 }
 
 function readLine(words: readonly string[], all: readonly Command[]): Typed {
@@ -67,9 +67,10 @@ function readLine(words: readonly string[], all: readonly Command[]): Typed {
   }
   const before: string[] = [];
   let option: Option | undefined;
-  let project: string | undefined;
+  let [project, store]: (string | undefined)[] = [];
   for (const word of rest) {
     if (option?.name() === 'project') project = word;
+    if (option?.name() === 'store') store = word;
     if (option) option = undefined;
     else if (!word.startsWith('-')) before.push(word);
     else {
@@ -77,7 +78,7 @@ function readLine(words: readonly string[], all: readonly Command[]): Typed {
       option = found?.required ? found : undefined;
     }
   }
-  return { command, current, before, option, project };
+  return { command, current, before, option, project, store };
 }
 
 /** `<threads...>` of an option or argument, as a word. */
@@ -112,7 +113,8 @@ async function wordsFor(typed: Typed, all: readonly Command[], call: CommandCall
   let found: string[] = [];
   // Whoever completes a command or an option does not wait for all the rest.
   const { withRuntime } = await import('../project.ts');
-  await withRuntime({ ...call, options: { project: typed.project } }, async (runtime) => {
+  const { project, store } = typed;
+  await withRuntime({ ...call, options: { project, store } }, async (runtime) => {
     found = await list(runtime);
     return 0;
   });

@@ -1,4 +1,3 @@
-import { existsSync } from 'node:fs';
 import {
   fail,
   getOwn,
@@ -8,7 +7,7 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
-import { type Runtime, registryFile, reports } from '../../runtime/index.ts';
+import { type Runtime, reports } from '../../runtime/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
@@ -16,7 +15,7 @@ import { findThread } from '../threads/open-threads.ts';
 
 /** What a thread ran and could do; where nothing ever ran, nothing is made. */
 async function ofThread(runtime: Runtime, word: string): Promise<Outcome<Json>> {
-  if (!existsSync(registryFile(runtime))) {
+  if (!runtime.registry.isThere()) {
     return fail('not_found', `no thread has run in \`${runtime.project}\` yet`);
   }
   const threads = await runtime.threads();

@@ -37,7 +37,8 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
   const made = writeTemplate(dir, options.force === true);
   if (!made.ok) return made;
-  const runtime = await createRuntime({ project: dir, cwd: terminal.cwd, env: terminal.env });
+  const { cwd, env } = terminal;
+  const runtime = await createRuntime({ project: dir, cwd, env, store: '' });
   if (!runtime.ok) return runtime;
   const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name));
   const signed = signFiles(

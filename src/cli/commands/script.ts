@@ -37,6 +37,7 @@ interface ScriptJob extends Omit<WatchedScript, 'path' | 'name' | 'text' | 'trai
   readonly cwd: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly project?: string;
+  readonly store?: string;
 }
 
 interface ScriptEnd {
@@ -81,7 +82,12 @@ export async function runScriptJob(
   if (!source.ok) return refused(source.error);
   const { path, text } = source.output;
   const project = job.project ?? findScriptProject(dirname(path), job.env['KERNMANTLE_HOME'] ?? '');
-  const opened = await createRuntime({ project, cwd: job.cwd, env: job.env });
+  const opened = await createRuntime({
+    project,
+    cwd: job.cwd,
+    env: job.env,
+    ...compact({ store: job.store }),
+  });
   if (!opened.ok) return refused(opened.error);
   try {
     const run = watch ?? (await reports.scriptRun()).watchScript;
@@ -127,6 +133,7 @@ function jobOf({ args, options, terminal }: CommandCall, payload: JsonObject): S
     stdin: readStdin,
     ask: personAt(terminal),
     project: asText(options.project),
+    store: asText(options.store),
   });
 }
 

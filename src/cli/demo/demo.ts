@@ -87,7 +87,7 @@ async function prepare(
     ANTHROPIC_API_KEY: 'no-key-is-needed',
     OPENAI_API_KEY: undefined,
   };
-  const opened = await createRuntime({ project, cwd: project, env });
+  const opened = await createRuntime({ project, cwd: project, env, store: '' });
   if (!opened.ok) return opened;
   const runtime = opened.output;
   if ((await runtime.sandbox()).kind === 'none') withoutOwnSink(project);
@@ -98,7 +98,7 @@ async function prepare(
   );
   if (!signed.ok) return signed;
   await runtime.close();
-  const ready = await createRuntime({ project, cwd: project, env });
+  const ready = await createRuntime({ project, cwd: project, env, store: '' });
   return ready.ok ? ok({ runtime: ready.output, env }) : ready;
 }
 

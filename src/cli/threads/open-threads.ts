@@ -1,11 +1,9 @@
-import { existsSync } from 'node:fs';
 import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import {
   type AskPerson,
   askHere,
   type Live,
   type Runtime,
-  registryFile,
   type Speaker,
   type Threads,
 } from '../../runtime/index.ts';
@@ -56,7 +54,7 @@ export function withRegistry(
 ): Promise<Ending> {
   const { terminal } = call;
   return withThreads(call, work, {}, async (runtime) => {
-    if (existsSync(registryFile(runtime))) return undefined;
+    if (runtime.registry.isThere()) return undefined;
     const message = `no thread has run in \`${runtime.project}\` yet`;
     if (nothing)
       return terminal.finish(ok(await nothing(runtime)), () => terminal.note(visible(message)));

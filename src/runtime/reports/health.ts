@@ -1,6 +1,5 @@
 // What this installation can and cannot do, and how to mend what is missing. Nobody is asked over the
 // network, and no registry is made.
-import { existsSync } from 'node:fs';
 import { getOwn, isObject, plainText } from '../../base/index.ts';
 import type { ToolItem } from '../../items/index.ts';
 import type { Runtime } from '../runtime.ts';
@@ -49,8 +48,8 @@ const note = (about: string, message: string, fix: string): HealthFinding => ({
 });
 
 async function aboutRegistry(runtime: Runtime): Promise<HealthFinding> {
-  const file = registryFile(runtime);
-  if (!existsSync(file)) return good('store', 'no thread has run here yet');
+  const file = runtime.registry.place ?? registryFile(runtime);
+  if (!runtime.registry.isThere()) return good('store', 'no thread has run here yet');
   const opened = await runtime.threads();
   if (!opened.ok) return bad('store', opened.error.detail.message);
   const { store } = opened.output;

@@ -1,7 +1,6 @@
 // The web page of a project: page and `/api` over one listener, for this machine; for others only with
 // TLS and tokens.
 import { createHash } from 'node:crypto';
-import { existsSync } from 'node:fs';
 import type { IncomingMessage } from 'node:http';
 import { hostname as machine } from 'node:os';
 import {
@@ -13,7 +12,7 @@ import {
   packagePath,
   systemClock,
 } from '../../base/index.ts';
-import { personIn, type Runtime, registryFile } from '../../runtime/index.ts';
+import { personIn, type Runtime } from '../../runtime/index.ts';
 import { inUrl, isLoopback } from './access/request-guard.ts';
 import { linkTo, openSessions } from './access/sessions.ts';
 import { openTokens, type TokenStore } from './access/tokens.ts';
@@ -102,7 +101,7 @@ function readOrigin(behind: string | undefined): Outcome<URL | undefined> {
 const storeOf =
   (runtime: Runtime): WebBase['store'] =>
   async () => {
-    if (!existsSync(registryFile(runtime))) {
+    if (!runtime.registry.isThere()) {
       return fail('not_found', 'no thread has run in this project yet');
     }
     const threads = await runtime.threads();

@@ -1,6 +1,5 @@
 // Resources of `/api` without the server around them: no sessions, no page, one asker whose role the test
 // chooses. For what routes answer; how they are reached is tested elsewhere.
-import { existsSync } from 'node:fs';
 import { Hono } from 'hono';
 import {
   type Clock,
@@ -10,7 +9,7 @@ import {
   ok,
   systemClock,
 } from '../../../src/base/index.ts';
-import { type Runtime, registryFile } from '../../../src/runtime/index.ts';
+import type { Runtime } from '../../../src/runtime/index.ts';
 import type { WebRole } from '../../../src/web/model/api.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../../../src/web/server/parts.ts';
 
@@ -37,7 +36,7 @@ export function bareApi(
     env: process.env,
     started: 1,
     async store() {
-      if (!existsSync(registryFile(runtime))) return fail('not_found', 'nothing ran here yet');
+      if (!runtime.registry.isThere()) return fail('not_found', 'nothing ran here yet');
       const opened = await runtime.threads();
       return opened.ok ? ok(opened.output.store) : opened;
     },

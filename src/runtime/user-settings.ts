@@ -1,0 +1,79 @@
+// `settings.yaml` in the user's folder: what holds for all of a user's projects on this machine. A
+// project has none: where threads are kept, and with whose password, is not for a stranger's files to say.
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import {
+  fail,
+  type Outcome,
+  ok,
+  openYaml,
+  readRegularFile,
+  record,
+  text,
+  textLike,
+} from '../base/index.ts';
+
+interface StoreChoice {
+  /** Address of a server; it may hold a password. Left out: the file of the project. */
+  address?: string;
+  /** Whose threads these are, where several share a store. */
+  tenant?: string;
+  /** Who said so, for messages. */
+  from: string;
+}
+
+type Env = Readonly<Record<string, string | undefined>>;
+
+const MAX_BYTES = 64 * 1024;
+const TENANT = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
+const WHAT_TENANT = 'a name of letters, digits, `_`, `.` and `-`';
+const settings = record({ store: text, tenant: textLike(TENANT, WHAT_TENANT) });
+
+/** A password that others can read is theirs. Windows has no such bits. */
+function modeProblem(file: string, store: string): Outcome<never> | undefined {
+  const hasPassword = URL.canParse(store) && new URL(store).password !== '';
+  if (process.platform === 'win32' || !hasPassword) return undefined;
+  if ((statSync(file).mode & 0o077) === 0) return undefined;
+  const message = `\`${file}\` holds a password and can be read by others; run \`chmod 600 ${file}\``;
+  return fail('config_invalid', message, { file });
+}
+
+/** INVARIANT: nothing of the file's text is in a message; it may be a password. */
+function readSettings(home: string): Outcome<{ store?: string; tenant?: string }> {
+  const file = join(home, 'settings.yaml');
+  const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
+  if ('problem' in read) {
+    if (read.problem.errno === 'ENOENT') return ok({});
+    return fail('config_invalid', `\`${file}\`: ${read.problem.message}`, { file });
+  }
+  const opened = openYaml(read.bytes.toString('utf8'), file);
+  const found = opened.value === null ? {} : settings(opened.value, opened.place);
+  const [problem] = opened.diagnostics;
+  if (problem || !found) {
+    const [line, code] = [problem?.line ?? 1, problem?.code ?? 'invalid_field'];
+    const what = code === 'yaml_syntax' ? 'this is no YAML' : 'it may say `store` and `tenant`';
+    return fail('config_invalid', `\`${file}\` has a mistake in line ${line}: ${what}`, { file });
+  }
+  return modeProblem(file, found.store ?? '') ?? ok(found);
+}
+
+/** What was asked for, else what the environment says, else the settings; an empty one is the file. */
+export function chooseStore(
+  asked: { store?: string; tenant?: string },
+  env: Env,
+  home: string,
+): Outcome<StoreChoice> {
+  const own = readSettings(home);
+  if (!own.ok) return own;
+  const [store, from] =
+    asked.store !== undefined
+      ? [asked.store, '`--store`']
+      : env.KERNMANTLE_STORE !== undefined
+        ? [env.KERNMANTLE_STORE, '`KERNMANTLE_STORE`']
+        : [own.output.store ?? '', `\`store\` in \`${join(home, 'settings.yaml')}\``];
+  const tenant = asked.tenant ?? env.KERNMANTLE_TENANT ?? own.output.tenant ?? '';
+  if (tenant !== '' && !TENANT.test(tenant)) {
+    return fail('config_invalid', `\`tenant\` must be ${WHAT_TENANT}`);
+  }
+  return ok({ from, ...(store !== '' && { address: store }), ...(tenant !== '' && { tenant }) });
+}
