@@ -1,14 +1,24 @@
 // What the server itself does about time, leases and signals, so that it is one step whoever asks.
+// INVARIANT: rows of threads are locked in the order of their ids, and before the jobs of the engine.
+// Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
+// somebody is at is left to them.
 
-export const LEASE_FUNCTIONS = `
+import { AT_WORK } from '../thread-id.ts';
+
+const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
+const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
+
+const TIME = `
 -- Milliseconds since 1970. All times of the registry are the server's.
 CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
 
--- One word to one channel of the registry: see feed.ts.
+-- One word to the channel of the registry: see feed.ts.
 CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
-  AS $$ SELECT pg_notify('km_' || current_schema(), p_word) $$;
+  AS $$ SELECT pg_notify('km_' || current_schema(), left(p_word, 7000)) $$;
+`;
 
+const SIGNALS = `
 -- The same key again is the same signal. No number: nobody is there, or it has ended.
 CREATE OR REPLACE FUNCTION km_signal(p_thread text, p_kind text, p_payload text, p_key text, p_by text,
   p_now bigint, OUT o_number int, OUT o_status text) LANGUAGE plpgsql AS $$
@@ -25,3 +35,153 @@ BEGIN
   PERFORM km_tell('s ' || p_thread || ' ' || o_number || ' ' || p_kind);
 END $$;
 `;
+
+const LEASES = `
+-- One thread, by its name. Refused: why (not_found, thread_ended, lease_held), with what is known of it.
+-- The jobs that count no more are told, to be dropped in the same transaction.
+CREATE OR REPLACE FUNCTION km_claim(p_thread text, p_owner text, p_ttl bigint, p_max bigint,
+  p_force boolean, p_reopen boolean, p_gone text[],
+  OUT o_refused text, OUT o_status text, OUT o_owner text, OUT o_until bigint, OUT o_tenant text,
+  OUT o_project text, OUT o_dropped uuid[]) LANGUAGE plpgsql AS $$
+DECLARE
+  r threads%ROWTYPE;
+  v_now bigint;
+BEGIN
+  SELECT * INTO r FROM threads WHERE id = p_thread FOR UPDATE;
+  v_now := km_now();
+  IF NOT FOUND THEN o_refused := 'not_found'; RETURN; END IF;
+  o_status := r.status; o_owner := r.owner; o_until := r.lease_until;
+  IF NOT p_reopen AND km_ended(r.status) THEN o_refused := 'thread_ended'; RETURN; END IF;
+  IF NOT p_force AND r.owner IS NOT NULL AND r.owner <> p_owner AND r.lease_until > v_now
+    AND r.lease_until <= v_now + p_max AND r.owner <> ALL (p_gone)
+  THEN o_refused := 'lease_held'; RETURN; END IF;
+  UPDATE threads SET epoch = epoch + 1, owner = p_owner, lease_until = v_now + least(p_ttl, p_max),
+    queued = NULL, job = NULL, work = NULL WHERE id = p_thread;
+  o_tenant := r.tenant; o_project := r.project;
+  o_dropped := array_remove(ARRAY[r.job, r.work], NULL);
+END $$;
+
+-- Threads by their fetched jobs. 'taken'; 'drop': nobody needs the job; 'back': it is not time (o_at),
+-- or somebody is at the row.
+CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint)
+  RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := km_now();
+BEGIN
+  RETURN QUERY WITH given AS (
+    SELECT DISTINCT ON (g.id) g.id, g.job FROM unnest(p_threads, p_jobs) AS g(id, job) ORDER BY g.id
+  ), locked AS (
+    SELECT t.id, t.status, t.owner, t.queued, t.priority FROM threads t
+      WHERE t.id IN (SELECT g.id FROM given g) ORDER BY t.id FOR UPDATE SKIP LOCKED
+  ), free AS (
+    SELECT l.id FROM locked l WHERE l.owner IS NULL AND l.queued <= v_now AND NOT km_ended(l.status)
+  ), taken AS (
+    UPDATE threads t SET epoch = t.epoch + 1, owner = p_owner, lease_until = v_now + p_ttl,
+      queued = NULL, job = NULL, work = g.job
+      FROM free f JOIN given g ON g.id = f.id WHERE t.id = f.id RETURNING t.id
+  )
+  SELECT n.id, n.job, CASE
+      WHEN k.id IS NOT NULL AND g.job = n.job THEN 'taken'
+      WHEN k.id IS NOT NULL THEN 'drop'
+      WHEN l.id IS NULL AND EXISTS (SELECT 1 FROM threads t WHERE t.id = n.id) THEN 'back'
+      WHEN l.owner IS NULL AND l.queued > v_now AND NOT km_ended(l.status) THEN 'back'
+      ELSE 'drop' END, l.queued
+    FROM unnest(p_threads, p_jobs) AS n(id, job)
+    LEFT JOIN given g ON g.id = n.id LEFT JOIN locked l ON l.id = n.id LEFT JOIN taken k ON k.id = n.id
+    ORDER BY l.priority DESC, l.queued, n.id;
+END $$;
+
+-- All that a process holds. Those that are missing in the answer are lost.
+CREATE OR REPLACE FUNCTION km_renew(p_threads text[], p_epochs int[], p_ttl bigint)
+  RETURNS TABLE (o_thread text, o_wakes int, o_tenant text, o_project text, o_work uuid)
+  LANGUAGE plpgsql AS $$
+BEGIN
+  PERFORM 1 FROM threads WHERE id = ANY (p_threads) ORDER BY id FOR NO KEY UPDATE;
+  RETURN QUERY UPDATE threads t SET lease_until = km_now() + p_ttl
+    FROM unnest(p_threads, p_epochs) AS n(id, epoch)
+    WHERE t.id = n.id AND t.epoch = n.epoch AND t.owner IS NOT NULL
+    RETURNING t.id, t.wakes, t.tenant, t.project, t.work;
+END $$;
+
+-- What is let go with an unheard signal is queued, as by a commit. False: it was not held any more.
+CREATE OR REPLACE FUNCTION km_release(p_thread text, p_epoch int, p_again boolean, p_delay bigint)
+  RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
+      WHEN km_ended(status) THEN NULL WHEN wakes > heard THEN km_now()
+      WHEN p_again THEN km_now() + p_delay END
+    WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
+  RETURN FOUND;
+END $$;
+`;
+
+const SWEEPING = `
+-- Whoever has a lease that is over, or was let go while at work and taken by nobody.
+CREATE OR REPLACE FUNCTION km_lost(p_max bigint, p_gone text[])
+  RETURNS TABLE (o_thread text, o_epoch int, o_seq int, o_ended boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  v_now bigint := km_now();
+BEGIN
+  RETURN QUERY SELECT t.id, t.epoch, t.seq, km_ended(t.status) FROM threads t
+      WHERE t.owner IS NOT NULL
+      AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone))
+    UNION ALL SELECT t.id, t.epoch, t.seq, false FROM threads t
+      WHERE t.owner IS NULL AND t.queued IS NULL AND t.status IN (${WORK})
+      AND t.updated <= v_now - 60000;
+END $$;
+
+-- At work: interrupted. Else (claimed and not begun): free again, as it was. Only under these epochs.
+CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[])
+  RETURNS TABLE (o_thread text, o_seq int, o_interrupted boolean) LANGUAGE plpgsql AS $$
+DECLARE
+  r record;
+  v_now bigint := km_now();
+BEGIN
+  FOR r IN SELECT t.id, t.number, t.seq, km_at_work(t.status) AS work FROM threads t
+    JOIN unnest(p_threads, p_epochs) AS n(id, epoch) ON t.id = n.id AND t.epoch = n.epoch
+    WHERE NOT km_ended(t.status) AND (t.owner IS NULL AND t.queued IS NULL OR t.owner IS NOT NULL)
+    ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
+  LOOP
+    UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = v_now,
+      status = CASE WHEN r.work THEN 'interrupted' ELSE status END,
+      seq = CASE WHEN r.work THEN seq + 1 ELSE seq END,
+      updated = CASE WHEN r.work THEN v_now ELSE updated END WHERE id = r.id;
+    IF r.work THEN
+      INSERT INTO thread_events (thread, seq, ts, turn, type, data)
+        VALUES (r.number, r.seq + 1, v_now, 0, 'status', '${INTERRUPTED}');
+    END IF;
+    o_thread := r.id; o_interrupted := r.work; o_seq := r.seq + r.work::int;
+    RETURN NEXT;
+  END LOOP;
+END $$;
+`;
+
+const FOLLOWING = `
+-- What the engine has to do so that jobs are what these rows say; others are told that they moved.
+CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
+  RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_priority int, o_at bigint, o_job uuid,
+    o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$
+DECLARE
+  r record;
+BEGIN
+  FOR r IN SELECT t.id, t.tenant, t.project, t.priority, t.owner, t.queued, t.job, t.work, t.seq, t.status
+    FROM threads t WHERE t.id = ANY (p_threads) ORDER BY t.id FOR UPDATE
+  LOOP
+    PERFORM km_tell('h ' || r.id || ' ' || r.seq || ' ' || r.status);
+    CONTINUE WHEN r.owner IS NOT NULL;
+    o_thread := r.id; o_tenant := r.tenant; o_project := r.project; o_priority := r.priority;
+    o_at := r.queued; o_made := r.queued IS NOT NULL AND r.job IS NULL;
+    o_job := CASE WHEN r.queued IS NOT NULL THEN coalesce(r.job, gen_random_uuid()) END;
+    o_dropped := array_remove(ARRAY[r.work, CASE WHEN r.queued IS NULL THEN r.job END], NULL);
+    IF r.work IS NOT NULL OR o_job IS DISTINCT FROM r.job THEN
+      UPDATE threads SET job = o_job, work = NULL WHERE id = r.id;
+    END IF;
+    IF r.queued IS NOT NULL THEN
+      PERFORM km_tell('q ' || r.project || E'\\t' || coalesce(r.tenant, ''));
+    END IF;
+    IF o_job IS NOT NULL OR o_dropped <> '{}' THEN RETURN NEXT; END IF;
+  END LOOP;
+END $$;
+`;
+
+export const LEASE_FUNCTIONS = `${TIME}${SIGNALS}${LEASES}${SWEEPING}${FOLLOWING}`;

@@ -6,6 +6,7 @@ import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../base
 import type { Answer } from '../port.ts';
 import type { DatabaseOptions } from './connection.ts';
 import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
+import { migrateJobs } from './jobs.ts';
 import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './schema.ts';
 import { troubleOf } from './trouble.ts';
 
@@ -143,6 +144,8 @@ export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
     await client.query('SET LOCAL statement_timeout = 0');
     const done = await bringUp(sqlOf(client), database.output, options);
     await client.query(done.ok ? 'COMMIT' : 'ROLLBACK');
+    // The engine does its own, once; whoever was stopped between the two begins again.
+    if (done.ok) await migrateJobs(options.place);
     return done;
   } catch (error) {
     return troubleOf(error, options.shown).failure;

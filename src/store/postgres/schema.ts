@@ -24,15 +24,17 @@ CREATE TABLE threads (
   detached boolean NOT NULL, status text NOT NULL, seq int NOT NULL, epoch int NOT NULL,
   attempt int NOT NULL, owner text, lease_until bigint,
   wakes int NOT NULL DEFAULT 0, heard int NOT NULL DEFAULT 0, killed boolean NOT NULL DEFAULT false,
-  queued bigint, priority int NOT NULL DEFAULT 0,
+  queued bigint, priority int NOT NULL DEFAULT 0, job uuid, work uuid,
   created bigint NOT NULL, updated bigint NOT NULL, ended bigint, cost text NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 70);
 CREATE INDEX threads_by_status ON threads(status, created, id);
 CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
-CREATE INDEX threads_queued ON threads(project, tenant, priority DESC, queued, id) WHERE queued IS NOT NULL;
+CREATE INDEX threads_queued ON threads(project, tenant, queued) WHERE queued IS NOT NULL;
 CREATE INDEX threads_held ON threads(id) WHERE owner IS NOT NULL;
+CREATE INDEX threads_dropped ON threads(id)
+  WHERE owner IS NULL AND queued IS NULL AND status IN (${listOf(AT_WORK)});
 
 CREATE TABLE thread_data (
   thread text COLLATE "C" PRIMARY KEY, limits text NOT NULL, inputs text NOT NULL, result text, birth text
