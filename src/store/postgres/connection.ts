@@ -12,6 +12,7 @@ import {
   type RandomBytes,
 } from '../../base/index.ts';
 import type { Answer } from '../port.ts';
+import { loadDrivers } from './load.ts';
 import { type Trouble, troubleOf } from './trouble.ts';
 
 export interface ServerPlace {
@@ -134,17 +135,6 @@ export function sqlOf(client: pg.ClientBase): Sql {
   };
 }
 
-const NEEDS =
-  'a registry on a server needs the packages `pg` and `pg-boss`: npm install pg pg-boss';
-
-export async function loadLibrary(): Answer<typeof pg> {
-  try {
-    return ok((await import('pg')).default);
-  } catch {
-    return fail('store_failed', NEEDS);
-  }
-}
-
 const READ = { plain: true } as const;
 
 type Tried<T> = { output: T } | { trouble: Trouble; isSent: boolean };
@@ -161,11 +151,12 @@ async function rollBack(client: pg.PoolClient): Promise<boolean> {
 /** Nothing is connected before it is needed. */
 export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   const { place, shown, clock, random, patienceMs = PATIENCE_MS } = options;
-  const library = await loadLibrary();
-  if (!library.ok) return library;
-  const config = configOf(options, library.output);
-  const Client = options.Client ?? library.output.Client;
-  const pool = new library.output.Pool({
+  const drivers = await loadDrivers();
+  if (!drivers.ok) return drivers;
+  const library = drivers.output.pg;
+  const config = configOf(options, library);
+  const Client = options.Client ?? library.Client;
+  const pool = new library.Pool({
     ...config,
     max: options.connections ?? CONNECTIONS,
     Client,

@@ -5,6 +5,7 @@
 // order of `BUDGET_KINDS`; a limit that is null is none.
 import { AT_WORK, isEnded, THREAD_STATUSES } from '../thread-id.ts';
 import { COMMIT_FUNCTIONS } from './commit-functions.ts';
+import { FLEET_FUNCTIONS, FLEET_TABLES } from './fleet-schema.ts';
 import { LEASE_FUNCTIONS } from './lease-functions.ts';
 
 /** The form of the events, as in a file; queues carry it in their names. */
@@ -83,7 +84,7 @@ CREATE TABLE audit (
   reason text NOT NULL, target text NOT NULL
 );
 CREATE INDEX audit_refused ON audit(decision, id) WHERE decision <> 'allowed';
-`;
+${FLEET_TABLES}`;
 
 /** One after the other: the first makes version 1 out of nothing, each one after it the next version. */
 export const MIGRATIONS: readonly string[] = [TABLES];
@@ -97,4 +98,4 @@ CREATE OR REPLACE FUNCTION km_at_work(p_status text) RETURNS boolean LANGUAGE sq
 `;
 
 /** Written anew with every migration; those of an older version do the same for older workers. */
-export const FUNCTIONS = `${WORDS}${LEASE_FUNCTIONS}${COMMIT_FUNCTIONS}`;
+export const FUNCTIONS = `${WORDS}${LEASE_FUNCTIONS}${COMMIT_FUNCTIONS}${FLEET_FUNCTIONS}`;
