@@ -2,6 +2,7 @@ export { type Catalogs, copyItem, createCatalogs } from './catalogs/catalogs.ts'
 export { createItemRoots } from './catalogs/installed-bundles.ts';
 export { type CatalogEntry } from './data/catalog-settings.ts';
 export type { DataLayer } from './data/data-files.ts';
+export { giveProjectId, readProjectFile } from './data/project-file.ts';
 export type { Directive, DirectiveInput, DirectiveLimits, Hook } from './directive/directive.ts';
 export { canSpawn, fillDirectiveText } from './directive/directive.ts';
 export { resolveExtends } from './directive/extends.ts';
@@ -9,6 +10,7 @@ export { HOOK_CONTEXT } from './directive/hooks.ts';
 export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { Exposed } from './expose.ts';
+export { createItemsDigest } from './files/items-digest.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';
 export { type ItemKind, type Risk, type Source, type ToolEffect } from './item-kinds.ts';
 export {

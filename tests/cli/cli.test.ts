@@ -215,14 +215,31 @@ test('init makes a project that checks clean and whose tool runs after signing',
   expect(km('check', ...at)).toMatchObject({ code: 0 });
   const states = json(km('verify', ...at, '--json')) as unknown as { output: { state: string }[] };
   expect(states.output.map(({ state }) => state)).toEqual(Array(4).fill('signed'));
-  const again = km('init', 'sub');
-  expect(again.out).toContain('kept');
+  const idFile = join(dir, '.ai/config/project.yaml');
+  const id = readFileSync(idFile, 'utf8');
+  expect(id).toMatch(/^id: prj_[a-z0-9]{24}$/m);
+  const again = km('init', 'sub', '--force');
+  expect(again.out).toContain('kept  .ai/config/project.yaml');
+  expect(readFileSync(idFile, 'utf8')).toBe(id);
+  fixture.write(idFile, 'id: mine');
+  expect(km('check', ...at)).toMatchObject({ code: 3, err: expect.stringContaining('prj_') });
+  expect(km('init', 'sub')).not.toMatchObject({ code: 0 });
+  fixture.write(idFile, id);
   const tool = join(dir, '.ai/tools/text/word_count.yaml');
   fixture.write(tool, readFileSync(tool, 'utf8').replace('lines of a text', 'lines'));
   expect(km('verify', tool)).toMatchObject({ code: 4 });
   expect(km('exec', 'tool', 'word_count', 'text=a', ...at)).toMatchObject({ code: 4 });
   expect(km('sign', tool, ...at)).toMatchObject({ code: 0 });
   expect(km('verify', tool)).toMatchObject({ code: 0 });
+});
+
+test('init gives a project that is there an id, and nothing else', () => {
+  const made = json(km('init', '--id', '--json'));
+  expect(made).toMatchObject({
+    ok: true,
+    output: { written: ['.ai/config/project.yaml'], kept: [] },
+  });
+  expect(json(km('init', '--id', '--json'))).toMatchObject({ output: { written: [] } });
 });
 
 test('keys, trust, explain and doctor tell what holds', () => {

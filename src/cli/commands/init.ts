@@ -1,8 +1,10 @@
 // `init`: a project that works, from the template in the bundle, signed with the user's key. Files
-// that exist stay as they are; each new one appears whole or not at all.
+// that exist stay as they are; each new one appears whole or not at all. The project's id is made once
+// and never again: threads in a store on a server belong to it.
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { errnoOf, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { giveProjectId } from '../../items/index.ts';
 import { BUNDLE, createRuntime } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { signFiles, speaker } from '../project.ts';
@@ -11,7 +13,9 @@ const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
 const targetOf = (file: string): string => file.replace(/(^|\/)gitignore$/, '$1.gitignore');
 
-function writeTemplate(dir: string, force: boolean): Outcome<Record<'written' | 'kept', string[]>> {
+type Made = Record<'written' | 'kept', string[]>;
+
+function writeTemplate(dir: string, force: boolean): Outcome<Made> {
   const [written, kept]: [string[], string[]] = [[], []];
   const files = readdirSync(TEMPLATE, { recursive: true, withFileTypes: true }).filter((entry) =>
     entry.isFile(),
@@ -30,17 +34,34 @@ function writeTemplate(dir: string, force: boolean): Outcome<Record<'written' | 
       kept.push(file);
     }
   }
+  return ok({ written, kept });
+}
+
+const ID_FILE = '.ai/config/project.yaml';
+
+/** Its id, and the template when it is wanted. */
+function makeProject(
+  dir: string,
+  { id: onlyId, force }: Readonly<Record<string, unknown>>,
+): Outcome<Made> {
+  const made = onlyId === true ? ok({ written: [], kept: [] }) : writeTemplate(dir, force === true);
+  if (!made.ok) return made;
+  const given = giveProjectId(join(dir, '.ai'), systemRandom);
+  if (!given.ok) return given;
+  const { written, kept } = made.output;
+  const into: string[] = given.output.isNew ? written : kept;
+  into.push(ID_FILE);
   return ok({ written: written.sort(), kept: kept.sort() });
 }
 
 export const run: CommandRun = async ({ args, options, terminal }) => {
   const dir = resolve(terminal.cwd, asText(args[0]) ?? '.');
-  const made = writeTemplate(dir, options.force === true);
+  const made = makeProject(dir, options);
   if (!made.ok) return made;
   const { cwd, env } = terminal;
   const runtime = await createRuntime({ project: dir, cwd, env, store: '' });
   if (!runtime.ok) return runtime;
-  const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name));
+  const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
   const signed = signFiles(
     runtime.output,
     items.map((name) => join(runtime.output.project, name)),
@@ -54,7 +75,9 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
     for (const file of kept) terminal.out(`${terminal.paint('dim', 'kept ')} ${file}`);
     if (key !== '') terminal.note(`signed with your key ${key}`);
     terminal.note(
-      'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
+      options.id === true
+        ? `keep ${ID_FILE} with the project, in version control`
+        : 'next: `km check`, `km search word`, `km exec tool text/word_count text="one two"`',
     );
   });
 };

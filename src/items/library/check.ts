@@ -23,6 +23,7 @@ import {
 import { readCatalogSettings } from '../data/catalog-settings.ts';
 import type { DataFile } from '../data/data-files.ts';
 import { DATA_NAMES, type DataName } from '../data/data-shapes.ts';
+import { readProjectFile } from '../data/project-file.ts';
 import { checkDirective } from '../directive/check.ts';
 import type { Directive, DirectiveWorld, NamedTool } from '../directive/directive.ts';
 import { parseDirective } from '../directive/parse.ts';
@@ -274,7 +275,10 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
     ...library
       .roots()
       .filter(({ source }) => sources.includes(source) && source !== 'installed')
-      .flatMap(({ dir }) => readCatalogSettings(dir).diagnostics),
+      .flatMap(({ dir, source }) => [
+        ...readCatalogSettings(dir).diagnostics,
+        ...(source === 'project' ? readProjectFile(dir).diagnostics : []),
+      ]),
   ];
 }
 

@@ -1,0 +1,59 @@
+// `.ai/config/project.yaml`: what a project is called in a store that machines share. The id is random
+// and belongs into version control: every checkout is the same project, wherever it lies.
+import {
+  type Diagnostic,
+  fail,
+  formatYaml,
+  type Outcome,
+  ok,
+  openYaml,
+  type RandomBytes,
+  record,
+  textLike,
+} from '../../base/index.ts';
+import { aboutFile, putFile, readInside, realOf } from '../files/item-file.ts';
+
+const PATH = 'config/project.yaml';
+const ID = /^prj_[a-z0-9]{16,40}$/;
+
+const fields = record(
+  { id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', 'leave it to `init`') },
+  { required: ['id'] },
+);
+
+export interface ProjectFile {
+  /** Absent: there is no file, or none that can be read. */
+  id?: string;
+  diagnostics: Diagnostic[];
+  file: string;
+}
+
+/** What stands in a project's `.ai`. Never throws. */
+export function readProjectFile(root: string): ProjectFile {
+  const file = `${root}/${PATH}`;
+  const read = readInside(realOf(root), PATH);
+  if (read === undefined) return { diagnostics: [], file };
+  if ('problem' in read) {
+    return { diagnostics: [aboutFile(file, read.problem.code, read.problem.message)], file };
+  }
+  const { value, place, diagnostics } = openYaml(read.text, file);
+  const given = diagnostics.length === 0 ? fields(value, place) : undefined;
+  const id = diagnostics.length === 0 ? given?.id : undefined;
+  return { ...(id !== undefined && { id }), diagnostics, file };
+}
+
+/** The id that stands there, or a new one; what is broken is left to whoever wrote it. */
+export function giveProjectId(
+  root: string,
+  random: RandomBytes,
+): Outcome<{ id: string; isNew: boolean }> {
+  const { id: known, diagnostics, file } = readProjectFile(root);
+  if (known !== undefined) return ok({ id: known, isNew: false });
+  const [wrong] = diagnostics;
+  if (wrong) return fail('config_invalid', `\`${file}\`: ${wrong.message}`);
+  const id = `prj_${Buffer.from(random(12)).toString('hex')}`;
+  const about =
+    '# What this project is called in a store that machines share. Keep it with the project.\n';
+  const written = putFile(file, `${about}${formatYaml({ id })}`, true);
+  return written.ok ? ok({ id, isNew: true }) : written;
+}

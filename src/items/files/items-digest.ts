@@ -1,0 +1,139 @@
+// One digest of everything in a project that can change what a thread does, the same on every machine
+// that has the same files: paths inside the project and bytes count; where it lies, times, order and
+// owners do not. Counted is all of `.ai` but what runs leave behind (a tool's module may read any file
+// there), `AGENTS.md`, and bundles that the project installs. Left out is what belongs to a machine and
+// not to the project: the user's own folder, whose items never stand before the project's, with its
+// keys, providers and policy, as the operator's; and the built-in bundle, which changes with the
+// version. An upgrade would else strand every thread that waits, and the form of the journal already
+// keeps a thread from versions that cannot go on with it.
+import { createHash, hash } from 'node:crypto';
+import { type Dirent, readdirSync } from 'node:fs';
+import { dirname, relative, sep } from 'node:path';
+import {
+  type Clock,
+  errnoOf,
+  fail,
+  isInside,
+  type Outcome,
+  ok,
+  readRegularFile,
+} from '../../base/index.ts';
+import { isFolder, realOf, statsOf } from './item-file.ts';
+import { type Imprint, type Root, takeImprint } from './root.ts';
+
+/** What runs leave behind, at the top of `.ai`. */
+const RECORDS: ReadonlySet<string> = new Set([
+  'threads',
+  'keys',
+  'trust',
+  'state',
+  'outputs',
+  'audit.jsonl',
+  'labels.jsonl',
+]);
+const SKIPPED = /^\.|^node_modules$/;
+const MAX_FILES = 50_000;
+const MAX_BYTES = 64 * 1024 * 1024;
+
+interface Walk {
+  /** Name in the digest -> hash of what is there. */
+  found: Map<string, string>;
+  /** Every name that was looked at. */
+  looked: Set<string>;
+}
+
+const hashFile = (path: string): string => {
+  const read = readRegularFile(path, { max: MAX_BYTES });
+  return 'bytes' in read ? hash('sha256', read.bytes) : read.problem.code;
+};
+
+/** A link counts as what it leads to, when that lies in the folder as well. */
+function hashLink(path: string, real: string): string {
+  const target = realOf(path);
+  if (target === undefined) return 'nothing';
+  if (!isInside(target, real)) return 'outside';
+  return isFolder(target)
+    ? `folder ${relative(real, target).split(sep).join('/')}`
+    : hashFile(target);
+}
+
+function entriesOf(folder: string): Dirent[] {
+  try {
+    return readdirSync(folder, { withFileTypes: true });
+  } catch (error) {
+    if (errnoOf(error) === 'ENOENT' || errnoOf(error) === 'ENOTDIR') return [];
+    throw error;
+  }
+}
+
+/** Everything in a folder (a real path), under `name`. */
+function walk(into: Walk, name: string, real: string, skips: ReadonlySet<string>): void {
+  const pending: { at: string; path: string }[] = [{ at: real, path: name }];
+  for (let next = pending.pop(); next !== undefined; next = pending.pop()) {
+    const { at, path } = next;
+    into.looked.add(at);
+    for (const entry of entriesOf(at)) {
+      if (SKIPPED.test(entry.name) || (at === real && skips.has(entry.name))) continue;
+      const [below, shown] = [`${at}/${entry.name}`, `${path}/${entry.name.normalize('NFC')}`];
+      if (entry.isDirectory()) pending.push({ at: below, path: shown });
+      else {
+        into.looked.add(below);
+        into.found.set(shown, entry.isSymbolicLink() ? hashLink(below, real) : hashFile(below));
+      }
+      if (into.looked.size > MAX_FILES) throw new RangeError('too many files');
+    }
+  }
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** The whole package: its modules find one another. */
+function walkPackage(into: Walk, { name = '', dir }: Root): void {
+  const [items, whole] = [realOf(dir), realOf(dirname(dir))];
+  if (whole !== undefined) walk(into, `npm:${name}`, whole, NONE);
+  if (items !== undefined) walk(into, `npm:${name} items`, items, NONE);
+}
+
+function walkProject(project: string, roots: readonly Root[]): Walk {
+  const into: Walk = { found: new Map(), looked: new Set() };
+  const [items, agents] = [`${project}/.ai`, `${project}/AGENTS.md`];
+  for (const path of [items, agents]) into.looked.add(path);
+  const real = realOf(items);
+  if (real !== undefined && isInside(real, project)) walk(into, '.ai', real, RECORDS);
+  if (statsOf(agents)) {
+    const isLink = statsOf(agents)?.isSymbolicLink() === true;
+    into.found.set('AGENTS.md', isLink ? hashLink(agents, project) : hashFile(agents));
+  }
+  for (const root of roots) {
+    if (root.source === 'installed' && isInside(root.dir, project)) walkPackage(into, root);
+  }
+  return into;
+}
+
+/** `sha256:…` of what is there now. Files are read again only when a name looks otherwise than before. */
+export function createItemsDigest(
+  project: string,
+  roots: () => readonly Root[],
+  clock: Pick<Clock, 'now'>,
+): () => Outcome<string> {
+  let known: { digest: string; imprint: Imprint; roots: readonly Root[] } | undefined;
+  return () => {
+    const given = roots();
+    if (known?.roots === given && known.imprint.isCurrent()) return ok(known.digest);
+    known = undefined;
+    try {
+      const now = clock.now();
+      const before = walkProject(project, given);
+      const imprint = takeImprint(before.looked, now);
+      const sum = createHash('sha256');
+      const names = [...before.found.keys()].sort();
+      for (const name of names) sum.update(`${JSON.stringify([name, before.found.get(name)])}\n`);
+      const digest = `sha256:${sum.digest('hex')}`;
+      if (imprint) known = { digest, imprint, roots: given };
+      return ok(digest);
+    } catch (error) {
+      const why = error instanceof RangeError ? `more than ${MAX_FILES} files` : errnoOf(error);
+      return fail('config_invalid', `the items of \`${project}\` cannot be read: ${why}`);
+    }
+  };
+}

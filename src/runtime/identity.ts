@@ -1,0 +1,36 @@
+// What a project is called where machines share a store, and which items it has: what a thread's row
+// says, and what whoever takes it compares.
+import { join } from 'node:path';
+import { fail, type Outcome, ok } from '../base/index.ts';
+import { createItemRoots, createItemsDigest, readProjectFile } from '../items/index.ts';
+import { BUNDLE, type OpenProject } from './project.ts';
+
+type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own' | 'itemsDigest'>;
+
+/** The stable id of a project; what to do when it has none. */
+export function projectId(project: string): Outcome<string> {
+  const { id, diagnostics, file } = readProjectFile(join(project, '.ai'));
+  if (id !== undefined) return ok(id);
+  const [wrong] = diagnostics;
+  const message = wrong
+    ? `the id of the project cannot be read: \`${file}\`, line ${wrong.line}: ${wrong.message}`
+    : `the project \`${project}\` has no id, which a store on a server needs; \`init --id\` makes one in \`${file}\`: keep it with the project`;
+  return fail(wrong ? 'config_invalid' : 'project_unnamed', message, { file });
+}
+
+/** Id and items as they are now, and whose threads this program starts. */
+export function identify(
+  open: Identified,
+): Outcome<{ project: string; items: string; tenant?: string }> {
+  const id = projectId(open.project);
+  if (!id.ok) return id;
+  open.itemsDigest ??= createItemsDigest(
+    open.project,
+    createItemRoots(open.project, open.home, BUNDLE, open.clock),
+    open.clock,
+  );
+  const items = open.itemsDigest();
+  if (!items.ok) return items;
+  const { tenant } = open.own;
+  return ok({ project: id.output, items: items.output, ...(tenant && { tenant }) });
+}
