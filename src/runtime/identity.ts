@@ -5,7 +5,10 @@ import { fail, type Outcome, ok } from '../base/index.ts';
 import { createItemRoots, createItemsDigest, readProjectFile } from '../items/index.ts';
 import { BUNDLE, type OpenProject } from './project.ts';
 
-type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own' | 'itemsDigest'>;
+type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own'>;
+
+/** What each project looked like at the last question; gone with it. */
+const digests = new WeakMap<Identified, () => Outcome<string>>();
 
 /** The stable id of a project; what to do when it has none. */
 export function projectId(project: string): Outcome<string> {
@@ -24,12 +27,11 @@ export function identify(
 ): Outcome<{ project: string; items: string; tenant?: string }> {
   const id = projectId(open.project);
   if (!id.ok) return id;
-  open.itemsDigest ??= createItemsDigest(
-    open.project,
-    createItemRoots(open.project, open.home, BUNDLE, open.clock),
-    open.clock,
-  );
-  const items = open.itemsDigest();
+  const { project, home, clock } = open;
+  const roots = createItemRoots(project, home, BUNDLE, clock);
+  const digest = digests.get(open) ?? createItemsDigest(project, roots, clock);
+  digests.set(open, digest);
+  const items = digest();
   if (!items.ok) return items;
   const { tenant } = open.own;
   return ok({ project: id.output, items: items.output, ...(tenant && { tenant }) });

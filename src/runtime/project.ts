@@ -154,8 +154,6 @@ export interface OpenProject {
   hasRetained?: boolean;
   /** Opens the registry, also one that is not there yet. */
   store?: () => Promise<Outcome<Store>>;
-  /** Of what the project's threads work with; from the first question on. */
-  itemsDigest?: () => Outcome<string>;
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** One for all: a token that was verified is verified for everybody. */

@@ -40,6 +40,7 @@ import type {
   ThreadFilter,
   ThreadSummary,
 } from '../store/index.ts';
+import { identify } from './identity.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
@@ -468,7 +469,7 @@ export async function openPorts(world: ThreadWorld, view: Live = {}): Promise<Ha
 }
 
 function createPorts(
-  { rooms, harness, watch, live, owner }: ThreadWorld,
+  { rooms, store, harness, watch, live, owner }: ThreadWorld,
   view: Live,
 ): HarnessPorts {
   const { open, library, kernel } = rooms;
@@ -507,6 +508,7 @@ function createPorts(
       history: watch.history,
     },
     watch: { ...watch.portFor(view), audit: open.audit },
+    ...((store.fleet ?? open.address) !== undefined && { identity: () => identify(open) }),
   };
   return ports;
 }

@@ -372,7 +372,7 @@ export interface HarnessPorts extends PreparePorts {
 }
 
 /** Of a project, the same on every machine that has it. */
-export interface ThreadIdentity {
+interface ThreadIdentity {
   /** Stable id, in the place of its path. */
   project: string;
   /** Digest of everything that can change what a thread does. */

@@ -21,7 +21,7 @@ const fields = record(
   { required: ['id'] },
 );
 
-export interface ProjectFile {
+interface ProjectFile {
   /** Absent: there is no file, or none that can be read. */
   id?: string;
   diagnostics: Diagnostic[];
