@@ -7,6 +7,7 @@ import { countChild, openHooks, resultOf, unfinished } from '../children/childre
 import { packCost } from '../limits/cost.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks } from '../thread/conversation.ts';
+import type { JournalEvent } from '../thread/journal-event.ts';
 import type { WatchPort } from '../thread/ports.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount } from '../turn/turn-account.ts';
@@ -19,24 +20,27 @@ import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
 export async function endUnattended(
   store: Store,
   id: string,
-  status: 'terminated' | 'killed',
+  status: 'terminated' | 'killed' | 'failed',
   by: string,
-  { force = false, watch }: { force?: boolean; watch?: WatchPort } = {},
+  {
+    force = false,
+    watch,
+    reason = `${status} by ${by}`,
+  }: { force?: boolean; watch?: WatchPort; reason?: string } = {},
 ): Promise<Outcome<null>> {
   const lease = { owner: by, ...(force && { force }) };
   const transcribe = watch && transcriberOf(watch, id);
   const work = (held: Held) => {
     const { settle, cost: used } = finalAccount(held);
     const cost = packCost(used);
-    const reason = `${status} by ${by}`;
     const { row } = held;
     // What a detached child lived on is free with its end.
     const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
+    const kind = status === 'killed' ? 'kill' : 'terminate';
+    const end: JournalEvent = { type: 'thread_end', data: { status, reason, cost } };
     return {
-      events: [
-        { type: 'signal', data: { kind: status === 'killed' ? 'kill' : 'terminate', by } },
-        { type: 'thread_end', data: { status, reason, cost } },
-      ],
+      // A failure was nobody's word.
+      events: status === 'failed' ? [end] : [{ type: 'signal', data: { kind, by } }, end],
       status,
       cost,
       settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],

@@ -1,0 +1,3 @@
+export type { WorkerNews, WorkerProject } from './one-thread.ts';
+export { defaultSlots } from './slots.ts';
+export { startWorker, type WorkerEnd, type WorkerOptions } from './worker.ts';

@@ -1,0 +1,63 @@
+// So many threads a worker has at once, and no more. Whoever waits for a place gets the next one that is
+// free, in the order of asking: so tenants that are visited in turn stay in turn.
+import { availableParallelism, totalmem } from 'node:os';
+
+export interface Slots {
+  readonly size: number;
+  /** One place; false when the signal came first. */
+  enter(signal: AbortSignal): Promise<boolean>;
+  /** At most so many more, as far as they are free now and nobody waits for them. */
+  more(most: number): number;
+  leave(count: number): void;
+}
+
+export function createSlots(size: number): Slots {
+  let free = size;
+  const waiting = new Set<() => void>();
+  return {
+    size,
+    enter(signal) {
+      if (signal.aborted) return Promise.resolve(false);
+      if (free > 0 && waiting.size === 0) {
+        free -= 1;
+        return Promise.resolve(true);
+      }
+      return new Promise((resolve) => {
+        const settle = (isIn: boolean): void => {
+          waiting.delete(enter);
+          signal.removeEventListener('abort', leave);
+          resolve(isIn);
+        };
+        const enter = (): void => settle(true);
+        const leave = (): void => settle(false);
+        waiting.add(enter);
+        signal.addEventListener('abort', leave, { once: true });
+      });
+    },
+    more(most) {
+      const count = waiting.size > 0 ? 0 : Math.min(free, Math.max(0, most));
+      free -= count;
+      return count;
+    },
+    leave(count) {
+      free += count;
+      for (const enter of waiting) {
+        if (free === 0) return;
+        free -= 1;
+        enter();
+      }
+    },
+  };
+}
+
+/** Threads mostly wait for a provider; what they start is what costs. */
+const PER_CORE = 16;
+const BYTES_EACH = 48 * 1024 * 1024;
+
+/** How many threads a machine of this size carries, unless somebody says otherwise. */
+export function defaultSlots(
+  cores = availableParallelism(),
+  memory = Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+): number {
+  return Math.max(1, Math.min(cores * PER_CORE, Math.floor(memory / 2 / BYTES_EACH)));
+}
