@@ -41,6 +41,8 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   sign: async () => (await import('./commands/sign.ts')).signItems,
   verify: async () => (await import('./commands/sign.ts')).verifyItems,
   keys: async () => (await import('./commands/sign.ts')).showKeys,
+  'keys export': async () => (await import('./commands/fleet/keys.ts')).exportKeys,
+  'keys import': async () => (await import('./commands/fleet/keys.ts')).importKeys,
   'trust ls': async () => (await import('./commands/trust.ts')).listTrust,
   'trust add': async () => (await import('./commands/trust.ts')).addTrust,
   'trust revoke': async () => (await import('./commands/trust.ts')).revokeTrust,

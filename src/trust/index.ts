@@ -29,6 +29,7 @@ export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';
 export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';
+export { openKeys, sealKeys } from './keys/key-parcel.ts';
 export { createTrustStore, type TrustStore } from './keys/trust-store.ts';
 export { missingAtStart } from './tokens/chain-rights.ts';
 export { attenuateToken, type CapabilityToken, encodeToken, mintToken } from './tokens/token.ts';

@@ -44,6 +44,24 @@ export function personAt(
   };
 }
 
+/** What a person types unseen; undefined without a terminal, or when they leave. */
+export async function askUnseen(terminal: Terminal, prompt: string): Promise<string | undefined> {
+  if (!terminal.isInteractive) return undefined;
+  const { createInterface } = await import('node:readline/promises');
+  const { Writable } = await import('node:stream');
+  const nowhere = new Writable({ write: (_piece, _encoding, done) => done() });
+  terminal.write(`${visible(prompt)}: `);
+  const lines = createInterface({ input: process.stdin, output: nowhere, terminal: true });
+  const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+  lines.once('SIGINT', () => lines.close());
+  try {
+    return await Promise.race([lines.question('').catch(() => undefined), left]);
+  } finally {
+    lines.close();
+    terminal.write('\n');
+  }
+}
+
 /** Ctrl-C asks the work to stop; what it started is ended with it. */
 export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
   const controller = new AbortController();

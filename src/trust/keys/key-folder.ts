@@ -8,6 +8,7 @@ import {
   openSync,
   readdirSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeSync,
@@ -69,13 +70,33 @@ function writePrivate(file: string, text: string): void {
   }
 }
 
+const draftIn = (dir: string, random: RandomBytes): string =>
+  join(dir, `.${Buffer.from(random(8)).toString('hex')}.draft`);
+
+/** The file is the old one or the new one, never a part; what it held before stays beside it. */
+function replaceKey(dir: string, file: string, text: string, aside: string | undefined): void {
+  mkdirSync(dir, { recursive: true, mode: 0o700 });
+  const draft = draftIn(dir, systemRandom);
+  try {
+    writePrivate(draft, text);
+    if (aside === undefined) linkSync(draft, file);
+    else {
+      rmSync(aside, { force: true });
+      linkSync(file, aside);
+      renameSync(draft, file);
+    }
+  } finally {
+    rmSync(draft, { force: true });
+  }
+}
+
 /**
  * The file appears whole or not at all, and only once: `link` fails when another process was first,
  * and then its key is the key.
  */
 function createKey(dir: string, file: string, random: RandomBytes): void {
   mkdirSync(dir, { recursive: true, mode: 0o700 });
-  const draft = join(dir, `.${Buffer.from(random(8)).toString('hex')}.draft`);
+  const draft = draftIn(dir, random);
   try {
     writePrivate(draft, generateKeyPair(random).exportPrivate());
     linkSync(draft, file);
@@ -129,7 +150,33 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     return ok(keys);
   }
 
+  /** A key from another machine; one that is another is put aside when `force` says so, never lost. */
+  function keepTokenKey(
+    pair: KeyPair,
+    force: boolean,
+  ): Outcome<{ isNew: boolean; aside?: string }> {
+    const file = fileOf('tokens');
+    const found = readKey(file);
+    if (!found.ok && !force) return found;
+    const before = found.ok ? found.output : undefined;
+    if (before?.id === pair.id) return ok({ isNew: false });
+    if (before && !force) {
+      const message = `there is another token key (${before.id}) in \`${dir}\`; threads that were run with it could not go on`;
+      return fail('conflict', message, { file, key: before.id });
+    }
+    const aside = found.ok && !before ? undefined : `${file}.${before?.id ?? 'damaged'}`;
+    try {
+      replaceKey(dir, file, pair.exportPrivate(), aside);
+    } catch (error) {
+      if (errnoOf(error) === 'EEXIST') return fail('conflict', `\`${file}\` was made just now`);
+      return fail('config_invalid', `cannot write \`${file}\`: ${errnoOf(error)}`, { file });
+    }
+    known.set('tokens', pair);
+    return ok({ isNew: true, ...(aside !== undefined && { aside }) });
+  }
+
   return {
+    keepTokenKey,
     /** Signs items. Generated on first use. */
     signingKey: () => obtain('signing'),
     /** Root of capability tokens. Generated on first use; never the same as the signing key. */
