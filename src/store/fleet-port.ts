@@ -80,7 +80,8 @@ export interface Entering {
   owner: string;
   /** The worst case: what it may take and cost. */
   tokens: number;
-  spend: bigint;
+  /** Left out: the model has no price; refused where spend is limited. */
+  spend?: bigint;
   /** How long it is held without a word; who cannot say `stay` in time ends its request before. */
   ttlMs: number;
 }
@@ -97,8 +98,8 @@ export interface FleetLimits {
    * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
    */
   enter(ask: Entering): Told<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
-  /** All places of this owner are held so much longer; how many there are. */
-  stay(owner: string, ttlMs: number): Told<number>;
+  /** They are held so much longer; what is missing in the answer is lost. */
+  stay(places: readonly string[], ttlMs: number): Told<string[]>;
   /** It was answered or called off, and took this much. The same place again is nothing. */
   exit(place: string, took: { tokens: number; spend: bigint }): Told<null>;
 }

@@ -2,8 +2,10 @@ export { type Amounts, type BudgetKind, type BudgetLimits } from './amounts.ts';
 export {
   type Entering,
   type Fleet,
+  type FleetLimits,
   GONE_MS,
   type QueueRow,
+  SEND_WITHIN_MS,
   type SharedLimit,
   type WorkerRow,
   type WorkerState,

@@ -11,21 +11,21 @@
 // - `waiting` are those who had no room. A place that they wait for is not given to who comes later.
 
 export const FLEET_TABLES = `
-CREATE TABLE IF NOT EXISTS workers (
+CREATE TABLE workers (
   id text PRIMARY KEY,
   state text NOT NULL,
   started bigint NOT NULL,
   heard bigint NOT NULL,
   clock_off bigint NOT NULL
 );
-CREATE TABLE IF NOT EXISTS shared_limits (
+CREATE TABLE shared_limits (
   scope text PRIMARY KEY,
   concurrent bigint,
   requests_per_minute bigint,
   tokens_per_minute bigint,
   spend_per_day numeric
 );
-CREATE TABLE IF NOT EXISTS places (
+CREATE TABLE places (
   place bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   provider text NOT NULL,
   tenant text NOT NULL,
@@ -38,23 +38,22 @@ CREATE TABLE IF NOT EXISTS places (
   backend int NOT NULL,
   backend_since timestamptz
 );
-CREATE INDEX IF NOT EXISTS places_provider ON places (provider);
-CREATE INDEX IF NOT EXISTS places_tenant ON places (tenant);
-CREATE INDEX IF NOT EXISTS places_owner ON places (owner);
-CREATE TABLE IF NOT EXISTS rate_buckets (
+CREATE INDEX places_provider ON places (provider);
+CREATE INDEX places_tenant ON places (tenant);
+CREATE TABLE rate_buckets (
   scope text NOT NULL,
   second bigint NOT NULL,
   requests bigint NOT NULL,
   tokens bigint NOT NULL,
   PRIMARY KEY (scope, second)
 ) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS day_spend (
+CREATE TABLE day_spend (
   scope text NOT NULL,
   day bigint NOT NULL,
   spent numeric NOT NULL,
   PRIMARY KEY (scope, day)
 ) WITH (fillfactor = 50);
-CREATE TABLE IF NOT EXISTS waiting (
+CREATE TABLE waiting (
   scope text NOT NULL,
   owner text NOT NULL,
   ticket bigint GENERATED ALWAYS AS IDENTITY,
@@ -62,11 +61,11 @@ CREATE TABLE IF NOT EXISTS waiting (
   until bigint NOT NULL,
   PRIMARY KEY (scope, owner)
 );
-CREATE TABLE IF NOT EXISTS label_heads (
+CREATE TABLE label_heads (
   project text PRIMARY KEY,
   last bigint NOT NULL
 );
-CREATE TABLE IF NOT EXISTS label_rows (
+CREATE TABLE label_rows (
   project text NOT NULL,
   number bigint NOT NULL,
   text text NOT NULL,
@@ -153,12 +152,12 @@ BEGIN
     IF full_limit = '' AND r.spend_per_day IS NOT NULL THEN
       SELECT coalesce(sum(d.spent), 0) INTO used FROM day_spend d
       WHERE d.scope = r.scope AND d.day = v_day;
-      IF used + p_spend > r.spend_per_day THEN
+      IF p_spend IS NULL OR used + p_spend > r.spend_per_day THEN
         SELECT coalesce(sum(p.spend), 0) INTO v_open FROM places p
         WHERE p.day = v_day
           AND CASE WHEN r.scope = v_provider THEN p.provider = p_provider ELSE p.tenant = p_tenant END;
         full_limit := 'spend_per_day'; most := r.spend_per_day; wait_ms := 250;
-        never := used - v_open + p_spend > r.spend_per_day;
+        never := p_spend IS NULL OR used - v_open + p_spend > r.spend_per_day;
       END IF;
     END IF;
     IF full_limit <> '' THEN
@@ -176,7 +175,7 @@ BEGIN
   END LOOP;
   used := 0; most := 0; wait_ms := 0;
   INSERT INTO places (provider, tenant, owner, tokens, spend, second, day, until, backend, backend_since)
-  VALUES (p_provider, p_tenant, p_owner, p_tokens, p_spend, v_second, v_day, v_now + p_ttl,
+  VALUES (p_provider, p_tenant, p_owner, p_tokens, coalesce(p_spend, 0), v_second, v_day, v_now + p_ttl,
     pg_backend_pid(), km_backend_since())
   RETURNING place INTO got;
   FOR i IN 1 .. array_length(v_scopes, 1) LOOP
@@ -186,8 +185,8 @@ BEGIN
     SET requests = rate_buckets.requests + 1, tokens = rate_buckets.tokens + p_tokens;
   END LOOP;
   FOR i IN 1 .. array_length(v_scopes, 1) LOOP
-    INSERT INTO day_spend (scope, day, spent) VALUES (v_scopes[i], v_day, p_spend)
-    ON CONFLICT (scope, day) DO UPDATE SET spent = day_spend.spent + p_spend;
+    INSERT INTO day_spend (scope, day, spent) VALUES (v_scopes[i], v_day, coalesce(p_spend, 0))
+    ON CONFLICT (scope, day) DO UPDATE SET spent = day_spend.spent + excluded.spent;
   END LOOP;
 END $$;
 
@@ -227,15 +226,15 @@ BEGIN
   END LOOP;
 END $$;
 
--- All places of one holder, over the connection that it has now.
-CREATE OR REPLACE FUNCTION km_stay(p_owner text, p_ttl bigint, OUT kept_places bigint)
+-- Held longer, over the connection that their holder has now.
+CREATE OR REPLACE FUNCTION km_stay(p_places bigint[], p_ttl bigint) RETURNS SETOF bigint
 LANGUAGE plpgsql AS $$
 BEGIN
-  WITH mine AS (SELECT p.place FROM places p WHERE p.owner = p_owner ORDER BY p.place FOR UPDATE),
-  kept AS (UPDATE places p SET until = km_now() + p_ttl, backend = pg_backend_pid(),
-      backend_since = km_backend_since()
-    FROM mine WHERE p.place = mine.place RETURNING 1)
-  SELECT count(*) INTO kept_places FROM kept;
+  RETURN QUERY WITH mine AS (
+    SELECT p.place FROM places p WHERE p.place = ANY (p_places) ORDER BY p.place FOR UPDATE)
+  UPDATE places p SET until = km_now() + p_ttl, backend = pg_backend_pid(),
+    backend_since = km_backend_since()
+  FROM mine WHERE p.place = mine.place RETURNING p.place;
 END $$;
 
 -- Rows of a project are numbered in the order in which they are seen: who is second waits for the first.

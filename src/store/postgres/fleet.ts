@@ -1,0 +1,276 @@
+// What machines share, in the tables of `fleet-schema.ts`: who works, what waits, the limits of all of
+// them together and the labels of files.
+import { type Clock, fail, getOwn, ok, parseJson, textAt, textsAt } from '../../base/index.ts';
+import {
+  type Entering,
+  type Fleet,
+  GONE_MS,
+  type QueueRow,
+  SEND_WITHIN_MS,
+  type SharedLimit,
+  type WorkerRow,
+  type WorkerState,
+} from '../fleet-port.ts';
+import type { Database, Sql } from './connection.ts';
+
+const FIGURES = ['concurrent', 'requests_per_minute', 'tokens_per_minute'] as const;
+const SCOPE = /^(?:provider|tenant):\S{1,200}$/;
+const MOST = 1e15;
+const LABEL_ROWS = 1000;
+/** Where nothing is limited nobody is counted. */
+const NO_PLACE = '0';
+
+/** An older or newer worker may say less or more. */
+function readState(text: string, id: string): WorkerState {
+  const parsed = parseJson(text);
+  const state = parsed.ok ? parsed.output : null;
+  const listed = getOwn(state, 'projects');
+  const number = (name: string): number => {
+    const value = getOwn(state, name);
+    return typeof value === 'number' ? value : 0;
+  };
+  const word = (name: string): string => textAt(state, name);
+  const projects = Array.isArray(listed) ? listed : [];
+  return {
+    id,
+    host: word('host'),
+    version: word('version'),
+    journal: number('journal'),
+    slots: number('slots'),
+    busy: number('busy'),
+    tenants: textsAt(state, 'tenants'),
+    projects: projects.map((one) => ({
+      project: textAt(one, 'project'),
+      items: textAt(one, 'items'),
+    })),
+    draining: getOwn(state, 'draining') === true,
+    memory: number('memory'),
+  };
+}
+
+interface WorkerLine {
+  id: string;
+  state: string;
+  started: string;
+  heard: string;
+  clock_off: string;
+}
+
+async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
+  const lines = await sql.all<WorkerLine>(
+    `SELECT id, state, started::text, heard::text, clock_off::text FROM workers
+     WHERE heard > km_now() - $1::bigint ORDER BY started, id`,
+    GONE_MS,
+  );
+  return lines.map(({ id, state, started, heard, clock_off }) => ({
+    ...readState(state, id),
+    started: Number(started),
+    heard: Number(heard),
+    clock_off: Number(clock_off),
+  }));
+}
+
+/** Does a worker take what is queued there? */
+const serves = ({ tenants, projects, draining }: WorkerState, row: QueueLine): boolean =>
+  !draining &&
+  (tenants.includes(row.tenant) || (tenants.length === 0 && row.tenant === '')) &&
+  projects.some(({ project, items }) => project === row.project && items === row.items);
+
+interface QueueLine {
+  tenant: string;
+  project: string;
+  items: string;
+  ready: string;
+  later: string;
+  oldest: string;
+}
+
+async function readQueues(sql: Sql): Promise<QueueRow[]> {
+  const workers = await readWorkers(sql);
+  const lines = await sql.all<QueueLine>(
+    `SELECT coalesce(tenant, '') AS tenant, project, coalesce(items, '') AS items,
+       count(*) FILTER (WHERE queued <= km_now())::text AS ready,
+       count(*) FILTER (WHERE queued > km_now())::text AS later, min(queued)::text AS oldest
+     FROM threads WHERE queued IS NOT NULL AND owner IS NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
+  );
+  return lines.map((line) => ({
+    ...line,
+    ready: Number(line.ready),
+    later: Number(line.later),
+    oldest: Number(line.oldest),
+    served_by: workers.filter((worker) => serves(worker, line)).length,
+  }));
+}
+
+interface LimitLine {
+  scope: string;
+  concurrent: string | null;
+  requests_per_minute: string | null;
+  tokens_per_minute: string | null;
+  spend_per_day: string | null;
+}
+
+const readLimit = (line: LimitLine): SharedLimit => ({
+  scope: line.scope,
+  ...Object.fromEntries(
+    FIGURES.flatMap((name) => (line[name] === null ? [] : [[name, Number(line[name])]])),
+  ),
+  ...(line.spend_per_day === null ? {} : { spend_per_day: BigInt(line.spend_per_day) }),
+});
+
+function checkLimit(limit: SharedLimit) {
+  const { scope, spend_per_day } = limit;
+  if (!SCOPE.test(scope)) {
+    const message = `\`${scope}\` has no limits; give \`provider:NAME\` or \`tenant:NAME\``;
+    return fail('invalid_input', message);
+  }
+  for (const name of FIGURES) {
+    const figure = limit[name];
+    if (figure === undefined || (Number.isSafeInteger(figure) && figure >= 0 && figure <= MOST)) {
+      continue;
+    }
+    return fail('invalid_input', `\`${figure}\` ${name}: give a whole number from 0 on`);
+  }
+  return spend_per_day !== undefined && spend_per_day < 0n
+    ? fail('invalid_input', '`spend_per_day` must not be below 0')
+    : ok(null);
+}
+
+async function writeLimit(sql: Sql, limit: SharedLimit): Promise<null> {
+  const { scope, spend_per_day } = limit;
+  const figures = [
+    ...FIGURES.map((name) => limit[name] ?? null),
+    spend_per_day?.toString() ?? null,
+  ];
+  if (figures.every((figure) => figure === null)) {
+    await sql.all('DELETE FROM shared_limits WHERE scope = $1', scope);
+    return null;
+  }
+  await sql.all(
+    `INSERT INTO shared_limits (scope, concurrent, requests_per_minute, tokens_per_minute, spend_per_day)
+     VALUES ($1, $2, $3, $4, $5) ON CONFLICT (scope) DO UPDATE SET concurrent = $2,
+       requests_per_minute = $3, tokens_per_minute = $4, spend_per_day = $5`,
+    scope,
+    ...figures,
+  );
+  return null;
+}
+
+interface Entered {
+  got: string;
+  full_scope: string;
+  full_limit: string;
+  wait_ms: string;
+  never: boolean;
+  used: string;
+  most: string;
+}
+
+async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter']> {
+  const { provider, tenant, owner, tokens, spend, ttlMs } = ask;
+  const answer = await database.write(
+    (sql) =>
+      sql.get<Entered>(
+        `SELECT got::text, full_scope, full_limit, wait_ms::text, never, used::text, most::text
+         FROM km_enter($1, $2, $3, $4, $5, $6, $7)`,
+        ...[provider, tenant, owner, tokens, spend?.toString() ?? null, ttlMs, SEND_WITHIN_MS],
+      ),
+    { plain: true },
+  );
+  if (!answer.ok) return answer;
+  const entered = answer.output;
+  if (!entered || entered.full_limit === '') return ok({ place: entered?.got ?? NO_PLACE });
+  const { full_limit: limit, full_scope: scope, used, most } = entered;
+  if (!entered.never) return ok({ wait_ms: Number(entered.wait_ms), limit, scope });
+  const when =
+    limit === 'spend_per_day' ? 'until midnight (UTC)' : 'for a request of this size at any time';
+  const message =
+    spend === undefined && limit === 'spend_per_day'
+      ? `\`${limit}\` of ${scope} needs the price of the model, which has none; add it to \`pricing.yaml\``
+      : `\`${limit}\` of ${scope} leaves no room ${when}: ${used} of ${most} are used`;
+  return fail('shared_limit', message, { limit, scope, used, most, sent: false });
+}
+
+export function createFleet(database: Database, clock: Clock): Fleet {
+  return {
+    place: database.place,
+    announce: ({ id, ...state }) =>
+      database.write(
+        async (sql) => {
+          await sql.all(
+            `INSERT INTO workers (id, state, started, heard, clock_off)
+             VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
+             ON CONFLICT (id) DO UPDATE SET state = $2, heard = km_now(), clock_off = $3::bigint - km_now()`,
+            ...[id, JSON.stringify(state), Math.round(clock.now())],
+          );
+          return null;
+        },
+        { plain: true },
+      ),
+    leave: (worker) =>
+      database.write(
+        async (sql) => {
+          // Those that were never heard of again go as well, a day later.
+          await sql.all('DELETE FROM workers WHERE id = $1 OR heard < km_now() - 86400000', worker);
+          return null;
+        },
+        { plain: true },
+      ),
+    workers: () => database.read(readWorkers),
+    queues: () => database.read(readQueues),
+    limits: () =>
+      database.read(async (sql) => {
+        const lines = await sql.all<LimitLine>(
+          `SELECT scope, concurrent::text, requests_per_minute::text, tokens_per_minute::text,
+             spend_per_day::text FROM shared_limits ORDER BY scope`,
+        );
+        return lines.map(readLimit);
+      }),
+    async setLimit(limit) {
+      const checked = checkLimit(limit);
+      if (!checked.ok) return checked;
+      return await database.write((sql) => writeLimit(sql, limit), { plain: true });
+    },
+    enter: (ask) => enter(database, ask),
+    stay: (places, ttlMs) =>
+      database.write(
+        async (sql) => {
+          const rows = await sql.all<{ place: string }>(
+            'SELECT place::text FROM km_stay($1, $2) AS kept (place)',
+            ...[places, ttlMs],
+          );
+          return rows.map(({ place }) => place);
+        },
+        { plain: true },
+      ),
+    async exit(place, { tokens, spend }) {
+      if (place === NO_PLACE) return ok(null);
+      return await database.write(
+        async (sql) => {
+          await sql.all('SELECT km_exit($1, $2, $3)', place, tokens, spend.toString());
+          return null;
+        },
+        { plain: true },
+      );
+    },
+    labelRows: (project, after) =>
+      database.read(async (sql) => {
+        const rows = await sql.all<{ number: string; text: string }>(
+          `SELECT number::text, text FROM label_rows WHERE project = $1 AND number > $2
+           ORDER BY number LIMIT ${LABEL_ROWS}`,
+          ...[project, after],
+        );
+        return rows.map(({ number, text }) => ({ number: Number(number), text }));
+      }),
+    async addLabelRows(project, rows) {
+      if (rows.length === 0) return ok(null);
+      return await database.write(
+        async (sql) => {
+          await sql.all('SELECT km_add_labels($1, $2)', project, rows);
+          return null;
+        },
+        { plain: true, lane: `labels ${project}` },
+      );
+    },
+  };
+}
