@@ -27,6 +27,8 @@ export type { DataOf, EventType, Noted, Recorded, RecordedOf } from './thread/jo
 export { decode, readJournal, readStored } from './thread/journal-event.ts';
 export { createLiveThreads } from './thread/live-threads.ts';
 export type {
+  ModelLine,
+  ModelPort,
   Runner,
   ScriptAct,
   ScriptActions,

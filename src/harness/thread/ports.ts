@@ -171,6 +171,8 @@ export interface ModelRequest {
   written: WrittenMessages;
   /** For the estimate when the provider reports no usage, and the text as it comes. */
   reading: ReaderOptions;
+  /** On the monotonic clock: whoever is later does not send it. */
+  sendBy?: number;
   /** Gets every event as it came. */
   raw?: RawStream;
   /** Of everything that is asked. */

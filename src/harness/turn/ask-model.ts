@@ -99,7 +99,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
     const { line, authority } = admitted.output;
     return ok({
       async ask(request, signal) {
-        const { messages, maxTokens, written, reading, raw, marks, sinks } = request;
+        const { messages, maxTokens, written, reading, raw, marks, sinks, sendBy } = request;
         const sender = senderFor(line, model, request, thread);
         const body = sender.writer.body({ messages, maxTokens, written });
         let reader: StreamReader | undefined;
@@ -110,6 +110,7 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
                 authority,
                 signal,
                 ...(marks && { marks }),
+                ...(sendBy !== undefined && { sendBy }),
                 ...(sinks && { filter: () => sinks()?.filter() }),
                 reader() {
                   reader = createReader(model.protocol, reading);

@@ -78,9 +78,11 @@ function waitFor(
   isCostly: boolean,
   { pausesMs, patienceMs, most }: Patience,
 ): number | undefined {
+  const asked = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
+  // Of our own machines: there will be room, and it costs nothing to wait for it.
+  if (code === 'shared_limit') return detail.transient === true ? asked : undefined;
   const isBroken = BROKEN.has(code) && detail.transient !== true;
   if (!isBroken && detail.transient !== true && code !== 'rate_limit') return undefined;
-  const asked = typeof detail.retry_after_ms === 'number' ? detail.retry_after_ms : 0;
   const pause = pausesMs[Math.min(tries.ofModel, pausesMs.length - 1)] ?? 0;
   const ms = Math.max(asked, pause);
   const isPatient = !isCostly && !isBroken;

@@ -25,6 +25,8 @@ export type Received = { kind: 'answer'; output: JsonObject } | { kind: 'stream'
 
 interface SendOptions {
   signal: AbortSignal;
+  /** On the monotonic clock: it is not sent later. */
+  sendBy?: number;
   /** Asked at this sending whether its caller may reach the host. */
   verify: Verifier;
   /** Gets the events of a stream, without secrets. */
@@ -199,8 +201,8 @@ export function prepareRequest(
   const mayRepeat = call.tool.effect !== 'write';
   return ok({
     ...described.output,
-    async send(body, { signal, verify, onEvents }) {
-      const watch = new TimeWatch(timeouts.output, signal, ports);
+    async send(body, { signal, sendBy, verify, onEvents }) {
+      const watch = new TimeWatch(timeouts.output, signal, ports, sendBy);
       const sending = { settings, ports, verify, watch, redact, onEvents };
       const wire = body === undefined ? bare : { ...bare, body };
       try {

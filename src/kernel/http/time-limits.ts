@@ -81,14 +81,22 @@ export class TimeWatch {
   #phase: WaitPhase | undefined = 'connect';
   #since: number;
   readonly #totalDue: number;
+  /** What is let in by somebody else is not sent later than that. */
+  readonly #sendBy: number;
   #cancelTimer = (): void => {};
   /** When the timer fires, if there is one. */
   #armedFor = Number.POSITIVE_INFINITY;
 
-  constructor(timeouts: Timeouts, caller: AbortSignal, ports: TimeWatchPorts) {
+  constructor(
+    timeouts: Timeouts,
+    caller: AbortSignal,
+    ports: TimeWatchPorts,
+    sendBy = Number.POSITIVE_INFINITY,
+  ) {
     this.#timeouts = timeouts;
     this.#caller = caller;
     this.#ports = ports;
+    this.#sendBy = sendBy;
     this.#since = ports.clock.monotonic();
     this.#totalDue = this.#since + timeouts.total;
     this.#arm(this.#since);
@@ -127,6 +135,11 @@ export class TimeWatch {
     if (this.failure !== undefined) return;
     this.#phase = phase;
     this.#since = this.#ports.clock.monotonic();
+    // Looked at in the moment in which it would go out: a process may have stood still before.
+    if (phase === 'first_byte' && this.#since > this.#sendBy) {
+      const detail = { phase: 'connect', sent: false, late: true };
+      return this.stop(fail('timeout', 'it could not be sent in time', detail));
+    }
     this.#arm(this.#since);
   }
 

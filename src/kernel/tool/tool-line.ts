@@ -42,6 +42,8 @@ interface LineSending {
   /** As the line admitted it. */
   authority: Authority;
   signal: AbortSignal;
+  /** On the monotonic clock: it is not sent later. */
+  sendBy?: number;
   reader(): LineReader;
   /** What is in the body that is sent: it marks what the tool's own sinks keep of the answer. */
   marks?: () => Descriptor;
@@ -101,10 +103,11 @@ function resultOf(received: Received): Outcome<JsonObject> {
 /** Straight from the connection to the reader. */
 const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
   text: prepared.request.body ?? '',
-  async send(body, { authority, signal, reader }) {
+  async send(body, { authority, signal, sendBy, reader }) {
     const { events, end } = reader();
     const received = await prepared.send(body, {
       signal,
+      ...(sendBy !== undefined && { sendBy }),
       verify: verifierOf(authority),
       onEvents(some) {
         events(some);
