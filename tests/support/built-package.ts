@@ -1,6 +1,15 @@
 // The package as it is published, in a folder of its own; the checkout's `dist/` is left alone.
 import { execFileSync } from 'node:child_process';
-import { copyFileSync, cpSync, mkdtempSync, realpathSync, rmSync, symlinkSync } from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -12,12 +21,28 @@ export interface BuiltPackage {
   remove(): void;
 }
 
-/** With `types`, the declarations are written too. */
-export function buildPackage({ types = false } = {}): BuiltPackage {
+/** Everything that is installed here but these: as with somebody who did not install them. */
+function linkModules(dir: string, without: readonly string[]): void {
+  const from = join(REPOSITORY, 'node_modules');
+  mkdirSync(join(dir, 'node_modules'));
+  for (const name of readdirSync(from)) {
+    if (!without.includes(name)) symlinkSync(join(from, name), join(dir, 'node_modules', name));
+  }
+}
+
+/** With `types`, the declarations are written too; `without` these packages, which are installed here. */
+export function buildPackage({
+  types = false,
+  without = [],
+}: {
+  types?: boolean;
+  without?: readonly string[];
+} = {}): BuiltPackage {
   const dir = realpathSync(mkdtempSync(join(tmpdir(), 'km-package-')));
   const dist = join(dir, 'dist');
-  for (const name of ['bundle', 'node_modules'])
-    symlinkSync(join(REPOSITORY, name), join(dir, name));
+  symlinkSync(join(REPOSITORY, 'bundle'), join(dir, 'bundle'));
+  if (without.length > 0) linkModules(dir, without);
+  else symlinkSync(join(REPOSITORY, 'node_modules'), join(dir, 'node_modules'));
   copyFileSync(join(REPOSITORY, 'package.json'), join(dir, 'package.json'));
   cpSync(join(REPOSITORY, 'bin'), join(dir, 'bin'), { recursive: true });
   const node = (...args: string[]): unknown =>

@@ -9,7 +9,7 @@ import { fail, type Outcome, ok } from '../../base/index.ts';
 const BOSS_VERSION = '12.35.0';
 const INSTALL = `npm install pg pg-boss@${BOSS_VERSION}`;
 
-export interface Drivers {
+interface Drivers {
   readonly pg: typeof pgTypes;
   readonly PgBoss: typeof PgBossClass;
 }
