@@ -1,0 +1,424 @@
+// Who may act for a thread, on a server. A lease has a deadline by the server's clock and an epoch; every
+// claim raises the epoch, so what an earlier holder still tries is refused. Jobs of the engine say where
+// to look; the row says who gets it.
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { Held, Lease, Leases, Owner, Renewed, Wanted } from '../port.ts';
+import { noThread, type ThreadStatus } from '../thread-id.ts';
+import type { Sql } from './connection.ts';
+import type { ListeningFeed } from './feed.ts';
+import { type FetchedJob, type JobQueues, queueName } from './jobs.ts';
+import type { ServerRegistry } from './registry.ts';
+import { signalsOfEach } from './signals.ts';
+import { holdThreads, rememberHeld } from './threads.ts';
+import { RefusedWrite } from './trouble.ts';
+import { createDoorbell } from './watch.ts';
+
+export interface LeaseParts extends ServerRegistry {
+  readonly jobs: JobQueues;
+  readonly feed: ListeningFeed;
+}
+
+/** What is due and cannot be had now is asked for again; what nobody tells of, at the latest. */
+const [BUSY_MS, IDLE_MS] = [1000, 5000];
+/** Jobs are looked through for what is missing, by one process at a time. */
+const MEND_MS = 60_000;
+
+interface ClaimColumns {
+  o_refused: 'not_found' | 'thread_ended' | 'lease_held' | null;
+  o_status: ThreadStatus;
+  o_owner: string | null;
+  o_until: number | null;
+  o_tenant: string | null;
+  o_project: string;
+  o_dropped: string[];
+}
+
+function refusalOf(thread: string, row: ClaimColumns): Failure {
+  const { o_status: status, o_owner: owner, o_until: until } = row;
+  if (row.o_refused === 'not_found') return noThread(thread);
+  if (row.o_refused === 'thread_ended') {
+    return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
+  }
+  return fail('lease_held', `thread \`${thread}\` is held by \`${owner}\``, {
+    thread,
+    owner,
+    until,
+  });
+}
+
+const CLAIM = 'SELECT * FROM km_claim($1, $2, $3, $4, $5, $6, $7)';
+
+async function claimOnce(
+  parts: LeaseParts,
+  thread: string,
+  { owner, ttlMs }: Owner,
+  how: { force?: true; reopen?: true },
+  gone: readonly string[],
+): Promise<Outcome<Held>> {
+  const { database, jobs, clock, maxLeaseMs } = parts;
+  const asked = clock.monotonic();
+  const [force, reopen] = [how.force === true, how.reopen === true];
+  const answer = await database.write(
+    async (sql) => {
+      const values = [thread, owner, ttlMs, maxLeaseMs, force, reopen, gone];
+      const row = await sql.get<ClaimColumns>(CLAIM, ...values);
+      if (!row || row.o_refused !== null) {
+        throw new RefusedWrite(row ? refusalOf(thread, row) : noThread(thread));
+      }
+      const name = queueName(row.o_tenant ?? undefined, row.o_project);
+      await jobs.drop(sql, name, row.o_dropped);
+      const [held] = await holdThreads(sql, [thread]);
+      if (!held) throw new RefusedWrite(noThread(thread));
+      return held;
+    },
+    { lane: thread },
+  );
+  if (answer.ok) rememberHeld(parts, [answer.output], asked);
+  return answer;
+}
+
+async function claim(
+  parts: LeaseParts,
+  thread: string,
+  owner: Owner,
+  how: { force?: true; reopen?: true },
+): Promise<Outcome<Held>> {
+  const claimed = await claimOnce(parts, thread, owner, how, []);
+  if (claimed.ok || claimed.error.code !== 'lease_held') return claimed;
+  const holder = String(claimed.error.detail['owner']);
+  return parts.isGone(holder) ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
+}
+
+const dueOf = (
+  whose: string,
+): string => `SELECT p.project, (SELECT min(t.queued) FROM threads t WHERE t.project = p.project
+    AND t.tenant ${whose} AND t.queued IS NOT NULL) - km_now() AS wait
+  FROM unnest($1::text[]) AS p(project)`;
+const [DUE, DUE_OF] = [dueOf('IS NULL'), dueOf('= $2')];
+
+interface Due {
+  project: string;
+  wait: number | null;
+}
+
+interface TakeColumns {
+  o_thread: string;
+  o_job: string;
+  o_verdict: 'taken' | 'drop' | 'back';
+  o_at: number | null;
+}
+
+type Fetched = FetchedJob & { readonly queue: string };
+
+/** Of each queue its share; what one leaves, the next may have. */
+async function fetchFairly(
+  jobs: JobQueues,
+  sql: Sql,
+  queues: readonly string[],
+  count: number,
+): Promise<Fetched[]> {
+  const found: Fetched[] = [];
+  let open = [...queues];
+  while (open.length > 0 && found.length < count) {
+    const more: string[] = [];
+    for (const [at, queue] of open.entries()) {
+      const share = Math.ceil((count - found.length) / (open.length - at));
+      if (share === 0) break;
+      const got = await jobs.fetch(sql, queue, share);
+      found.push(...got.map((job) => ({ ...job, queue })));
+      if (got.length === share) more.push(queue);
+    }
+    open = more;
+  }
+  return found;
+}
+
+const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4)';
+const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
+
+/** Jobs and rows in one transaction: who is gone before its end has taken nothing. */
+async function takeDue(
+  { database, jobs, clock, maxLeaseMs, ...rest }: LeaseParts,
+  { owner, ttlMs }: Owner,
+  queues: readonly string[],
+  count: number,
+): Promise<Outcome<Held[]>> {
+  const asked = clock.monotonic();
+  let last: readonly Fetched[] = [];
+  const taken = await database.write(
+    async (sql): Promise<Held[]> => {
+      const found = await fetchFairly(jobs, sql, queues, count);
+      last = found;
+      if (found.length === 0) return [];
+      const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
+      const ttl = Math.min(ttlMs, maxLeaseMs);
+      const rows = await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl);
+      for (const { o_job, o_verdict, o_at } of rows) {
+        const job = found.find(({ id }) => id === o_job);
+        if (!job || o_verdict === 'taken') continue;
+        if (o_verdict === 'drop') await jobs.drop(sql, job.queue, [job.id]);
+        else await jobs.putBack(sql, job.queue, job, o_at ?? undefined);
+      }
+      const mine = rows.filter(({ o_verdict }) => o_verdict === 'taken');
+      return holdThreads(
+        sql,
+        mine.map(({ o_thread }) => o_thread),
+      );
+    },
+    {
+      written: async (sql) => {
+        const ids = last.map(({ id }) => id);
+        const rows = await sql.all<{ id: string }>(TAKEN, owner, ids);
+        return rows.length === 0
+          ? undefined
+          : holdThreads(
+              sql,
+              rows.map(({ id }) => id),
+            );
+      },
+    },
+  );
+  if (taken.ok) {
+    rememberHeld({ database, jobs, clock, maxLeaseMs, ...rest }, taken.output, asked);
+  }
+  return taken;
+}
+
+/** Whoever was visited first comes last the next time. */
+function createTurns() {
+  let turn = 0;
+  return <T>(all: readonly T[]): T[] => {
+    const at = all.length === 0 ? 0 : turn++ % all.length;
+    return [...all.slice(at), ...all.slice(0, at)];
+  };
+}
+
+function createTaking(parts: LeaseParts) {
+  const inTurn = createTurns();
+
+  /** Without threads: how long until there may be some. */
+  async function tryTo(
+    owner: Owner,
+    { count, tenant, projects }: Wanted,
+  ): Promise<Outcome<{ held: Held[]; wait: number }>> {
+    const due = await parts.database.read((sql) =>
+      tenant === undefined ? sql.all<Due>(DUE, projects) : sql.all<Due>(DUE_OF, projects, tenant),
+    );
+    if (!due.ok) return due;
+    const waits = due.output.flatMap(({ wait }) => (wait === null ? [] : [wait]));
+    const next = Math.min(IDLE_MS, ...waits.filter((wait) => wait > 0));
+    const queues = due.output
+      .filter(({ wait }) => wait !== null && wait <= 0)
+      .map(({ project }) => queueName(tenant, project));
+    if (queues.length === 0) return ok({ held: [], wait: next });
+    const held = await takeDue(parts, owner, inTurn(queues), count);
+    return held.ok ? ok({ held: held.output, wait: Math.min(next, BUSY_MS) }) : held;
+  }
+
+  return async (owner: Owner, wanted: Wanted): Promise<Outcome<Held[]>> => {
+    const { count, projects, tenant, waitMs = 0 } = wanted;
+    if (projects.length === 0 || count < 1) return ok([]);
+    if (waitMs === 0) {
+      const got = await tryTo(owner, wanted);
+      return got.ok ? ok(got.output.held) : got;
+    }
+    const bell = createDoorbell(parts.feed);
+    const off = parts.feed.onQueue((project, whose) => {
+      if (project === undefined || (whose === tenant && projects.includes(project))) bell.ring();
+    });
+    const over = setTimeout(bell.end, waitMs);
+    let again: NodeJS.Timeout | undefined;
+    try {
+      while (await bell.rings()) {
+        const got = await tryTo(owner, wanted);
+        if (!got.ok || got.output.held.length > 0) return got.ok ? ok(got.output.held) : got;
+        clearTimeout(again);
+        again = setTimeout(bell.ring, Math.max(1, got.output.wait));
+      }
+      return ok([]);
+    } finally {
+      clearTimeout(over);
+      clearTimeout(again);
+      off();
+      bell.remove();
+    }
+  };
+}
+
+const RENEW = 'SELECT * FROM km_renew($1, $2, $3)';
+
+interface RenewColumns {
+  o_thread: string;
+  o_wakes: number;
+  o_tenant: string | null;
+  o_project: string;
+  o_work: string | null;
+}
+
+async function renew(
+  { database, clock, held, jobs, maxLeaseMs }: LeaseParts,
+  leases: readonly Lease[],
+  ttlMs: number,
+): Promise<Outcome<Renewed[]>> {
+  if (leases.length === 0) return ok([]);
+  const [asked, ttl] = [clock.monotonic(), Math.min(ttlMs, maxLeaseMs)];
+  const [ids, epochs] = [leases.map(({ thread }) => thread), leases.map(({ epoch }) => epoch)];
+  const answer = await database.write(
+    async (sql) => {
+      const rows = await sql.all<RenewColumns>(RENEW, ids, epochs, ttl);
+      const called = rows.flatMap(({ o_thread, o_wakes }) => {
+        const told = held.get(o_thread)?.told ?? o_wakes;
+        return o_wakes > told ? [[o_thread, told] as const] : [];
+      });
+      return { rows, signals: await signalsOfEach(sql, called) };
+    },
+    { plain: true },
+  );
+  if (!answer.ok) return answer;
+  const { rows, signals } = answer.output;
+  const found = new Map(rows.map((row) => [row.o_thread, row]));
+  const working = new Map<string, string[]>();
+  for (const { o_tenant, o_project, o_work } of rows) {
+    if (o_work === null) continue;
+    const name = queueName(o_tenant ?? undefined, o_project);
+    working.set(name, [...(working.get(name) ?? []), o_work]);
+  }
+  // The lease is what counts: nobody waits for the engine.
+  void jobs.touch(working).catch(() => {});
+  const renewed: Renewed[] = [];
+  for (const { thread, epoch } of leases) {
+    if (!found.has(thread)) {
+      held.drop(thread, epoch);
+      continue;
+    }
+    held.renew(thread, epoch, asked + ttl);
+    const fresh = held.tell(thread, epoch, signals.get(thread) ?? []);
+    renewed.push({ thread, lease_ms: ttl, signals: fresh });
+  }
+  return ok(renewed);
+}
+
+async function release(
+  { database, held, jobs }: LeaseParts,
+  { thread, epoch }: Lease,
+  { again, delayMs = 0 }: { again?: true; delayMs?: number },
+): Promise<Outcome<null>> {
+  const answer = await database.write(
+    async (sql) => {
+      const values = [thread, epoch, again === true, delayMs];
+      const row = await sql.get<{ was: boolean }>(
+        'SELECT km_release($1, $2, $3, $4) AS was',
+        ...values,
+      );
+      if (row?.was) await jobs.follow(sql, [thread]);
+      return null;
+    },
+    { lane: thread },
+  );
+  held.drop(thread, epoch);
+  return answer;
+}
+
+const OWNERS = 'SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL';
+const LOST = 'SELECT * FROM km_lost($1, $2)';
+const SWEEP = 'SELECT * FROM km_sweep($1, $2)';
+
+interface LostColumns {
+  o_thread: string;
+  o_epoch: number;
+  o_seq: number;
+  o_ended: boolean;
+}
+
+async function findLost({ isGone, maxLeaseMs }: LeaseParts, sql: Sql): Promise<LostColumns[]> {
+  const owners = await sql.all<{ owner: string }>(OWNERS);
+  const gone = owners.map(({ owner }) => owner).filter((owner) => isGone(owner));
+  return sql.all<LostColumns>(LOST, maxLeaseMs, gone);
+}
+
+const MENDER = `INSERT INTO about (name, value) VALUES ('mended', km_now()::text)
+  ON CONFLICT (name) DO UPDATE SET value = excluded.value
+    WHERE about.value::bigint <= excluded.value::bigint - ${MEND_MS} RETURNING value`;
+const QUEUES = 'SELECT DISTINCT project, tenant FROM threads WHERE queued IS NOT NULL';
+const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE id IN (
+    SELECT t.id FROM threads t WHERE t.queued IS NOT NULL AND t.owner IS NULL AND t.project = $1
+      AND t.tenant IS NOT DISTINCT FROM $2 AND NOT EXISTS (SELECT 1 FROM ${table} j
+        WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
+      ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
+
+/** Queued without a job that waits: it gets one. */
+async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
+  const mine = await database.write((sql) => sql.get(MENDER));
+  if (!mine.ok || !mine.output) return;
+  await jobs.supervise();
+  const queues = await database.read((sql) =>
+    sql.all<{ project: string; tenant: string | null }>(QUEUES),
+  );
+  for (const { project, tenant } of queues.ok ? queues.output : []) {
+    const name = queueName(tenant ?? undefined, project);
+    await database.write(async (sql) => {
+      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), project, tenant, name);
+      const ids = rows.map(({ id }) => id);
+      if (ids.length > 0) await jobs.follow(sql, ids);
+    });
+  }
+}
+
+/** Who sweeps once only looks; who does it all the time also mends. */
+function createMending(parts: LeaseParts) {
+  let next: number | undefined;
+  return async (): Promise<void> => {
+    const now = parts.clock.monotonic();
+    const isDue = next !== undefined && now >= next;
+    next = isDue ? now + MEND_MS : (next ?? now);
+    // What cannot be done now is done by whoever comes next.
+    if (isDue) await mendJobs(parts).catch(() => {});
+  };
+}
+
+async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
+  const { database, jobs, feed } = parts;
+  // Most sweeps find nothing: then nobody has to write.
+  const found = await database.read((sql) => findLost(parts, sql));
+  if (!found.ok) return found;
+  const lost = found.output.filter(({ o_ended }) => !o_ended);
+  const [ids, epochs] = [lost.map((row) => row.o_thread), lost.map((row) => row.o_epoch)];
+  type Swept = { o_thread: string; o_seq: number; o_interrupted: boolean };
+  const swept = await (lost.length === 0
+    ? ok([])
+    : database.write(async (sql) => {
+        const rows = await sql.all<Swept>(SWEEP, ids, epochs);
+        await jobs.follow(
+          sql,
+          rows.map(({ o_thread }) => o_thread),
+        );
+        return rows;
+      }));
+  if (!swept.ok) return swept;
+  const interrupted: string[] = [];
+  for (const { o_thread: thread, o_seq: seq, o_interrupted } of swept.output) {
+    if (!o_interrupted) continue;
+    interrupted.push(thread);
+    feed.moved({ thread, seq, status: 'interrupted' });
+  }
+  const unreleased = found.output
+    .filter(({ o_ended }) => o_ended)
+    .map(({ o_thread, o_epoch, o_seq }) => ({ thread: o_thread, epoch: o_epoch, seq: o_seq }));
+  return ok({ interrupted, unreleased });
+}
+
+export function serverLeases(parts: LeaseParts): Leases {
+  const take = createTaking(parts);
+  const mend = createMending(parts);
+  return {
+    claim: (thread, owner, how = {}) => claim(parts, thread, owner, how),
+    take,
+    renew: (leases, ttlMs) => renew(parts, leases, ttlMs),
+    release: (lease, how = {}) => release(parts, lease, how),
+    async sweep() {
+      const swept = await sweep(parts);
+      if (swept.ok) await mend();
+      return swept;
+    },
+  };
+}
