@@ -58,7 +58,6 @@ function createWatched() {
     },
     ids: (): string[] => [...watchers.keys()].filter((id) => id !== undefined),
     watchesAll: () => watchers.has(undefined),
-    isIdle: () => watchers.size === 0,
     join(thread: string | undefined, watcher: OnHead): () => void {
       const all = watchers.get(thread) ?? new Set();
       watchers.set(thread, all.add(watcher));
@@ -124,10 +123,10 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
   const listeners = new Set<(note: SignalNote) => void>();
   const queues = new Set<OnQueue>();
   const closing = new Set<() => void>();
-  let isOver = false;
+  const state = { isOver: false };
   let running: Promise<void> | undefined;
   let client: pg.Client | undefined;
-  let [isHeard, wake] = [false, () => {}];
+  let wake = (): void => {};
   /** When everything until then was heard. */
   let heardUntil = 0;
 
@@ -200,24 +199,22 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
       await connected.query(`LISTEN km_${database.schema}`);
       await catchUp(connected);
       heardUntil = asked;
-      isHeard = true;
-      while (!isGone.now && !isOver) {
+      while (!isGone.now && !state.isOver) {
         const before = clock.monotonic();
         const ids = watched.ids();
         const { rows } = await connected.query<Head>(HEADS, [ids]);
         for (const head of rows) watched.tell(head);
         heardUntil = before;
-        if (!isGone.now && !isOver) await rest(ASK_MS);
+        if (!isGone.now && !state.isOver) await rest(ASK_MS);
       }
     } finally {
       client = undefined;
-      isHeard = false;
       void connected.end().catch(() => {});
     }
   }
 
   async function run(): Promise<void> {
-    for (let tries = 0; !isOver; tries++) {
+    for (let tries = 0; !state.isOver; tries++) {
       const start = clock.monotonic();
       try {
         await listen();
@@ -225,13 +222,13 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
         // It is tried again.
       }
       if (clock.monotonic() - start > ASK_MS) tries = 0;
-      if (!isOver) await rest(BACK_MS[Math.min(tries, BACK_MS.length - 1)] ?? 0);
+      if (!state.isOver) await rest(BACK_MS[Math.min(tries, BACK_MS.length - 1)] ?? 0);
     }
   }
 
   /** From now on somebody waits. */
   function begin(): void {
-    if (isOver || running) return;
+    if (state.isOver || running) return;
     heardUntil = clock.monotonic();
     running = run();
   }
@@ -246,8 +243,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     /** Called for heads of this thread (of all, when undefined); answers with the end. */
     onMove(thread: string | undefined, watcher: OnHead): () => void {
       begin();
-      const leave = watched.join(thread, watcher);
-      return leave;
+      return watched.join(thread, watcher);
     },
     onSignal(listener: (note: SignalNote) => void): () => void {
       begin();
@@ -260,14 +256,12 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     },
     /** Called once, when the store closes. */
     onClose(listener: () => void): () => void {
-      if (isOver) listener();
+      if (state.isOver) listener();
       return joinSet(closing, listener);
     },
-    /** Is there a connection that hears everything? */
-    isListening: () => isHeard,
     /** Before the database is closed. */
     async close(): Promise<void> {
-      isOver = true;
+      state.isOver = true;
       for (const listener of closing) listener();
       watched.clear();
       for (const all of [listeners, queues, closing]) all.clear();

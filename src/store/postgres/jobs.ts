@@ -186,7 +186,9 @@ export function createJobs(place: ServerPlace) {
       }
     },
     /** Jobs of the lost wait again, for all queues; one process at a time does it. */
-    supervise: async (): Promise<void> => void (await (await started()).supervise()),
+    async supervise(): Promise<void> {
+      await (await started()).supervise();
+    },
     /** Of the engine's own jobs; for whoever looks whether one is there. */
     table: `${schemaOf(place)}.job`,
     async close(): Promise<void> {

@@ -103,13 +103,14 @@ BEGIN
     RETURNING t.id, t.wakes, t.tenant, t.project, t.work;
 END $$;
 
--- What is let go with an unheard signal is queued, as by a commit. False: it was not held any more.
+-- Queued as it is asked for; else, with an unheard signal, at once, as by a commit. False: it was not
+-- held any more.
 CREATE OR REPLACE FUNCTION km_release(p_thread text, p_epoch int, p_again boolean, p_delay bigint)
   RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE threads SET owner = NULL, lease_until = NULL, queued = CASE
-      WHEN km_ended(status) THEN NULL WHEN wakes > heard THEN km_now()
-      WHEN p_again THEN km_now() + p_delay END
+      WHEN km_ended(status) THEN NULL WHEN p_again THEN km_now() + p_delay
+      WHEN wakes > heard THEN km_now() END
     WHERE id = p_thread AND epoch = p_epoch AND owner IS NOT NULL;
   RETURN FOUND;
 END $$;

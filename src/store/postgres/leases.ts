@@ -85,8 +85,9 @@ async function claim(
 ): Promise<Outcome<Held>> {
   const claimed = await claimOnce(parts, thread, owner, how, []);
   if (claimed.ok || claimed.error.code !== 'lease_held') return claimed;
-  const holder = String(claimed.error.detail['owner']);
-  return parts.isGone(holder) ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
+  const { owner: holder } = claimed.error.detail;
+  const isFree = typeof holder === 'string' && parts.isGone(holder);
+  return isFree ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
 }
 
 const dueOf = (
@@ -199,7 +200,8 @@ function createTaking(parts: LeaseParts) {
   /** Without threads: how long until there may be some. */
   async function tryTo(
     owner: Owner,
-    { count, tenant, projects }: Wanted,
+    { count, projects }: Wanted,
+    tenant: string | undefined,
   ): Promise<Outcome<{ held: Held[]; wait: number }>> {
     const due = await parts.database.read((sql) =>
       tenant === undefined ? sql.all<Due>(DUE, projects) : sql.all<Due>(DUE_OF, projects, tenant),
@@ -216,10 +218,11 @@ function createTaking(parts: LeaseParts) {
   }
 
   return async (owner: Owner, wanted: Wanted): Promise<Outcome<Held[]>> => {
-    const { count, projects, tenant, waitMs = 0 } = wanted;
+    const { count, projects, waitMs = 0 } = wanted;
+    const tenant = wanted.tenant === '' ? undefined : wanted.tenant;
     if (projects.length === 0 || count < 1) return ok([]);
     if (waitMs === 0) {
-      const got = await tryTo(owner, wanted);
+      const got = await tryTo(owner, wanted, tenant);
       return got.ok ? ok(got.output.held) : got;
     }
     const bell = createDoorbell(parts.feed);
@@ -230,7 +233,7 @@ function createTaking(parts: LeaseParts) {
     let again: NodeJS.Timeout | undefined;
     try {
       while (await bell.rings()) {
-        const got = await tryTo(owner, wanted);
+        const got = await tryTo(owner, wanted, tenant);
         if (!got.ok || got.output.held.length > 0) return got.ok ? ok(got.output.held) : got;
         clearTimeout(again);
         again = setTimeout(bell.ring, Math.max(1, got.output.wait));
