@@ -136,52 +136,78 @@ async function fetchFairly(
 
 const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4)';
 const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
+/** Jobs that nobody needs, or that are not to be had now, are passed over: so many times in one go. */
+const ROUNDS = 20;
+
+interface Taking {
+  readonly taken: { readonly thread: string; readonly job: string }[];
+  /** To wait again, with when. */
+  readonly back: [Fetched, number | undefined][];
+  dropped: number;
+}
+
+async function takeOnce(
+  { jobs, maxLeaseMs }: LeaseParts,
+  sql: Sql,
+  { owner, ttlMs }: Owner,
+  found: readonly Fetched[],
+): Promise<Taking> {
+  const state: Taking = { taken: [], back: [], dropped: 0 };
+  if (found.length === 0) return state;
+  const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
+  const ttl = Math.min(ttlMs, maxLeaseMs);
+  const of = new Map(found.map((job) => [job.id, job]));
+  for (const row of await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl)) {
+    const { o_thread: thread, o_job, o_verdict, o_at } = row;
+    const job = of.get(o_job);
+    if (!job) continue;
+    if (o_verdict === 'taken') state.taken.push({ thread, job: o_job });
+    else if (o_verdict === 'back') state.back.push([job, o_at ?? undefined]);
+    else {
+      state.dropped += 1;
+      await jobs.drop(sql, job.queue, [job.id]);
+    }
+  }
+  return state;
+}
 
 /** Jobs and rows in one transaction: who is gone before its end has taken nothing. */
 async function takeDue(
-  { database, jobs, clock, maxLeaseMs, ...rest }: LeaseParts,
-  { owner, ttlMs }: Owner,
+  parts: LeaseParts,
+  owner: Owner,
   queues: readonly string[],
   count: number,
 ): Promise<Outcome<Held[]>> {
+  const { database, jobs, clock } = parts;
   const asked = clock.monotonic();
-  let last: readonly Fetched[] = [];
+  let mine: { thread: string; job: string }[] = [];
   const taken = await database.write(
-    async (sql): Promise<Held[]> => {
-      const found = await fetchFairly(jobs, sql, queues, count);
-      last = found;
-      if (found.length === 0) return [];
-      const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
-      const ttl = Math.min(ttlMs, maxLeaseMs);
-      const rows = await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl);
-      for (const { o_job, o_verdict, o_at } of rows) {
-        const job = found.find(({ id }) => id === o_job);
-        if (!job || o_verdict === 'taken') continue;
-        if (o_verdict === 'drop') await jobs.drop(sql, job.queue, [job.id]);
-        else await jobs.putBack(sql, job.queue, job, o_at ?? undefined);
+    async (sql) => {
+      const back: Taking['back'] = [];
+      mine = [];
+      for (let round = 0; round < ROUNDS; round++) {
+        const found = await fetchFairly(jobs, sql, queues, count - mine.length);
+        const got = await takeOnce(parts, sql, owner, found);
+        mine.push(...got.taken);
+        back.push(...got.back);
+        if (got.dropped + got.back.length === 0 || mine.length === count) break;
       }
-      const mine = rows.filter(({ o_verdict }) => o_verdict === 'taken');
+      for (const [job, at] of back) await jobs.putBack(sql, job.queue, job, at);
       return holdThreads(
         sql,
-        mine.map(({ o_thread }) => o_thread),
+        mine.map(({ thread }) => thread),
       );
     },
     {
       written: async (sql) => {
-        const ids = last.map(({ id }) => id);
-        const rows = await sql.all<{ id: string }>(TAKEN, owner, ids);
-        return rows.length === 0
-          ? undefined
-          : holdThreads(
-              sql,
-              rows.map(({ id }) => id),
-            );
+        const ids = mine.map(({ job }) => job);
+        const rows = await sql.all<{ id: string }>(TAKEN, owner.owner, ids);
+        const threads = rows.map(({ id }) => id);
+        return threads.length === 0 ? undefined : holdThreads(sql, threads);
       },
     },
   );
-  if (taken.ok) {
-    rememberHeld({ database, jobs, clock, maxLeaseMs, ...rest }, taken.output, asked);
-  }
+  if (taken.ok) rememberHeld(parts, taken.output, asked);
   return taken;
 }
 
@@ -234,7 +260,8 @@ function createTaking(parts: LeaseParts) {
     try {
       while (await bell.rings()) {
         const got = await tryTo(owner, wanted, tenant);
-        if (!got.ok || got.output.held.length > 0) return got.ok ? ok(got.output.held) : got;
+        if (!got.ok) return bell.isOver() ? ok([]) : got;
+        if (got.output.held.length > 0) return ok(got.output.held);
         clearTimeout(again);
         again = setTimeout(bell.ring, Math.max(1, got.output.wait));
       }
