@@ -1,6 +1,7 @@
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { argumentsText, type EventTone, eventLine, unreadableLine } from './observe/event-words.ts';
+export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
 export type { ReplayReport } from './replay/replay.ts';
@@ -9,9 +10,9 @@ export { answerIn, askInside, callBinding, callShown } from './rights/ask-about-
 export { helpSignal } from './rights/ask-for-help.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export type { ResumeOptions } from './run/reopen.ts';
-export { resumeThread } from './run/resume.ts';
+export { goOnWithThread, refuseTaken, resumeThread } from './run/resume.ts';
 export { unaffordableHooks } from './run/run-hook.ts';
-export { runDirective } from './run/start.ts';
+export { enqueueDirective, runDirective } from './run/start.ts';
 export { finishEnded, mendTranscript } from './run/unfinished-work.ts';
 export { askModel } from './script/script-actions.ts';
 export { endUnattended } from './spawn/steer.ts';

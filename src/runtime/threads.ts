@@ -16,6 +16,7 @@ import {
 } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
+  FollowedRun,
   HarnessPorts,
   Live,
   LiveThreads,
@@ -38,6 +39,7 @@ import type {
   Store,
   StoredEvent,
   ThreadFilter,
+  ThreadRow,
   ThreadSummary,
 } from '../store/index.ts';
 import { identify } from './identity.ts';
@@ -64,7 +66,7 @@ export interface Threads {
   /** Every thread here ends its step and is queued again at once; nothing of them stays, nothing begins any more. */
   handOver(): Promise<void>;
   /** A thread that runs anywhere, event by event after number `after`, until it rests or ends. */
-  follow(id: string, signal: AbortSignal, after?: number): FollowedThread;
+  follow(id: string, signal: AbortSignal, after?: number): FollowedRun;
   /** Those that are at work in this process. */
   atWork(): readonly string[];
   isAtWork(id: string): boolean;
@@ -72,12 +74,6 @@ export interface Threads {
   mend(id: string): Promise<void>;
   /** An ended thread again, from its journal, without a model and without tools. */
   replay(id: string, options?: ReplayOptions): Promise<Outcome<ReplayReport>>;
-}
-
-/** What happens in it as its journal has it, with secrets as references. Nobody has to look. */
-export interface FollowedThread extends AsyncIterable<StoredEvent> {
-  /** How it ended, or where it rests; `cancelled` when the signal came first. */
-  readonly result: Promise<Outcome<ThreadResult>>;
 }
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
@@ -361,6 +357,26 @@ async function openOtherProject(
   return opened.ok ? await opened.output.harness() : opened;
 }
 
+/** Where a thread works: a path, or the id by which machines that share a store know a project. */
+async function openRowProject(
+  open: OpenProject,
+  ports: HarnessPorts,
+  { project }: Pick<ThreadRow, 'project'>,
+): Promise<Outcome<HarnessPorts>> {
+  const own = ports.identity?.();
+  if (own && !own.ok) return own;
+  // The right to be there was given when the thread was started.
+  if (!own) return await openOtherProject(open, ports, project, () => ok(null));
+  if (own.output.project === project) return ok(ports);
+  for (const opening of open.others.known.values()) {
+    const opened = await opening;
+    const there = opened.ok ? await opened.output.harness() : opened;
+    const id = there.ok ? there.output.identity?.() : undefined;
+    if (there.ok && id?.ok && id.output.project === project) return there;
+  }
+  return fail('not_found', 'this process does not serve that project', { project });
+}
+
 /** In the name of the user, who has looked at it or said that nobody needs to. */
 function changeDirective(
   open: OpenProject,
@@ -501,8 +517,7 @@ function createPorts(
       async resume(id) {
         const row = await watch.store.thread(id);
         if (!row.ok) return row;
-        // The right to be there was given when the thread was started.
-        const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
+        const there = await openRowProject(open, ports, row.output);
         return there.ok ? await resumeIn(harness, there.output, id) : there;
       },
       history: watch.history,
@@ -550,16 +565,25 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       told(async () => {
         const row = await store.thread(id);
         if (!row.ok) return row;
-        const there = await openOtherProject(open, ports, row.output.project, () => ok(null));
+        const there = await openRowProject(open, ports, row.output);
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
-    enqueue: () => Promise.resolve(fail('internal_error', 'threads cannot be queued yet')),
-    goOnWith: () => Promise.resolve(fail('internal_error', 'threads cannot be taken yet')),
-    handOver: () => Promise.resolve(),
-    follow: () => ({
-      result: Promise.resolve(fail('internal_error', 'threads cannot be followed yet')),
-      async *[Symbol.asyncIterator]() {},
-    }),
+    async enqueue(request) {
+      await retain(open, store);
+      return await harness.enqueueDirective(ports, request);
+    },
+    goOnWith: (held, since, signal) =>
+      told(() =>
+        world.live.taken(held.thread, async () => {
+          const seen = await watch.opened(held);
+          if (!seen.ok) return await harness.refuseTaken(ports, held, seen);
+          const there = await openRowProject(open, ports, held.row);
+          if (!there.ok) return await harness.refuseTaken(ports, held, there);
+          return await harness.goOnWithThread(there.output, seen.output, since, signal);
+        }),
+      ),
+    handOver: () => world.live.handOver(),
+    follow: (id, signal, after) => harness.followThread(store, id, signal, after),
     atWork: () => world.live.all().map(({ thread }) => thread.place.id),
     isAtWork: (id) => world.live.get(id) !== undefined,
     mend: (id) => harness.mendTranscript(ports, id),

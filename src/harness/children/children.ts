@@ -23,7 +23,7 @@ import {
   stopThread,
   watchForInterruption,
 } from '../thread/interruption.ts';
-import type { Recorded } from '../thread/journal-event.ts';
+import { type Recorded, readJournal } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
 
@@ -97,12 +97,18 @@ async function watchEnd(
   const moved = heads[Symbol.asyncIterator]();
   try {
     // What moved between the look and the first change is seen by looking again.
-    for (;;) {
+    for (let tried = 0; ; ) {
       const next = moved.next();
       const now = await ports.store.thread(id);
       const result = now.ok ? resultOf(now.output) : undefined;
       if (!now.ok || result) return result;
-      if (now.output.status === 'interrupted') return await adopt(ports, id, signal);
+      const { status, seq } = now.output;
+      if (status === 'interrupted' && seq !== tried) {
+        tried = seq;
+        const adopted = await adopt(ports, id, signal);
+        // Where several machines share a store, somebody else goes on with it then.
+        if (adopted || !ports.store.fleet) return adopted;
+      }
       if ((await next).done) return undefined;
     }
   } finally {
@@ -137,7 +143,7 @@ export async function awaitEnd(
   const result = resultOf(row.output);
   if (result) return ok(result);
   return ok(
-    isUnfinished(row.output, ports.clock.now())
+    !ports.store.fleet && isUnfinished(row.output, ports.clock.now())
       ? await adopt(ports, id, signal)
       : await watchEnd(ports, id, signal),
   );
@@ -185,22 +191,34 @@ export const outOfTime = (thread: Thread, during: string): Ending => {
  * deadline. Answers with an ending when that is how it ends.
  */
 async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
+  const { ports } = thread;
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
     const told = obeySignals(thread);
     if (told) return told;
-    if ((await openChildren(thread)).size === 0) return undefined;
+    if ((await openChildren(thread)).size === 0) {
+      if (ports.store.fleet) await countOthers(thread);
+      return undefined;
+    }
     const cause = await waitRound(thread);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const still = await registeredChildren(thread);
+    const still = ports.store.fleet ? [] : await registeredChildren(thread);
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped) continue;
       const names = still.map(({ id }) => id).join(', ');
       return { status: 'failed', reason: `children cannot go on: ${names}`, code: 'spawn_failed' };
     }
   }
+}
+
+/** Children that another process brought to their end: nobody has told this one. */
+async function countOthers(thread: Thread): Promise<void> {
+  const { ports, place, budget, journal } = thread;
+  if (budget.meter.read().spawns === 0 || !(await journal.flush())) return;
+  const history = await readJournal(ports.store, place.id);
+  if (history.ok) await catchUp(thread, history.output, []);
 }
 
 /** For answers: the packed marks are for the pipeline, not for the reader. */
@@ -273,9 +291,20 @@ export function countChild(
   );
 }
 
+const isHandedOver = ({ control }: Thread, { status }: Ending): boolean =>
+  control.leaving !== undefined && !control.stopped && status === 'interrupted';
+
+/** Those that run here are handed over as well; whoever goes on with the thread takes them up. */
+async function leaveWithChildren(thread: Thread, ending: Ending): Promise<Ending> {
+  const { live } = thread.ports.threads;
+  await Promise.all(live.childrenOf(thread.place.id).map(({ done }) => done));
+  return ending;
+}
+
 /** Called once the loop is over and before the end is recorded; answers with the ending that counts. */
 export async function endFamily(thread: Thread, ending: Ending): Promise<Ending> {
   if (RESTS.has(ending.status)) return ending;
+  if (isHandedOver(thread, ending)) return await leaveWithChildren(thread, ending);
   const isOwnAbort =
     ending.status === 'aborted' && thread.place.kind !== 'hook' && !thread.control.stopped;
   let final = ending;
@@ -284,6 +313,7 @@ export async function endFamily(thread: Thread, ending: Ending): Promise<Ending>
     if (!instead) return ending;
     final = { ...instead, ...(ending.text === undefined ? {} : { text: ending.text }) };
     if (RESTS.has(final.status)) return final;
+    if (isHandedOver(thread, final)) return await leaveWithChildren(thread, final);
   }
   await stopChildren(thread, final);
   if (final.status === 'aborted')

@@ -40,6 +40,8 @@ export function auditCalls(kernel: Kernel, audit: Pick<Audit, 'write'>): Kernel 
     const { surface, name = '' } = caller;
     const row = (entry: RecordEntry): void => {
       if (surface !== 'thread' && entry.outcome.ok) return;
+      // It has not ended: whoever goes on with it leaves its row.
+      if (!entry.outcome.ok && entry.outcome.error.code === 'handed_over') return;
       const token = caller.auth?.() ?? caller.__auth;
       if (token !== undefined && token !== hashed) [hashed, subject] = [token, subjectOf(token)];
       const by = token === undefined ? `policy:${surface}` : subject;
@@ -182,7 +184,7 @@ export function watchThreads(ports: WatchPorts) {
     },
   };
   return {
-    store: sealed.store,
+    ...sealed,
     /** For threads that this view looks at, and those below them. */
     portFor(live: Live): WatchPort {
       if (!live.onEvent && !live.onText) return port;
@@ -204,8 +206,6 @@ export function watchThreads(ports: WatchPorts) {
       const { createTelemetry } = await telemetry();
       spans ??= createTelemetry({ now, thread });
     },
-    /** A journal with its secrets in place: for replay. */
-    history: sealed.history,
     /** Without what the thread knows to be secret. */
     mask: (id: string, text: string): string => known.redactor(id).text(text),
     /** A result as it may be shown. */

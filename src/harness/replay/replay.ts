@@ -129,7 +129,9 @@ function mayReplay({ id, status, runner, project }: ThreadRow, ports: HarnessPor
   if (!hasShippedRunner(runner)) {
     return fail('invalid_input', `thread \`${id}\` ran on \`${runner}\`, which leaves no journal`);
   }
-  if (project === ports.project) return ok(null);
+  const known = ports.identity?.();
+  if (known && !known.ok) return known;
+  if (project === (known?.output.project ?? ports.project)) return ok(null);
   return fail('invalid_input', `thread \`${id}\` worked in \`${project}\`: replay needs its items`);
 }
 

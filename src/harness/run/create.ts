@@ -90,6 +90,7 @@ function controlOf({ held: { row }, signal }: Start): Control {
     stopping,
     ending: undefined,
     stopped: false,
+    leaving: undefined,
     past: 0,
     hadEnded: false,
     interruptions: new Set(),

@@ -142,16 +142,22 @@ async function runToEnding(
   }
 }
 
-/** Said to a thread that is paused, these do not make it go on. */
 const LEAVES_PAUSED: ReadonlySet<string> = new Set(['pause', 'message', 'interrupt']);
 
+/** Said to a thread that is paused, it does not make it go on. */
+export const isHeardInPause = ({ kind }: { readonly kind: string }): boolean =>
+  LEAVES_PAUSED.has(kind);
+
 /** A pause holds until somebody resumes or ends the thread: what else was said is heard, and it rests. */
-async function finishOrHear(thread: Thread, ending: Ending): Promise<ThreadResult | undefined> {
+export async function finishOrHear(
+  thread: Thread,
+  ending: Ending,
+): Promise<ThreadResult | undefined> {
   for (;;) {
     const result = await finish(thread, ending);
     const told = thread.journal.signals();
     if (result || ending.status !== 'paused' || told.length === 0) return result;
-    if (!told.every(({ kind }) => LEAVES_PAUSED.has(kind))) return undefined;
+    if (!told.every(isHeardInPause)) return undefined;
     obeySignals(thread);
   }
 }
@@ -199,6 +205,7 @@ export async function drive(
     store: ports.store,
     thread: place.id,
     epoch: journal.epoch,
+    lease_ms: journal.lease_ms,
     renewed: (answer, asked) => journal.renewed(answer, asked),
   };
   const letGo = live.leases.keep(lease, since);

@@ -131,7 +131,12 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
         { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
         { status, cost, settle, result: { ...result } },
       )
-    : await journal.commit([], { status, cost, release: true, ...quietly(place, status) });
+    : await journal.commit([], {
+        status,
+        cost,
+        release: await releaseOf(thread, status),
+        ...quietly(place, status),
+      });
   if (!done.ok && done.error.code === 'signalled') return undefined;
   // INVARIANT: what has ended is let go when its transcript is written. Before that it shows up as
   // ended and held by nobody, and whoever finds it writes the transcript for it.
@@ -142,6 +147,22 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   }
   // INVARIANT: an end that is not in the registry is none; whoever resumes the thread finds it.
   return done.ok ? result : { ...result, status: 'interrupted', reason: done.error.detail.message };
+}
+
+/**
+ * When somebody is to take it up again: one that is handed over at once, and one that waits for a person when
+ * the question expires. Whoever goes on with it finds what became of that. A hook goes on with whom it serves.
+ */
+async function releaseOf(
+  { ports, place, control }: Thread,
+  status: Ending['status'],
+): Promise<true | { wake: number }> {
+  if (place.kind === 'hook' || ports.replay) return true;
+  if (status === 'interrupted') return control.leaving ? { wake: ports.clock.now() } : true;
+  if (status !== 'waiting' && status !== 'needs_input') return true;
+  const open = await ports.store.approvals({ thread: place.id, state: 'pending' });
+  const times = (open.ok ? open.output : []).flatMap(({ expires }) => expires ?? []);
+  return times.length > 0 ? { wake: Math.min(...times) } : true;
 }
 
 /** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */

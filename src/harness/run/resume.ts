@@ -16,6 +16,7 @@ import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
 import { returned } from '../step/step.ts';
+import { obeySignals } from '../thread/interruption.ts';
 import {
   type DataOf,
   decodeAll,
@@ -31,7 +32,7 @@ import { replyAt } from '../thread/recorded-events.ts';
 import { eventsInForce, findSnapshot, restoreThread, rewindEvents } from '../thread/restore.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
-import { drive } from './drive.ts';
+import { drive, finishOrHear, isHeardInPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
 import { tellLostCommits } from './lost-commits.ts';
 import { mayStart, prepareThread } from './prepare.ts';
@@ -44,7 +45,7 @@ import {
   resumeEvents,
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
-import { runHook } from './start.ts';
+import { goOnChanged, runHook } from './start.ts';
 import {
   chargeUnreadRequests,
   endOrphanedHooks,
@@ -294,33 +295,124 @@ export async function resumeThread(
   const mayHaveEnded = hasEnded && (back !== undefined || options.reopen === true);
   const held = await ports.store.claim(id, lease, mayHaveEnded ? { reopen: true } : {});
   if (!held.ok) return held;
-  const refuse = async (failure: Failure): Promise<Failure> => {
-    await ports.store.release(held.output);
-    ports.watch.done?.(id);
-    return failure;
-  };
+  const gone = await goOnHeld(ports, held.output, since, signal, {
+    ...options,
+    back,
+    hadEnded: mayHaveEnded,
+  });
+  if (gone.ok) return ok(await gone.output);
+  await ports.store.release(held.output);
+  ports.watch.done?.(id);
+  return gone;
+}
+
+interface GoOnOptions extends ResumeOptions {
+  /** The number of the event that it goes back to. */
+  back?: number | undefined;
+  hadEnded?: boolean;
+}
+
+/** A thread that is held: from its journal on. Refused: it is as it was, and the caller lets it go. */
+async function goOnHeld(
+  ports: HarnessPorts,
+  held: Held,
+  since: number,
+  signal: AbortSignal,
+  { back, hadEnded = false, ...options }: GoOnOptions,
+): Promise<Outcome<Promise<ThreadResult>>> {
+  const { owner } = ports.threads;
   // Before anybody writes to the transcript.
-  const lost = ports.watch.ahead?.(id, held.output.row.seq);
-  const made = await makeAgain(ports, held.output, since, signal, options);
-  if (!made.ok) return await refuse(made);
+  const lost = ports.watch.ahead?.(held.thread, held.row.seq);
+  const made = await makeAgain(ports, held, since, signal, options);
+  if (!made.ok) return made;
   const { thread, history: past, prepared, news, change } = made.output;
   await thread.journal.listen();
   thread.control.past = thread.journal.signals().at(-1)?.number ?? 0;
-  thread.control.hadEnded = mayHaveEnded;
+  thread.control.hadEnded = hadEnded;
   const { words, by: person, audit, limits } = options;
   const by = person === undefined ? { by: owner } : { by: person, process: owner };
   if (audit) thread.journal.audit(audit);
   if (audit && limits) {
     thread.journal.audit({ ...audit, operation: 'raise', reason: JSON.stringify(limits) });
   }
+  const isFirst = held.row.status === 'spawning';
   const events: JournalEvent[] =
     back === undefined
-      ? resumeEvents(past, held.output.row.status, { kind: 'resume', ...by, ...news }, words)
+      ? resumeEvents(past, held.row.status, { kind: 'resume', ...by, ...news }, words)
       : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
-  const whole = await beginAgain(thread, past, events, change);
-  if (!whole.ok) return await refuse(whole);
-  const history = await catchUpWith(thread, held.output, prepared, whole.output, lost);
+  // Who begins it is not resuming it: its start is in the journal.
+  const whole = await beginAgain(thread, past, isFirst ? [] : events, change);
+  if (!whole.ok) return whole;
+  if (isFirst) restoreThread(thread, whole.output);
+  const history = isFirst
+    ? whole.output
+    : await catchUpWith(thread, held, prepared, whole.output, lost);
   const done = drive(thread, since, history, () => settleRest(thread, history, lost));
-  await adoptChildren(thread);
-  return ok(await done);
+  if (!isFirst) await adoptChildren(thread);
+  return ok(done);
+}
+
+/** So long whoever could not go on with a thread leaves it to others. */
+const REFUSED_MS = 30_000;
+
+/** What was taken and cannot be gone on with here is let go, and queued for later. */
+export async function refuseTaken(
+  { store, watch }: Pick<HarnessPorts, 'store' | 'watch'>,
+  held: Held,
+  failure: Failure,
+  how: { again?: true; delayMs?: number } = { again: true, delayMs: REFUSED_MS },
+): Promise<Failure> {
+  await store.release(held, how);
+  watch.done?.(held.thread);
+  return failure;
+}
+
+/**
+ * A thread that was taken from the queue begins, or goes on. Refused: it is let go, and queued for later. A
+ * hook's thread goes on with the one that it serves, and is only let go.
+ */
+export async function goOnWithThread(
+  ports: HarnessPorts,
+  held: Held,
+  since: number,
+  signal: AbortSignal = new AbortController().signal,
+): Promise<Outcome<ThreadResult>> {
+  const { thread: id, row } = held;
+  if (isEnded(row.status)) {
+    const message = `thread \`${id}\` has ended: ${row.status}`;
+    return await refuseTaken(ports, held, fail('thread_ended', message), {});
+  }
+  if (row.kind === 'hook') {
+    const message = `thread \`${id}\` is a hook's: it goes on with the one that it serves`;
+    return await refuseTaken(ports, held, fail('conflict', message), {});
+  }
+  const told = await ports.store.signals(id, held.heard);
+  if (!told.ok) return await refuseTaken(ports, held, told);
+  const staysPaused = row.status === 'paused' && told.output.every(isHeardInPause);
+  const gone = staysPaused
+    ? await hearInPause(ports, held, since, signal)
+    : await goOnHeld(ports, held, since, signal, {});
+  if (!gone.ok) return await refuseTaken(ports, held, gone);
+  return await goOnChanged(ports, ok(await gone.output));
+}
+
+/** What was said to a paused thread stands in its journal, and it goes on resting. */
+async function hearInPause(
+  ports: HarnessPorts,
+  held: Held,
+  since: number,
+  signal: AbortSignal,
+): Promise<Outcome<Promise<ThreadResult>>> {
+  const made = await makeAgain(ports, held, since, signal, {});
+  if (!made.ok) return made;
+  const { thread, history } = made.output;
+  restoreThread(thread, history);
+  await thread.journal.listen();
+  // One at a time, as each ends a stretch.
+  while (thread.journal.signals().length > 0) obeySignals(thread);
+  const paused: Ending = { status: 'paused', reason: 'it was paused, and nobody has resumed it' };
+  const rested = await finishOrHear(thread, paused);
+  return rested
+    ? ok(Promise.resolve(rested))
+    : fail('conflict', `thread \`${held.thread}\` was told to go on`);
 }

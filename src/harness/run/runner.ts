@@ -49,6 +49,9 @@ export async function runOwn(thread: Thread, runner: Runner): Promise<Ending> {
     const { signal } = interruption;
     const done = await runner({ thread_id: id, directive: directive.name, inputs, signal });
     if (interruption.cause() === 'duration') return outOfTime(thread, 'its runner');
+    // It was broken off for that, and is called again elsewhere.
+    const { leaving } = thread.control;
+    if (leaving && !done.ok) return leaving;
     const checked = done.ok ? outputsOf(directive, done.output) : done;
     return checked.ok
       ? { status: 'completed', reason: '', outputs: checked.output }

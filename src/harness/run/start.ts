@@ -1,6 +1,7 @@
 // From a prepared directive to its result: the row and its lease, the injected beginning, the loop,
 // the end.
 import { hash } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Failure,
   fail,
@@ -12,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
-import type { Held, NewThread } from '../../store/index.ts';
+import type { AuditEntry, Held, NewThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
 import { RESTS, resultOf } from '../children/children.ts';
 import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
@@ -59,6 +60,8 @@ export interface BirthPlace {
   drawFrom?: string;
   /** Who asked for a root. */
   by?: StartedBy | undefined;
+  /** A root that whoever takes it begins: nothing of it runs here. */
+  isQueued?: true;
   /** What its parent's commit changes besides; asked when the commit is made. */
   spawn?: () => Pick<Refusable, 'charge' | 'reserve' | 'cost'>;
 }
@@ -106,6 +109,8 @@ async function createRow(
   aside: LimitAmounts,
 ): Promise<Outcome<Held>> {
   const { parent, kind, detached = false, runner = 'safety' } = place;
+  const known = ports.identity?.();
+  if (known && !known.ok) return known;
   const create = (id: string): Promise<Outcome<Held>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
     return bear(ports, place, {
@@ -113,7 +118,7 @@ async function createRow(
       directive: item.id,
       version: directive.version,
       runner,
-      project: ports.project,
+      ...(known ? known.output : { project: ports.project }),
       limits: packLimits(limits),
       budget: budgetOf(limits),
       inputs,
@@ -121,7 +126,9 @@ async function createRow(
       ...(detached && { detached }),
       events: events.map((event) => encode(event, 0)),
       reserve: hookReserve(id, 1, aside, drawFrom),
-      start: { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
+      start: place.isQueued
+        ? { queue: {} }
+        : { lease: { owner: ports.threads.owner, ttlMs: LEASE_MS } },
     });
   };
   return place.id === undefined
@@ -204,6 +211,20 @@ function startPrepared(...run: Parameters<typeof begin>): ReturnType<typeof begi
 /** Where somebody sits in front of it, or their program does. */
 const PEOPLE: ReadonlySet<string> = new Set(['cli', 'library', 'web']);
 
+/** It is there and runs elsewhere: nothing of it stays in this process. */
+async function leaveQueued(
+  { store, watch }: HarnessPorts,
+  { row: { id, created, status, cost } }: Held,
+  row: AuditEntry | undefined,
+): Promise<Outcome<Started>> {
+  watch.done?.(id);
+  const told = row ? await store.audit([row]) : ok(null);
+  // It is queued all the same: the row is kept where those of calls are.
+  if (row && !told.ok) watch.audit?.write(row);
+  const result = { thread_id: id, status, outputs: {}, text: '', reason: '', cost };
+  return ok({ id, created, done: Promise.resolve(result) });
+}
+
 async function begin(
   ports: HarnessPorts,
   prepared: Prepared,
@@ -239,6 +260,14 @@ async function begin(
   const born = await createRow(ports, prepared, place, events, split.hooks);
   if (!born.ok) return born;
   const held = born.output;
+  const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
+  const about = { surface, caller: who, subject, operation: 'run', reason: '' };
+  const row: AuditEntry | undefined = place.by && {
+    ...about,
+    target: held.thread,
+    decision: 'allowed',
+  };
+  if (place.isQueued) return await leaveQueued(ports, held, row);
   ports.watch.transcript(held.thread, held.row)(
     [BORN, ...events].map((event) => ({ ...event, turn: 0 })),
     1,
@@ -259,11 +288,7 @@ async function begin(
     return made;
   }
   const thread = made.output;
-  if (place.by) {
-    const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
-    const about = { surface, caller: who, subject, operation: 'run', reason: '' };
-    thread.journal.audit({ ...about, target: held.thread, decision: 'allowed' });
-  }
+  if (row) thread.journal.audit(row);
   thread.talk.opening.push(...opening.output);
   for (const event of opening.output) addToConversation(thread, event);
   ports.watch.onEvent?.(held.thread, { ...start, turn: 0 });
@@ -318,8 +343,17 @@ async function goOnWithHook(
   const row = await ports.store.thread(thread_id);
   if (!row.ok) return row;
   const ended = resultOf(row.output);
-  return ended ? ok(ended) : await ports.threads.resume(thread_id);
+  if (ended) return ok(ended);
+  for (let tries = 1; ; tries++) {
+    const resumed = await ports.threads.resume(thread_id);
+    // Whoever took it from a queue lets it go again: it goes on here alone.
+    const isTaken = !resumed.ok && resumed.error.code === 'lease_held';
+    if (!isTaken || tries === HOOK_TRIES) return resumed;
+    await sleep(HOOK_AGAIN_MS);
+  }
 }
+const HOOK_TRIES = 20;
+const HOOK_AGAIN_MS = 100;
 
 /** It has not answered, and is not over: whoever it serves rests with it. */
 function waitsFor(name: string, { status, reason, thread_id }: ThreadResult): Failure | undefined {
@@ -365,8 +399,25 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
+/** The same directive as a thread that whoever takes it begins; everything is looked at here that can be. */
+export async function enqueueDirective(
+  ports: HarnessPorts,
+  request: RunRequest,
+): Promise<Outcome<{ thread: string; created: number }>> {
+  const here = await prepareThread(ports, request);
+  // Where machines share a store, the key of the provider is needed there where the thread runs.
+  const key = here.ok || !ports.store.fleet ? undefined : here.error.detail.variable;
+  const env = { ...ports.env, ...(typeof key === 'string' && { [key]: 'elsewhere' }) };
+  const prepared = key === undefined ? here : await prepareThread({ ...ports, env }, request);
+  if (!prepared.ok) return prepared;
+  const place = { by: request.by, isQueued: true } as const;
+  const never = new AbortController().signal;
+  const queued = await startPrepared(ports, prepared.output, place, never, request.message ?? '');
+  return queued.ok ? ok({ thread: queued.output.id, created: queued.output.created }) : queued;
+}
+
 /** A run whose directive was changed goes on with the new one, as often as it may be tried again. */
-async function goOnChanged(
+export async function goOnChanged(
   ports: HarnessPorts,
   first: Outcome<ThreadResult>,
 ): Promise<Outcome<ThreadResult>> {

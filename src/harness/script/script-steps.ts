@@ -146,7 +146,7 @@ export function createScriptSteps(
         ? await leaveUnknown(thread, call, work.facts.tool)
         : carrying(await work.body(call), work.marks);
     // A person was asked: the step stays open, its result is the answer.
-    if (isAtRest(thread) || isLeftOpen(thread, call.id)) return STOPPED;
+    if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome)) return STOPPED;
     const result = asResult(outcome, work.marks);
     if (!ASKS.has(work.facts.verb)) {
       const asked = await escalateFailure(thread, call.id, work.facts.tool, result);

@@ -218,20 +218,23 @@ function sealThreads({ store, known }: SealPorts, vaults: Vaults) {
 function sealReads(
   { store, known }: SealPorts,
   vaults: Vaults,
-): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> {
+): Pick<Store, 'claim' | 'putArtifact' | 'artifact'> & { opened(held: Held): Answer<Held> } {
+  async function opened(held: Held): Answer<Held> {
+    const { thread } = held;
+    const loaded = await vaults.load(thread);
+    const inputs = loaded.ok ? vaults.reveal(thread, held.row.inputs) : loaded;
+    if (!inputs.ok) return inputs;
+    known.learn(thread, inputSecrets(inputs.output));
+    return ok({ ...held, row: { ...held.row, inputs: inputs.output } });
+  }
   return {
+    opened,
     /** Whoever takes a thread up sees what it was given. */
     async claim(thread, owner, how) {
       const held = await store.claim(thread, owner, how);
-      if (!held.ok) return held;
-      const loaded = await vaults.load(thread);
-      const inputs = loaded.ok ? vaults.reveal(thread, held.output.row.inputs) : loaded;
-      if (!inputs.ok) {
-        await store.release(held.output);
-        return inputs;
-      }
-      known.learn(thread, inputSecrets(inputs.output));
-      return ok({ ...held.output, row: { ...held.output.row, inputs: inputs.output } });
+      const seen = held.ok ? await opened(held.output) : held;
+      if (held.ok && !seen.ok) await store.release(held.output);
+      return seen;
     },
     async putArtifact(thread, bytes) {
       const value = asJson(bytes);
@@ -260,10 +263,11 @@ function sealReads(
 export function sealStore(ports: SealPorts) {
   const { store, known } = ports;
   const vaults = new Vaults(ports);
+  const { opened, ...reads } = sealReads(ports, vaults);
   const sealed: Store = {
     ...store,
     ...sealThreads(ports, vaults),
-    ...sealReads(ports, vaults),
+    ...reads,
     approvals: (filter) =>
       store.approvals(
         filter.binding && filter.thread !== undefined
@@ -273,6 +277,8 @@ export function sealStore(ports: SealPorts) {
   };
   return {
     store: sealed,
+    /** What was taken as the file has it, with its secrets in place. */
+    opened,
     /** A journal with its secrets in place: for whoever holds the thread, and for replay. */
     async history(thread: string): Answer<StoredEvent[]> {
       const events = await readStored(store, thread);

@@ -22,7 +22,7 @@ import {
 import { awaitEnd, RESTS, shownResult } from '../children/children.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { readJournal } from '../thread/journal-event.ts';
-import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallIntent, HarnessPorts, Interruption, Thread } from '../thread/thread.ts';
 
 /** Who asks about a thread or wants something of it. */
 export interface Asker {
@@ -310,8 +310,24 @@ export async function waitThreads(
         if (thread === asker.thread?.place.id) over.abort();
       })
     : () => {};
+  const control = asker.thread?.control;
+  // Whoever goes on with the thread waits for them.
+  const leave: Interruption = {
+    signal: over.signal,
+    cause: () => undefined,
+    check() {
+      if (control?.leaving) over.abort();
+    },
+    release: () => void control?.interruptions.delete(leave),
+  };
+  control?.interruptions.add(leave);
+  leave.check();
   try {
     const answers = await Promise.all(ids.map((id) => waitOne(asker, id, signal)));
+    if (control?.leaving) {
+      control.ending ??= control.leaving;
+      return fail('handed_over', 'another process goes on with the wait');
+    }
     const failed = answers.find((answer) => !answer.ok);
     if (failed && !failed.ok) return failed;
     return asker.signal.aborted
@@ -320,6 +336,7 @@ export async function waitThreads(
   } finally {
     clearTimeout(timer);
     deaf();
+    leave.release();
     over.abort();
   }
 }

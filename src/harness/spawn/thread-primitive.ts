@@ -129,6 +129,7 @@ const spawn: Act = async (asker, parameters, config) => {
   const waitMs = waitIn(asker, parameters, ['wait_ms'], 0);
   if (waitMs <= 0 && !isClient(asker)) return ok({ output: answer, marks: EMPTY });
   const waited = await waitThreads({ ...asker, verify: () => ok(null) }, [name], waitMs);
+  if (!waited.ok && waited.error.code === 'handed_over') return waited;
   const [result] = waited.ok ? waited.output : [];
   if (!result) return ok({ output: answer, marks: EMPTY });
   return ok({ output: { ...answer, ...(result.output as JsonObject) }, marks: result.marks });

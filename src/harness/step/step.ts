@@ -355,11 +355,19 @@ export const isAtRest = ({ control: { ending } }: Thread): boolean =>
 export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
   [...pending.values()].some(({ call_id, held }) => held && call_id === id);
 
-/** The thread rests while a hook is asked about this call: what became of it is not known yet. */
-export const isLeftOpen = ({ control: { ending }, hooks: { pending } }: Thread, id: string) =>
+/**
+ * The thread rests while a hook is asked about this call, or is handed over while it waits for another: what
+ * becomes of it is not known yet.
+ */
+export const isLeftOpen = (
+  { control: { ending, leaving }, hooks: { pending } }: Thread,
+  id: string,
+  outcome: Outcome<Value>,
+): boolean =>
   ending !== undefined &&
   !isEnded(ending.status) &&
-  [...pending.values()].some(({ call_id }) => call_id === id);
+  ((leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
+    [...pending.values()].some(({ call_id }) => call_id === id));
 
 /** Before a call is made: what it is, and whether it goes round in circles. */
 export async function beginStep(
@@ -423,9 +431,8 @@ export async function endStep(
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
   const { ending } = thread.control;
-  if (ending && ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id))) {
+  if (ending && ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id, outcome)))
     return ending;
-  }
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
   const asked = await escalateFailure(thread, call.id, known.tool, done);

@@ -63,7 +63,11 @@ export function watchForInterruption(
     cause: () => cause,
     check() {
       if (!journal.isHeld()) callOff('lost');
-      else if (journal.signals().some(({ kind }) => stops.has(kind))) callOff('signal');
+      else if (
+        (control.leaving && stops.has('pause')) ||
+        journal.signals().some(({ kind }) => stops.has(kind))
+      )
+        callOff('signal');
     },
     release() {
       clearTimeout(timer);
@@ -137,6 +141,12 @@ export function stopThread({ control, journal, place }: Thread, ending: Ending):
   control.stopping.abort();
 }
 
+/** It ends here at its next boundary: what is under way is finished, what only waits is broken off. */
+export function leaveThread({ control }: Thread, ending: Ending): void {
+  control.leaving ??= ending;
+  for (const interruption of control.interruptions) interruption.check();
+}
+
 const fieldOf = (payload: Json, ...names: string[]): string =>
   isObject(payload) ? plainText(names.map((name) => payload[name]).find(Boolean) ?? '') : '';
 
@@ -181,7 +191,9 @@ const isPast = (signal: Signal, { control }: Thread): boolean =>
 
 /** Injected words go in; a pause, an end or a kill is the run's ending. One stretch for each signal. */
 export function obeySignals(thread: Thread): Ending | undefined {
-  const { journal } = thread;
+  const { journal, control } = thread;
+  // What was said is heard by whoever goes on with it.
+  if (control.leaving) return control.leaving;
   for (const signal of journal.signals()) {
     const events = isPast(signal, thread) ? [] : eventsOf(thread, signal);
     journal.heard(signal.number);

@@ -87,6 +87,8 @@ function joined(before: Part, after: Part): Part {
 export class JournalWriter {
   readonly thread: string;
   readonly epoch: number;
+  /** How long the lease was when it began. */
+  readonly lease_ms: number;
   /** Counts on; stands with every event. */
   turn: number;
   readonly #ports: WriterPorts;
@@ -112,6 +114,7 @@ export class JournalWriter {
   constructor(held: Held, turn: number, since: number, ports: WriterPorts) {
     this.thread = held.thread;
     this.epoch = held.epoch;
+    this.lease_ms = held.lease_ms;
     this.turn = turn;
     this.#ports = ports;
     this.#seq = held.row.seq;

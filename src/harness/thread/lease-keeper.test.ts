@@ -4,7 +4,7 @@ import type { Lease, Renewed } from '../../store/index.ts';
 import { createLeaseKeeper } from './live-threads.ts';
 
 /** A registry that renews all but those it does not hold any more. */
-function keeper(gone: ReadonlySet<string> = new Set()) {
+function keeper(gone: ReadonlySet<string> = new Set(), mostMs = Number.POSITIVE_INFINITY) {
   let now = 0;
   const calls: string[][] = [];
   const answers: string[] = [];
@@ -12,19 +12,21 @@ function keeper(gone: ReadonlySet<string> = new Set()) {
     async renew(leases: readonly Lease[], ttlMs: number) {
       calls.push(leases.map(({ thread }) => thread));
       const held = leases.filter(({ thread }) => !gone.has(thread));
-      return ok(held.map(({ thread }): Renewed => ({ thread, lease_ms: ttlMs, signals: [] })));
+      const lease_ms = Math.min(ttlMs, mostMs);
+      return ok(held.map(({ thread }): Renewed => ({ thread, lease_ms, signals: [] })));
     },
   };
   const { keep, beat } = createLeaseKeeper(() => now, 10_000);
   return {
     calls,
     answers,
-    keep: (thread: string, since?: number) =>
+    keep: (thread: string, since?: number, lease_ms = 30_000) =>
       keep(
         {
           store,
           thread,
           epoch: 1,
+          lease_ms,
           renewed: (answer, asked) =>
             void answers.push(`${thread} ${answer ? 'held' : 'gone'} ${asked}`),
         },
@@ -74,4 +76,27 @@ test('what is missing in the answer is gone, and who has ended hears nothing', a
   await renewing;
   expect(answers).toEqual(['a held 10000', 'b gone 10000']);
   for (const end of ends) end();
+});
+
+test('a short lease is renewed after a third of it, together with those that are due soon', async () => {
+  const { keep, at } = keeper(new Set(), 9000);
+  const ends = [keep('a', 0, 9000)];
+  expect(await at(1000)).toEqual([]);
+  ends.push(keep('b', 1000, 9000));
+  expect(await at(2999)).toEqual([]);
+  expect(await at(3000)).toEqual([['a', 'b']]);
+  expect(await at(5999)).toEqual([]);
+  expect(await at(6000)).toEqual([['a', 'b']]);
+  for (const end of ends) end();
+});
+
+test('what the store gives later says how often it is asked', async () => {
+  const { keep, at } = keeper(new Set(), 3000);
+  const end = keep('a', 0, 30_000);
+  expect(await at(10_000)).toEqual([['a']]);
+  // Once at the old pace, then at the new one.
+  expect(await at(20_000)).toEqual([['a']]);
+  expect(await at(20_999)).toEqual([]);
+  expect(await at(21_000)).toEqual([['a']]);
+  end();
 });

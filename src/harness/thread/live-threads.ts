@@ -7,19 +7,27 @@
 // nothing when it is not.
 import { type Outcome, ok, systemClock } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
-import { stopThread } from './interruption.ts';
+import { leaveThread, stopThread } from './interruption.ts';
 import { LEASE_MS } from './journal-writer.ts';
 import type { ThreadResult } from './ports.ts';
 import type { HeldLease, LeaseKeeper, LiveThread, LiveThreads } from './thread.ts';
 
-/** How often a lease is renewed. */
+/** How often a lease is renewed at least. */
 const RENEW_MS = 10_000;
 
-export function createLeaseKeeper(monotonic: () => number, everyMs: number): LeaseKeeper {
-  const due = new Map<HeldLease, number>();
+interface Kept {
+  at: number;
+  everyMs: number;
+}
+
+/** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
+export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
+  const due = new Map<HeldLease, Kept>();
   /** Nothing is due before. */
   let next = Number.POSITIVE_INFINITY;
   let timer: NodeJS.Timeout | undefined;
+  let timerMs = Number.POSITIVE_INFINITY;
+  const everyOf = (leaseMs: number): number => Math.min(mostMs, Math.max(1, leaseMs / 3));
 
   async function renew(store: HeldLease['store'], leases: readonly HeldLease[]): Promise<void> {
     const asked = monotonic();
@@ -29,22 +37,29 @@ export function createLeaseKeeper(monotonic: () => number, everyMs: number): Lea
     if (!answer.ok) return;
     const found = new Map(answer.output.map((one) => [one.thread, one]));
     for (const lease of leases) {
-      if (due.has(lease)) lease.renewed(found.get(lease.thread), asked);
+      const kept = due.get(lease);
+      if (!kept) continue;
+      const renewed = found.get(lease.thread);
+      if (renewed) kept.everyMs = everyOf(renewed.lease_ms);
+      lease.renewed(renewed, asked);
     }
   }
 
   function beat(): void {
     const now = monotonic();
     if (now < next) return;
-    next = now + everyMs;
+    next = Number.POSITIVE_INFINITY;
     const byStore = new Map<HeldLease['store'], HeldLease[]>();
-    for (const [lease, at] of due) {
-      if (at > now) {
-        next = Math.min(next, at);
-        continue;
+    for (const [lease, kept] of due) {
+      // A server gives short leases: what would be due soon goes along, so that all stay one call.
+      const soon = kept.everyMs < mostMs ? kept.everyMs / 2 : 0;
+      if (kept.at <= now + soon) {
+        kept.at = now + kept.everyMs;
+        const others = byStore.get(lease.store);
+        if (others) others.push(lease);
+        else byStore.set(lease.store, [lease]);
       }
-      due.set(lease, now + everyMs);
-      byStore.set(lease.store, [...(byStore.get(lease.store) ?? []), lease]);
+      next = Math.min(next, kept.at);
     }
     for (const [store, leases] of byStore) void renew(store, leases);
   }
@@ -53,15 +68,20 @@ export function createLeaseKeeper(monotonic: () => number, everyMs: number): Lea
     keep(lease, since = monotonic()) {
       // Each call its own, also when the same lease is given twice.
       const own = { ...lease };
-      due.set(own, since + everyMs);
+      const everyMs = everyOf(lease.lease_ms);
+      due.set(own, { at: since + everyMs, everyMs });
       next = Math.min(next, since + everyMs);
-      // One for all; it holds up nobody's end.
-      timer ??= setInterval(beat, Math.ceil(everyMs / 2)).unref();
+      // One for all, as often as the shortest needs it; it holds up nobody's end.
+      if (everyMs < timerMs) {
+        clearInterval(timer);
+        timerMs = everyMs;
+        timer = setInterval(beat, Math.ceil(everyMs / 2)).unref();
+      }
       return () => {
         due.delete(own);
         if (due.size > 0) return;
         clearInterval(timer);
-        timer = undefined;
+        timerMs = Number.POSITIVE_INFINITY;
       };
     },
     beat,
@@ -107,15 +127,27 @@ function createLines(): LiveThreads['queueUp'] {
   };
 }
 
+/** So long what is under way has to come to its end when the threads go elsewhere. */
+const HAND_OVER_MS = 30_000;
+const HANDED_OVER: Ending = { status: 'interrupted', reason: 'another process goes on with it' };
+
 export function createLiveThreads(): LiveThreads {
   const live = new Map<string, LiveThread>();
   const expected = new Map<string, (() => void)[]>();
   const resuming = new Map<string, Promise<Outcome<ThreadResult>>>();
   let closing: Ending | undefined;
-  return {
+  let isLeaving = false;
+  const nothingRuns = async (): Promise<void> => {
+    while (live.size + resuming.size > 0) {
+      const running = [...live.values()].map((one) => one.done);
+      await Promise.allSettled([...running, ...resuming.values()]);
+    }
+  };
+  const threads: LiveThreads = {
     add(one) {
       const { id } = one.thread.place;
       live.set(id, one);
+      if (isLeaving) leaveThread(one.thread, HANDED_OVER);
       if (closing) stopThread(one.thread, closing);
       for (const tell of expected.get(id) ?? []) tell();
       expected.delete(id);
@@ -142,6 +174,25 @@ export function createLiveThreads(): LiveThreads {
       resuming.set(id, done);
       return done;
     },
+    async taken(id, goOn) {
+      for (let before = live.get(id); before; before = live.get(id)) {
+        before.thread.journal.renewed(undefined, 0);
+        await before.done;
+      }
+      await resuming.get(id);
+      return await threads.resumed(id, goOn);
+    },
+    async handOver() {
+      isLeaving = true;
+      for (const { thread } of live.values()) leaveThread(thread, HANDED_OVER);
+      // Who takes longer is broken off, as by the end of this process.
+      const late = setTimeout(() => {
+        closing = HANDED_OVER;
+        for (const { thread } of live.values()) stopThread(thread, HANDED_OVER);
+      }, HAND_OVER_MS);
+      await nothingRuns();
+      clearTimeout(late);
+    },
     async close(ending) {
       closing = ending;
       for (const { thread } of live.values()) stopThread(thread, ending);
@@ -149,4 +200,5 @@ export function createLiveThreads(): LiveThreads {
       await Promise.allSettled([...running, ...resuming.values()]);
     },
   };
+  return threads;
 }

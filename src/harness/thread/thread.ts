@@ -242,6 +242,8 @@ export interface Control {
   ending: Ending | undefined;
   /** Was it ended from outside? */
   stopped: boolean;
+  /** Set when another process is to go on with it: how it ends here at its next boundary. */
+  leaving: Ending | undefined;
   /** The last signal that was there before this process went on with it. */
   past: number;
   /** Taken up after its end: no end and no pause that was asked for before it counts any more. */
@@ -435,18 +437,24 @@ export interface LiveThreads {
   queueUp(key: string): PlaceInLine;
   /** Goes on with a thread; whoever asks while that is under way is given the same answer. */
   resumed(id: string, resume: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
+  /** The same for one that was taken just now; what this process had of it before has lost its lease, and ends first. */
+  taken(id: string, goOn: () => Promise<Outcome<ThreadResult>>): Promise<Outcome<ThreadResult>>;
+  /** Each ends its step and is left to others, also those that are only about to run; resolves when nothing runs. */
+  handOver(): Promise<void>;
   /** Stops all of them, also those that are only about to run; resolves when nothing runs. */
   close(ending: Ending): Promise<void>;
 }
 
 export interface HeldLease extends Lease {
   readonly store: Pick<Store, 'renew'>;
+  /** How long it was when it was had. */
+  readonly lease_ms: number;
   /** Undefined: it is gone. `asked`: when it was asked for, by the clock of the keeper. */
   readonly renewed: (answer: Renewed | undefined, asked: number) => void;
 }
 
 export interface LeaseKeeper {
-  /** Renewed at the interval until the answer is called. `since`: when the lease began. */
+  /** Renewed at a third of what the store gives, until the answer is called. `since`: when the lease began. */
   keep(lease: HeldLease, since?: number): () => void;
   /** Renews what is due. */
   beat(): void;

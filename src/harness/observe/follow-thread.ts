@@ -1,0 +1,115 @@
+// A thread that runs anywhere, seen from here: its events as its journal has them, and in the end how it
+// ended or where it rests. Nothing of it is held, and nothing is polled: the registry is watched.
+import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
+import {
+  isEnded,
+  type Store,
+  type StoredEvent,
+  type ThreadRow,
+  type ThreadStatus,
+} from '../../store/index.ts';
+import { RESTS, resultOf } from '../children/children.ts';
+import type { ThreadResult } from '../thread/ports.ts';
+
+type FollowPorts = Pick<Store, 'thread' | 'changes' | 'watch' | 'approvals' | 'fleet'>;
+
+/** Events as the registry has them, with secrets as references. Whoever looks at none still gets the result. */
+export interface FollowedRun extends AsyncIterable<StoredEvent> {
+  /** How it ended, or where it rests; `cancelled` when the signal came first. */
+  readonly result: Promise<Outcome<ThreadResult>>;
+}
+
+/** Does nobody go on with it by himself? What is interrupted waits for a person where there are no workers. */
+const isResting = ({ fleet }: FollowPorts, status: ThreadStatus): boolean =>
+  isEnded(status) || RESTS.has(status) || (status === 'interrupted' && fleet === undefined);
+
+/** Where it stood when somebody began to follow it is no rest: it may just have been told to go on. */
+const hasRested = (store: FollowPorts, { status, seq }: ThreadRow, after: number): boolean =>
+  isResting(store, status) && (isEnded(status) || seq > after);
+
+async function untilRest(
+  store: FollowPorts,
+  id: string,
+  after: number,
+  signal: AbortSignal,
+): Promise<Outcome<ThreadRow>> {
+  const over = new AbortController();
+  const heads = store.changes({ threads: [id] }, AbortSignal.any([signal, over.signal]));
+  const moved = heads[Symbol.asyncIterator]();
+  try {
+    for (;;) {
+      // What moves between the look and the first change is seen by looking again.
+      const next = moved.next();
+      const row = await store.thread(id);
+      if (!row.ok || hasRested(store, row.output, after)) return row;
+      if (!(await next).done) continue;
+      return signal.aborted
+        ? fail('cancelled', `thread \`${id}\` is not followed any more`)
+        : fail('store_closed', `the store was closed while thread \`${id}\` was followed`);
+    }
+  } finally {
+    over.abort();
+  }
+}
+
+/** What it waits for, as the person is asked. */
+async function questionOf(store: FollowPorts, id: string): Promise<string> {
+  const open = await store.approvals({ thread: id, state: 'pending' });
+  const [first] = open.ok ? open.output : [];
+  if (!first) return '';
+  const { question, reason } = first.shown;
+  return plainText(question ?? reason ?? '') || `waits for approval ${first.id}`;
+}
+
+async function resultAtRest(store: FollowPorts, row: ThreadRow): Promise<ThreadResult> {
+  const ended = resultOf(row);
+  if (ended) return ended;
+  const { id: thread_id, status, cost } = row;
+  const isAsked = status === 'waiting' || status === 'needs_input';
+  const reason = isAsked ? await questionOf(store, thread_id) : '';
+  return { thread_id, status, outputs: {}, text: '', reason, cost };
+}
+
+async function* eventsUntilRest(
+  store: FollowPorts,
+  id: string,
+  after: number,
+  signal: AbortSignal,
+): AsyncGenerator<StoredEvent> {
+  const before = await store.thread(id);
+  if (!before.ok) return;
+  /** The last event that there is, once it rests. */
+  const lastOf = (row: ThreadRow): number =>
+    hasRested(store, row, after) ? row.seq : Number.POSITIVE_INFINITY;
+  let last = lastOf(before.output);
+  if (last <= after) return;
+  const over = new AbortController();
+  const watched = store.watch({ thread: id, seq: after }, AbortSignal.any([signal, over.signal]));
+  try {
+    for await (const event of watched) {
+      yield event;
+      // Whoever began to rest may have been told to go on since.
+      if (event.type === 'status' || event.seq >= last) {
+        const row = await store.thread(id);
+        if (!row.ok) return;
+        last = lastOf(row.output);
+      }
+      if (event.seq >= last) return;
+    }
+  } finally {
+    over.abort();
+  }
+}
+
+/** From event number `after` on, until it rests or ends; a rest that was there before does not count. */
+export function followThread(
+  store: FollowPorts,
+  id: string,
+  signal: AbortSignal,
+  after = 0,
+): FollowedRun {
+  const result = untilRest(store, id, after, signal).then(async (row) =>
+    row.ok ? ok(await resultAtRest(store, row.output)) : row,
+  );
+  return { result, [Symbol.asyncIterator]: () => eventsUntilRest(store, id, after, signal) };
+}

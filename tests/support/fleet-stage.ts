@@ -1,0 +1,83 @@
+// Threads that one process queues and another takes, over any store: two runtimes of one project, and a
+// worker that is nothing but `take` and `goOnWith`.
+import { onTestFinished } from 'vitest';
+import { type Outcome, systemClock } from '../../src/base/index.ts';
+import type { RuntimeOptions, Threads } from '../../src/runtime/index.ts';
+import type { Held, StoredEvent } from '../../src/store/index.ts';
+import { openStage, type Play, type Stage } from './thread-project.ts';
+
+type ThreadResult = Extract<Awaited<ReturnType<Threads['goOnWith']>>, { ok: true }>['output'];
+
+export interface TestWorker {
+  threads: Threads;
+  /** Of this project, as soon as there is one. */
+  take(): Promise<{ held: Held; since: number }>;
+  /** Takes one and goes on with it until it rests or ends. */
+  work(): Promise<ThreadResult>;
+  /** What there is at once. */
+  takeNow(): Promise<Held[]>;
+}
+
+export const got = <T>(outcome: Outcome<T>): T => {
+  if (!outcome.ok) throw new Error(`${outcome.error.code}: ${outcome.error.detail.message}`);
+  return outcome.output;
+};
+
+let workers = 0;
+
+/** A process of its own in all but name: its own registry, its own threads, its own name in leases. */
+export async function openWorker(
+  { fixture }: Pick<Stage, 'fixture'>,
+  options: Partial<RuntimeOptions> = {},
+): Promise<TestWorker> {
+  const runtime = await fixture.open(options);
+  onTestFinished(() => runtime.close());
+  const threads = got(await runtime.threads());
+  workers += 1;
+  const owner = { owner: `worker-${workers}`, ttlMs: 30_000 };
+  const wanted = { count: 1, projects: [fixture.root] };
+  const takeNow = async (waitMs = 0): Promise<Held[]> =>
+    got(await threads.store.take(owner, { ...wanted, waitMs }));
+  async function take(): ReturnType<TestWorker['take']> {
+    for (;;) {
+      const since = systemClock.monotonic();
+      const [held] = await takeNow(1000);
+      if (held) return { held, since };
+    }
+  }
+  return {
+    threads,
+    take,
+    takeNow: () => takeNow(),
+    async work() {
+      const { held, since } = await take();
+      return got(await threads.goOnWith(held, since));
+    },
+  };
+}
+
+export interface FleetStage extends Stage {
+  queue(name: string, more?: Partial<Parameters<Threads['enqueue']>[0]>): Promise<string>;
+}
+
+/** Whoever asks for a run: nothing of it runs there. */
+export async function openFleetStage(
+  files: Record<string, string>,
+  play: Play,
+  options: Partial<RuntimeOptions> = {},
+): Promise<FleetStage> {
+  const made = await openStage(files, play, options);
+  return {
+    ...made,
+    async queue(name, more = {}) {
+      return got(await made.threads.enqueue({ directive: name, ...more })).thread;
+    },
+  };
+}
+
+export const eventsOf = async ({ threads }: Pick<Stage, 'threads'>, id: string) =>
+  got(await threads.store.read(id));
+
+/** How it went from one state to the next. */
+export const statesIn = (events: readonly StoredEvent[]): unknown[] =>
+  events.filter(({ type }) => type === 'status').map(({ data }) => data.status);
