@@ -195,9 +195,11 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
   for (;;) {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
-    const told = obeySignals(thread);
+    // Who has nobody to wait for has ended, also in a process that goes.
+    const isLeft = thread.control.leaving && (await openChildren(thread)).size === 0;
+    const told = isLeft ? undefined : obeySignals(thread);
     if (told) return told;
-    if ((await openChildren(thread)).size === 0) {
+    if (isLeft || (await openChildren(thread)).size === 0) {
       if (ports.store.fleet) await countOthers(thread);
       return undefined;
     }
