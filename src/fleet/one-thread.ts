@@ -114,8 +114,14 @@ const LEAVE_MS = 10_000;
 
 /** It is not ours any more, so nothing is to be given back. */
 const NOT_OURS: ReadonlySet<string> = new Set([
-  ...['stale_epoch', 'conflict', 'lease_expired', 'lease_held', 'thread_ended', 'not_found'],
-  ...['store_unknown', 'store_closed'],
+  'stale_epoch',
+  'conflict',
+  'lease_expired',
+  'lease_held',
+  'thread_ended',
+  'not_found',
+  'store_unknown',
+  'store_closed',
 ]);
 
 /** Longer than a start takes; whoever goes on with it renews it. */

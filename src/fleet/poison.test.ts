@@ -107,7 +107,13 @@ test('what was handed back in good order is not counted, however often', async (
     close: async () => {},
   };
   const ended = startWorker({
-    ...{ id: 'w9', version: '0', store, projects: [project], slots: 1, signal: stop.signal, clock },
+    id: 'w9',
+    version: '0',
+    store,
+    projects: [project],
+    slots: 1,
+    signal: stop.signal,
+    clock,
     async wait(ms) {
       await new Promise((resolve) => setImmediate(resolve));
       clock.pass(ms);

@@ -15,8 +15,15 @@ const RETURNED = 'handed back by a worker';
 
 /** What a run leaves when it gets further; the rest says that it began. */
 const PROGRESS: ReadonlySet<string> = new Set([
-  ...['assistant_message', 'tool_result', 'child_end', 'hook', 'injected_message'],
-  ...['retry', 'snapshot', 'logged', 'thread_end'],
+  'assistant_message',
+  'tool_result',
+  'child_end',
+  'hook',
+  'injected_message',
+  'retry',
+  'snapshot',
+  'logged',
+  'thread_end',
 ]);
 
 /** From the end of a journal; more than any row of crashes that is still to be counted. */

@@ -68,7 +68,14 @@ function openYard(change: (store: Store) => Partial<Store> = () => ({})): Yard {
     await own.close();
   });
   const yard: Yard = {
-    ...{ store, clock, gone, news, waits, released, items, stop },
+    store,
+    clock,
+    gone,
+    news,
+    waits,
+    released,
+    items,
+    stop,
     start(goOn, { threads, isSticky = false, isStill = false, ...more } = {}) {
       const project: WorkerProject = {
         id: 'p',
@@ -175,9 +182,19 @@ const fleetOf = (workers: WorkerRow[]): Fleet =>
   }) as Partial<Fleet> as Fleet;
 
 const worker = (id: string, items: string, draining = false): WorkerRow => ({
-  ...{ id, host: id, version: '0', journal: 2, slots: 1, busy: 0, tenants: [''], memory: 0 },
+  id,
+  host: id,
+  version: '0',
+  journal: 2,
+  slots: 1,
+  busy: 0,
+  tenants: [''],
+  memory: 0,
   projects: [{ project: 'p', items }],
-  ...{ draining, started: 0, heard: 0, clock_off: 0 },
+  draining,
+  started: 0,
+  heard: 0,
+  clock_off: 0,
 });
 
 test('what another worker has the items for can be had there soon', async () => {

@@ -235,7 +235,16 @@ function createFloor(options: WorkerOptions): Floor {
     isDraining: () => stop.signal.aborted,
   };
   return {
-    ...{ id, version, store, signal, clock, random, wait, graceMs, shift, stop },
+    id,
+    version,
+    store,
+    signal,
+    clock,
+    random,
+    wait,
+    graceMs,
+    shift,
+    stop,
     slots: createSlots(options.slots),
     tenants: tenants.length === 0 ? [undefined] : [...new Set(tenants)],
     running: new Map(),
