@@ -48,26 +48,17 @@ function readState(text: string, id: string): WorkerState {
   };
 }
 
-interface WorkerLine {
-  id: string;
+interface WorkerLine extends Pick<WorkerRow, 'id' | 'started' | 'heard' | 'clock_off'> {
   state: string;
-  started: string;
-  heard: string;
-  clock_off: string;
 }
 
 async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
   const lines = await sql.all<WorkerLine>(
-    `SELECT id, state, started::text, heard::text, clock_off::text FROM workers
+    `SELECT id, state, started, heard, clock_off FROM workers
      WHERE heard > km_now() - $1::bigint ORDER BY started, id`,
     GONE_MS,
   );
-  return lines.map(({ id, state, started, heard, clock_off }) => ({
-    ...readState(state, id),
-    started: Number(started),
-    heard: Number(heard),
-    clock_off: Number(clock_off),
-  }));
+  return lines.map(({ id, state, ...heard }) => ({ ...readState(state, id), ...heard }));
 }
 
 /** Does a worker take what is queued there? */
@@ -76,44 +67,34 @@ const serves = ({ tenants, projects, draining }: WorkerState, row: QueueLine): b
   (tenants.includes(row.tenant) || (tenants.length === 0 && row.tenant === '')) &&
   projects.some(({ project, items }) => project === row.project && items === row.items);
 
-interface QueueLine {
-  tenant: string;
-  project: string;
-  items: string;
-  ready: string;
-  later: string;
-  oldest: string;
-}
+type QueueLine = Omit<QueueRow, 'served_by'>;
 
 async function readQueues(sql: Sql): Promise<QueueRow[]> {
   const workers = await readWorkers(sql);
   const lines = await sql.all<QueueLine>(
     `SELECT coalesce(tenant, '') AS tenant, project, coalesce(items, '') AS items,
-       count(*) FILTER (WHERE queued <= km_now())::text AS ready,
-       count(*) FILTER (WHERE queued > km_now())::text AS later, min(queued)::text AS oldest
+       count(*) FILTER (WHERE queued <= km_now()) AS ready,
+       count(*) FILTER (WHERE queued > km_now()) AS later, min(queued) AS oldest
      FROM threads WHERE queued IS NOT NULL AND owner IS NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
   );
   return lines.map((line) => ({
     ...line,
-    ready: Number(line.ready),
-    later: Number(line.later),
-    oldest: Number(line.oldest),
     served_by: workers.filter((worker) => serves(worker, line)).length,
   }));
 }
 
 interface LimitLine {
   scope: string;
-  concurrent: string | null;
-  requests_per_minute: string | null;
-  tokens_per_minute: string | null;
+  concurrent: number | null;
+  requests_per_minute: number | null;
+  tokens_per_minute: number | null;
   spend_per_day: string | null;
 }
 
 const readLimit = (line: LimitLine): SharedLimit => ({
   scope: line.scope,
   ...Object.fromEntries(
-    FIGURES.flatMap((name) => (line[name] === null ? [] : [[name, Number(line[name])]])),
+    FIGURES.flatMap((name) => (line[name] === null ? [] : [[name, line[name]]])),
   ),
   ...(line.spend_per_day === null ? {} : { spend_per_day: BigInt(line.spend_per_day) }),
 });
@@ -160,7 +141,7 @@ interface Entered {
   got: string;
   full_scope: string;
   full_limit: string;
-  wait_ms: string;
+  wait_ms: number;
   never: boolean;
   used: string;
   most: string;
@@ -171,7 +152,7 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
   const answer = await database.write(
     (sql) =>
       sql.get<Entered>(
-        `SELECT got::text, full_scope, full_limit, wait_ms::text, never, used::text, most::text
+        `SELECT got::text, full_scope, full_limit, wait_ms, never, used, most
          FROM km_enter($1, $2, $3, $4, $5, $6, $7)`,
         ...[provider, tenant, owner, tokens, spend?.toString() ?? null, ttlMs, SEND_WITHIN_MS],
       ),
@@ -181,7 +162,7 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
   const entered = answer.output;
   if (!entered || entered.full_limit === '') return ok({ place: entered?.got ?? NO_PLACE });
   const { full_limit: limit, full_scope: scope, used, most } = entered;
-  if (!entered.never) return ok({ wait_ms: Number(entered.wait_ms), limit, scope });
+  if (!entered.never) return ok({ wait_ms: entered.wait_ms, limit, scope });
   const when =
     limit === 'spend_per_day' ? 'until midnight (UTC)' : 'for a request of this size at any time';
   const message =
@@ -221,8 +202,8 @@ export function createFleet(database: Database, clock: Clock): Fleet {
     limits: () =>
       database.read(async (sql) => {
         const lines = await sql.all<LimitLine>(
-          `SELECT scope, concurrent::text, requests_per_minute::text, tokens_per_minute::text,
-             spend_per_day::text FROM shared_limits ORDER BY scope`,
+          `SELECT scope, concurrent, requests_per_minute, tokens_per_minute, spend_per_day
+           FROM shared_limits ORDER BY scope`,
         );
         return lines.map(readLimit);
       }),
@@ -254,14 +235,13 @@ export function createFleet(database: Database, clock: Clock): Fleet {
       );
     },
     labelRows: (project, after) =>
-      database.read(async (sql) => {
-        const rows = await sql.all<{ number: string; text: string }>(
-          `SELECT number::text, text FROM label_rows WHERE project = $1 AND number > $2
+      database.read((sql) =>
+        sql.all<{ number: number; text: string }>(
+          `SELECT number, text FROM label_rows WHERE project = $1 AND number > $2
            ORDER BY number LIMIT ${LABEL_ROWS}`,
           ...[project, after],
-        );
-        return rows.map(({ number, text }) => ({ number: Number(number), text }));
-      }),
+        ),
+      ),
     async addLabelRows(project, rows) {
       if (rows.length === 0) return ok(null);
       return await database.write(
