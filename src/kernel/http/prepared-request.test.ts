@@ -152,3 +152,23 @@ test('a mistake in the config is told when it is prepared', () => {
     error: { code: 'invalid_input' },
   });
 });
+
+test('what may not be sent any more reaches nobody, over an open connection and a new one', async () => {
+  const seen: Seen[] = [];
+  const url = await echo(seen);
+  const prepared = prepareRequest(callOf({ url }), ports);
+  if (!prepared.ok) throw new Error(prepared.error.detail.message);
+  const send = (sendBy: number) =>
+    prepared.output.send('1', {
+      signal: new AbortController().signal,
+      sendBy,
+      verify: () => ok(null),
+      onEvents: () => undefined,
+    });
+  const late = { error: { code: 'timeout', detail: { sent: false, late: true } } };
+  expect(await send(-1)).toMatchObject(late);
+  expect(await send(Number.MAX_VALUE)).toMatchObject({ ok: true });
+  expect(await send(-1)).toMatchObject(late);
+  expect(await send(Number.MAX_VALUE)).toMatchObject({ ok: true });
+  expect(seen.length).toBe(2);
+});

@@ -128,3 +128,18 @@ test('a time limit that nothing arrived within is served', async () => {
     systemTimer(1, resolve);
   });
 });
+
+test('what was let in until then is not sent later', () => {
+  for (const [passed, isSent] of [
+    [5, true],
+    [6, false],
+  ] as const) {
+    const world = manual();
+    const watch = new TimeWatch(timeouts, never, world, 5);
+    world.advance(passed);
+    watch.enter('first_byte');
+    const late = { error: { code: 'timeout', detail: { sent: false, late: true } } };
+    if (isSent) expect(watch.failure).toBeUndefined();
+    else expect(watch.failure).toMatchObject(late);
+  }
+});
