@@ -26,8 +26,10 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
     if (!answer.ok) return answer.error.code;
     return 'place' in answer.output ? answer.output.place : answer.output;
   };
-  const exit = (place: unknown, tokens = 10, spend = 5n) =>
-    shared.fleet.exit(String(place), { tokens, spend });
+  type Entered = Awaited<ReturnType<typeof enter>>;
+  const nameOf = (entered: Entered): string => (typeof entered === 'string' ? entered : 'none');
+  const exit = (place: Entered, tokens = 10, spend = 5n) =>
+    shared.fleet.exit(nameOf(place), { tokens, spend });
   const isIn = (answer: unknown): boolean => typeof answer === 'string' && /^\d+$/.test(answer);
   const limit = (scope: string, figures: object) => shared.fleet.setLimit({ scope, ...figures });
 
@@ -118,12 +120,12 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
     await shared.setClock(NOON + 10_000);
     // Its holder stands still: connected, and able to end nothing.
     expect(await enter({ owner: 'w2' })).toMatchObject({ limit: 'concurrent' });
-    expect(await shared.fleet.stay([String(place)], 1000)).toEqual({ ok: true, output: [place] });
+    expect(await shared.fleet.stay([nameOf(place)], 1000)).toEqual({ ok: true, output: [place] });
     await shared.query(`UPDATE places SET backend_since = backend_since - interval '1 second'`);
     expect(await enter({ owner: 'w2' })).toMatchObject({ limit: 'concurrent' });
     await shared.setClock(NOON + 20_000);
     expect(await enter({ owner: 'w2' })).toSatisfy(isIn);
-    expect(await shared.fleet.stay([String(place)], 1000)).toEqual({ ok: true, output: [] });
+    expect(await shared.fleet.stay([nameOf(place)], 1000)).toEqual({ ok: true, output: [] });
   });
 
   test('tokens are counted at worst, then as they were used', async () => {
@@ -164,7 +166,11 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
   test('a model without a price is refused where spend is limited', async () => {
     await limit('tenant:-', { spend_per_day: 100n });
     const answer = await shared.fleet.enter({
-      ...{ provider: 'p', tenant: '', owner: 'w', tokens: 1, ttlMs: 1000 },
+      provider: 'p',
+      tenant: '',
+      owner: 'w',
+      tokens: 1,
+      ttlMs: 1000,
     });
     expect(answer).toMatchObject({ error: { code: 'shared_limit' } });
   });
@@ -194,7 +200,7 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
           const place = await enter();
           if (!isIn(place)) continue;
           arrivals.push(now + way);
-          open.push({ place: String(place), at: now + way + answered });
+          open.push({ place: nameOf(place), at: now + way + answered });
         }
         expect(arrivals.length).toBeGreaterThanOrEqual(Math.min(most, steps.length));
         for (const from of arrivals) {
@@ -209,7 +215,14 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
   test('workers are known while they are heard of, and queues say who serves them', async () => {
     const { fleet } = shared;
     const worker = (id: string, items: string, draining = false) => ({
-      ...{ id, host: 'here', version: '1', journal: 2, slots: 4, busy: 1, memory: 5, draining },
+      id,
+      host: 'here',
+      version: '1',
+      journal: 2,
+      slots: 4,
+      busy: 1,
+      memory: 5,
+      draining,
       tenants: ['', 'acme'],
       projects: [{ project: 'prj_1', items }],
     });
@@ -223,7 +236,9 @@ describe.skipIf(url === '')(`limits that machines share${skipped}`, () => {
            items, detached, status, seq, epoch, attempt, queued, created, updated)
          VALUES ($1, $1, ARRAY[$1], 0, 'thread', 'd', '1', '', $2, 'prj_1', 'sha256:1', false,
            'spawning', 1, 0, 1, $3, 1, 1)`,
-        ...[id, tenant, queued],
+        id,
+        tenant,
+        queued,
       );
     await insert('t1', null, NOON);
     await insert('t2', null, NOON + 500);

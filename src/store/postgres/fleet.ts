@@ -154,7 +154,13 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
       sql.get<Entered>(
         `SELECT got::text, full_scope, full_limit, wait_ms, never, used, most
          FROM km_enter($1, $2, $3, $4, $5, $6, $7)`,
-        ...[provider, tenant, owner, tokens, spend?.toString() ?? null, ttlMs, SEND_WITHIN_MS],
+        provider,
+        tenant,
+        owner,
+        tokens,
+        spend?.toString() ?? null,
+        ttlMs,
+        SEND_WITHIN_MS,
       ),
     { plain: true },
   );
@@ -182,7 +188,9 @@ export function createFleet(database: Database, clock: Clock): Fleet {
             `INSERT INTO workers (id, state, started, heard, clock_off)
              VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
              ON CONFLICT (id) DO UPDATE SET state = $2, heard = km_now(), clock_off = $3::bigint - km_now()`,
-            ...[id, JSON.stringify(state), Math.round(clock.now())],
+            id,
+            JSON.stringify(state),
+            Math.round(clock.now()),
           );
           return null;
         },
@@ -218,7 +226,8 @@ export function createFleet(database: Database, clock: Clock): Fleet {
         async (sql) => {
           const rows = await sql.all<{ place: string }>(
             'SELECT place::text FROM km_stay($1, $2) AS kept (place)',
-            ...[places, ttlMs],
+            places,
+            ttlMs,
           );
           return rows.map(({ place }) => place);
         },
@@ -239,7 +248,8 @@ export function createFleet(database: Database, clock: Clock): Fleet {
         sql.all<{ number: number; text: string }>(
           `SELECT number, text FROM label_rows WHERE project = $1 AND number > $2
            ORDER BY number LIMIT ${LABEL_ROWS}`,
-          ...[project, after],
+          project,
+          after,
         ),
       ),
     async addLabelRows(project, rows) {
