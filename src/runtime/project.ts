@@ -16,7 +16,7 @@ import {
   systemClock,
 } from '../base/index.ts';
 import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
-import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
+import type { HarnessPorts, LiveThreads, ModelPort, Runner } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy, type Library } from '../items/index.ts';
 import {
   type Audit,
@@ -64,6 +64,10 @@ export interface RuntimeOptions {
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
+
+/** May it be that machines share the store of this project? */
+export const mayShare = ({ address, own }: Pick<OpenProject, 'address' | 'own'>): boolean =>
+  address !== undefined || own.openStore !== undefined;
 
 export const BUNDLE = packagePath('bundle');
 
@@ -154,12 +158,22 @@ export interface OpenProject {
   hasRetained?: boolean;
   /** Opens the registry, also one that is not there yet. */
   store?: () => Promise<Outcome<Store>>;
+  /** Requests to providers, where machines share limits. */
+  requests?: SharedRequests;
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** One for all: a token that was verified is verified for everybody. */
   verify?: TokenVerifier['verify'];
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
+}
+
+/** How models are asked where machines share the limits of a key or a tenant. */
+export interface SharedRequests {
+  /** The same model, asked only when there is room for it among all. */
+  share(model: ModelPort): ModelPort;
+  /** What requests took is told. */
+  settled(): Promise<void>;
 }
 
 /** A project and the rooms over it. */

@@ -22,7 +22,7 @@ import { type Authority, auditRow, type Caller, type Primitive } from '../kernel
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize } from './kernel.ts';
-import { findProject, type OpenProject, type Rooms, recordsFolder } from './project.ts';
+import { findProject, mayShare, type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -105,7 +105,8 @@ function steady(
 }
 
 /** A model without tools, for a script that no thread runs. */
-function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
+function modelFor(rooms: Rooms, use: ScriptUse) {
+  const { open, library, kernel } = rooms;
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
     const [{ createModelPort }, llm] = await Promise.all([
       import('../harness/index.ts'),
@@ -125,7 +126,10 @@ function modelFor({ open, library, kernel }: Rooms, use: ScriptUse) {
       );
     }
     const { name = '', signal } = use;
-    const ask = createModelPort(kernel);
+    const own = createModelPort(kernel);
+    const ask = mayShare(open)
+      ? await (await import('./shared-requests.ts')).shareModel(rooms, own)
+      : own;
     const line = await ask(found.output, { surface: SURFACE, name, frame });
     if (!line.ok) return line;
     const answer = await line.output.ask(

@@ -44,7 +44,7 @@ import type {
 } from '../store/index.ts';
 import { identify } from './identity.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
-import { type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
+import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { createScriptPort } from './script-directives.ts';
 
 export interface Threads {
@@ -167,7 +167,10 @@ export async function runPlain(
   const resolved = modelFor(ports, request.model);
   if (!resolved.ok) return resolved;
   const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
-  const model = createModelPort(rooms.kernel);
+  const own = createModelPort(rooms.kernel);
+  const model = mayShare(rooms.open)
+    ? await (await import('./shared-requests.ts')).shareModel(rooms, own)
+    : own;
   return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
@@ -469,6 +472,7 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
   open.live ??= harness.createLiveThreads();
   open.mask = watch.mask;
   open.registry = createRegistry(open, store);
+  if (store.fleet) (await import('./shared-requests.ts')).requestsOver(rooms, store);
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 
@@ -494,6 +498,7 @@ function createPorts(
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
+  const model = harness.createModelPort(kernel);
   const ports: HarnessPorts = {
     ...harness.ports,
     kernel: harness.auditCalls(kernel, open.audit),
@@ -501,7 +506,7 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: harness.createModelPort(kernel),
+    model: open.requests ? open.requests.share(model) : model,
     script: createScriptPort(rooms),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),

@@ -1,0 +1,350 @@
+// Requests to providers, where machines share the limits of a key or a tenant: each has a place in the
+// database before it is sent, and gives it back with what it took. INVARIANT: nothing is sent without a
+// place, nor later than its place allows; whoever cannot say in time that a request is still open ends
+// it before others may take its place. Who waits stands in line: of all that wait here for the same, one
+// asks, so a crowd asks no more often than one does.
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Clock,
+  type Failure,
+  fail,
+  type Outcome,
+  ok,
+  type RandomBytes,
+  systemRandom,
+  withDetail,
+} from '../base/index.ts';
+import type { ModelLine, ModelPort } from '../harness/index.ts';
+import {
+  costOf,
+  createPrices,
+  estimateTokens,
+  type ModelReply,
+  type Price,
+  type Prices,
+  worstCost,
+} from '../llm/index.ts';
+import { type FleetLimits, nameOwner, SEND_WITHIN_MS, type Store } from '../store/index.ts';
+import type { Rooms, SharedRequests } from './project.ts';
+
+interface SharedPorts {
+  readonly limits: Pick<FleetLimits, 'enter' | 'stay' | 'exit'>;
+  /** As leases name this process. */
+  readonly owner: string;
+  readonly clock: Pick<Clock, 'monotonic'>;
+  readonly random: RandomBytes;
+  /** Whose the thread is; `''`: nobody's in particular. */
+  tenantOf(thread: string | undefined): Promise<string>;
+  /** Undefined: it has none. */
+  priceOf(model: string): Price | undefined;
+}
+
+/** How long a place is held without a word, and how often one is said. */
+const HELD_MS = 20_000;
+const STAY_MS = 5_000;
+/** A request is ended so long before its place may be lost, and looked at so often. */
+const END_BEFORE_MS = 4_000;
+const LOOK_MS = 1_000;
+/** What is let in is on its way by then; the rest of `SEND_WITHIN_MS` is for the way. */
+const SEND_MS = SEND_WITHIN_MS - 2_000;
+/** How often a place is taken for a request that then comes too late for it. */
+const MOST_LATE = 3;
+/** A thread that waits says so: soon, then from time to time. */
+const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];
+
+interface Held {
+  readonly place: string;
+  readonly end: AbortController;
+  /** On our own clock: until then nobody else has it. */
+  until: number;
+}
+
+/** Places of this process: renewed as long as there are any. */
+function createHolder({ limits, clock }: SharedPorts) {
+  const held = new Set<Held>();
+  let timer: NodeJS.Timeout | undefined;
+  let isAsking = false;
+
+  async function stay(): Promise<void> {
+    const all = [...held];
+    const asked = clock.monotonic();
+    isAsking = true;
+    const kept = await limits.stay(
+      all.map(({ place }) => place),
+      HELD_MS,
+    );
+    isAsking = false;
+    if (!kept.ok) return;
+    const places = new Set(kept.output);
+    for (const one of all) {
+      if (places.has(one.place)) one.until = asked + HELD_MS;
+      else one.end.abort();
+    }
+  }
+
+  function look(): void {
+    const now = clock.monotonic();
+    let isDue = false;
+    for (const { until, end } of held) {
+      if (until - now < END_BEFORE_MS) end.abort();
+      else if (until - now < HELD_MS - STAY_MS) isDue = true;
+    }
+    if (isDue && !isAsking) void stay();
+  }
+
+  return {
+    hold(place: string, asked: number): Held {
+      const one: Held = { place, end: new AbortController(), until: asked + HELD_MS };
+      held.add(one);
+      timer ??= setInterval(look, LOOK_MS);
+      return one;
+    },
+    letGo(one: Held): void {
+      held.delete(one);
+      if (held.size > 0) return;
+      clearInterval(timer);
+      timer = undefined;
+    },
+  };
+}
+
+/** In the order of asking; `wake` makes the first look at once. */
+function createQueue() {
+  const waiting: (() => void)[] = [];
+  let nudge: (() => void) | undefined;
+  return {
+    async join(signal: AbortSignal): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const isFirst = waiting.push(resolve) === 1;
+      if (isFirst) return;
+      signal.addEventListener('abort', () => resolve(), { once: true });
+      await promise;
+      if (!signal.aborted) return;
+      const at = waiting.indexOf(resolve);
+      // Its turn may have come in the same moment.
+      if (at > 0) waiting.splice(at, 1);
+      else this.leave();
+    },
+    leave(): void {
+      waiting.shift();
+      waiting[0]?.();
+    },
+    wake: () => nudge?.(),
+    async pause(ms: number, signal: AbortSignal): Promise<void> {
+      const over = new AbortController();
+      nudge = () => over.abort();
+      await sleep(ms, undefined, { signal: AbortSignal.any([signal, over.signal]) }).catch(
+        () => {},
+      );
+      nudge = undefined;
+    },
+  };
+}
+
+type Queue = ReturnType<typeof createQueue>;
+
+interface Ask {
+  readonly provider: string;
+  readonly tenant: string;
+  readonly tokens: number;
+  readonly spend: bigint | undefined;
+}
+
+const calledOff = (): Failure =>
+  fail('cancelled', 'called off while it waited for a limit that machines share', { sent: false });
+
+/** What a request took: as it was reported, nothing when it was surely free, else the worst. */
+function tookOf(
+  answer: Outcome<ModelReply>,
+  { tokens, spend = 0n }: Ask,
+  price: Price | undefined,
+) {
+  if (answer.ok) {
+    const { usage } = answer.output;
+    return { tokens: usage.tokens, spend: price ? costOf(usage, price) : 0n };
+  }
+  const { sent, charged } = answer.error.detail;
+  return sent === false || charged === false ? { tokens: 0, spend: 0n } : { tokens, spend };
+}
+
+export function createSharedRequests(ports: SharedPorts): SharedRequests {
+  const { limits, owner, clock, random } = ports;
+  const holder = createHolder(ports);
+  const queues = new Map<string, Queue>();
+  const telling = new Set<Promise<unknown>>();
+  /** Threads that said that they wait. */
+  const said = new Set<string>();
+
+  function queueOf({ provider, tenant }: Ask): Queue {
+    const name = JSON.stringify([provider, tenant]);
+    const queue = queues.get(name) ?? createQueue();
+    queues.set(name, queue);
+    return queue;
+  }
+
+  function exit(place: string, took: { tokens: number; spend: bigint }, queue: Queue): void {
+    const told = limits.exit(place, took).then(() => queue.wake());
+    telling.add(told);
+    void told.finally(() => telling.delete(told));
+  }
+
+  /** Never in step with others. */
+  const jittered = (ms: number): number => ms * (1 + (random(1)[0] ?? 0) / 512);
+
+  async function tryUntilIn(ask: Ask, queue: Queue, signal: AbortSignal, until: number) {
+    for (;;) {
+      const asked = clock.monotonic();
+      const { spend, ...about } = ask;
+      const entered = await limits.enter({
+        ...about,
+        ...(spend !== undefined && { spend }),
+        owner,
+        ttlMs: HELD_MS,
+      });
+      if (!entered.ok) {
+        // Nobody knows whether there is room: then there is none, for now.
+        const isFinal = entered.error.code === 'shared_limit';
+        return withDetail(entered, { sent: false, ...(!isFinal && { transient: true }) });
+      }
+      const answer = entered.output;
+      if ('place' in answer) {
+        if (!signal.aborted && clock.monotonic() - asked < SEND_MS) {
+          return ok({ place: answer.place, asked });
+        }
+        exit(answer.place, { tokens: 0, spend: 0n }, queue);
+        if (signal.aborted) return calledOff();
+        continue;
+      }
+      const { wait_ms, limit, scope } = answer;
+      if (clock.monotonic() > until) {
+        const message = `waits for room: \`${limit}\` of ${scope} is used up by all machines together`;
+        const detail = { limit, scope, transient: true, sent: false, retry_after_ms: wait_ms };
+        return fail('shared_limit', message, detail);
+      }
+      await queue.pause(jittered(wait_ms), signal);
+      if (signal.aborted) return calledOff();
+    }
+  }
+
+  async function getIn(ask: Ask, queue: Queue, signal: AbortSignal, thread: string | undefined) {
+    const patience =
+      thread === undefined ? Infinity : said.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
+    const until = clock.monotonic() + patience;
+    await queue.join(signal);
+    if (signal.aborted) return calledOff();
+    const entered = await tryUntilIn(ask, queue, signal, until);
+    queue.leave();
+    if (thread === undefined) return entered;
+    const waits = !entered.ok && entered.error.detail.transient === true;
+    if (waits) said.add(thread);
+    else said.delete(thread);
+    return entered;
+  }
+
+  async function askOnce(
+    line: ModelLine,
+    ask: Ask,
+    [request, signal]: Parameters<ModelLine['ask']>,
+    thread: string | undefined,
+    price: Price | undefined,
+  ): ReturnType<ModelLine['ask']> {
+    const queue = queueOf(ask);
+    const entered = await getIn(ask, queue, signal, thread);
+    if (!entered.ok) return entered;
+    const { place, asked } = entered.output;
+    const held = holder.hold(place, asked);
+    const open = AbortSignal.any([signal, held.end.signal]);
+    const answer = await line.ask({ ...request, sendBy: asked + SEND_MS }, open);
+    holder.letGo(held);
+    exit(place, tookOf(answer, ask, price), queue);
+    if (answer.ok || !held.end.signal.aborted || signal.aborted) return answer;
+    const message = 'the registry was out of reach for so long that this request had to be ended';
+    return fail('timeout', message, { ...answer.error.detail, message });
+  }
+
+  const share =
+    (line: ModelLine, provider: string, model: string, thread?: string): ModelLine['ask'] =>
+    async (request, signal) => {
+      const price = ports.priceOf(model);
+      const { requestBytes = 0, ratio } = request.reading;
+      const input = estimateTokens(requestBytes, ratio);
+      const ask: Ask = {
+        provider,
+        tenant: await ports.tenantOf(thread),
+        tokens: input + request.maxTokens,
+        spend: price && worstCost(input, request.maxTokens, price),
+      };
+      for (let tries = 1; ; tries++) {
+        const answer = await askOnce(line, ask, [request, signal], thread, price);
+        // Let in and not sent in time: it asks again for a place.
+        const isLate = !answer.ok && answer.error.detail.late === true;
+        if (!isLate || tries === MOST_LATE) return answer;
+      }
+    };
+
+  return {
+    share: (model) => async (resolved, caller) => {
+      const line = await model(resolved, caller);
+      if (!line.ok) return line;
+      const { __thread_id: thread } = caller;
+      return ok({ ask: share(line.output, resolved.provider, resolved.model, thread) });
+    },
+    async settled() {
+      while (telling.size > 0) await Promise.all(telling);
+    },
+  };
+}
+
+/** Of a thread that is gone nobody asks. */
+const MAX_TENANTS = 10_000;
+
+function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
+  const known = new Map<string, string>();
+  return async (thread) => {
+    if (thread === undefined) return own;
+    const tenant = known.get(thread);
+    if (tenant !== undefined) return tenant;
+    const row = await store.thread(thread);
+    if (!row.ok) return own;
+    if (known.size >= MAX_TENANTS) known.clear();
+    known.set(thread, row.output.tenant ?? '');
+    return row.output.tenant ?? '';
+  };
+}
+
+function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
+  let layers: unknown;
+  let prices: Prices | undefined;
+  return (model) => {
+    const now = library.config('pricing').layers;
+    if (!prices || now !== layers) {
+      const { allowsLowerPrices: allowsLower } = open.policies.current().policy;
+      prices = createPrices(now, { clock: open.clock, allowsLower });
+      layers = now;
+    }
+    const found = prices.find(model);
+    return found.ok ? found.output : undefined;
+  };
+}
+
+/** One for a project; undefined where nothing is shared. */
+export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undefined {
+  const { open } = rooms;
+  if (!store.fleet) return undefined;
+  open.requests ??= createSharedRequests({
+    limits: store.fleet,
+    owner: nameOwner(),
+    clock: open.clock,
+    random: systemRandom,
+    tenantOf: tenantsIn(store, open.own.tenant ?? ''),
+    priceOf: pricesIn(rooms),
+  });
+  return open.requests;
+}
+
+/** For whoever asks a model outside of threads. */
+export async function shareModel(rooms: Rooms, model: ModelPort): Promise<ModelPort> {
+  const store = await rooms.open.store?.();
+  if (store?.ok === false) return () => Promise.resolve(store);
+  return (store && requestsOver(rooms, store.output)?.share(model)) ?? model;
+}
