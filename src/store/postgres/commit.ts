@@ -171,7 +171,10 @@ async function commitThread(
     },
   );
   if (!answer.ok) {
-    if (LOST.includes(answer.error.code)) held.drop(thread, epoch);
+    const { code, detail } = answer.error;
+    if (LOST.includes(code)) held.drop(thread, epoch);
+    // What it was told now does not come with the next answer.
+    if (code === 'signalled') held.tell(thread, epoch, detail['signals'] as unknown as Signal[]);
     return answer;
   }
   const { status, ...committed } = answer.output;

@@ -53,7 +53,7 @@ export interface Database {
   write<T>(work: (sql: Sql) => Promise<T>, how?: Writing<T>): Answer<T>;
   /** A connection of its own, for who listens; theirs to end. */
   connect(): Promise<pg.Client>;
-  /** Answers what was asked for before. */
+  /** Answers what was asked for; `store_closed` after it. */
   close(): Promise<void>;
 }
 
@@ -166,7 +166,7 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
   pool.on('connect', (client) => void client.on('error', () => {}));
   const lanes = new Map<string, Promise<unknown>>();
   const unanswered = new Set<Promise<unknown>>();
-  let isClosing = false;
+  let isClosed = false;
   const closed: Failure = fail('store_closed', `the registry at ${shown} was closed`, {
     place: shown,
   });
@@ -257,12 +257,12 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
     schema: place.schema,
     place: shown,
     read<T>(work: (sql: Sql) => Promise<T>, ms = patienceMs): Answer<T> {
-      if (isClosing) return Promise.resolve(closed);
+      if (isClosed) return Promise.resolve(closed);
       // Reading again does no harm, whatever became of the first.
       return asked(readAgain(work, ms));
     },
     write<T>(work: (sql: Sql) => Promise<T>, how: Writing<T> = {}): Answer<T> {
-      if (isClosing) return Promise.resolve(closed);
+      if (isClosed) return Promise.resolve(closed);
       const run = (): Answer<T> => send(work, how);
       return asked(how.lane === undefined ? run() : inLane(how.lane, run));
     },
@@ -273,8 +273,8 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
       return client;
     },
     async close() {
-      isClosing = true;
       while (unanswered.size > 0) await Promise.all(unanswered);
+      isClosed = true;
       await pool.end();
     },
   });

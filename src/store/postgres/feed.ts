@@ -259,8 +259,8 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
       if (state.isOver) listener();
       return joinSet(closing, listener);
     },
-    /** Before the database is closed. */
-    async close(): Promise<void> {
+    /** Whoever waits is told; what is `answered` meanwhile is still told to others. Before the database is closed. */
+    async close(answered: () => Promise<void>): Promise<void> {
       state.isOver = true;
       for (const listener of closing) listener();
       watched.clear();
@@ -268,6 +268,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
       wake();
       void client?.end().catch(() => {});
       await running;
+      await answered();
       await gathering.close();
     },
   } satisfies ServerFeed & Record<string, unknown>;

@@ -6,7 +6,6 @@ import { encodeSignal } from '../encode.ts';
 import type { AuditEntry, NewSignal, Signal, Signals } from '../port.ts';
 import { noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Sql } from './connection.ts';
-import type { ListeningFeed } from './feed.ts';
 import type { ServerRegistry } from './registry.ts';
 import { auditRowsOf } from './rows.ts';
 import { RefusedWrite } from './trouble.ts';
@@ -68,13 +67,13 @@ async function send(
   );
 }
 
-export function serverSignals(registry: ServerRegistry, feed: ListeningFeed): Signals {
+/** Without `onSignal`, which listens. */
+export function serverSignals(registry: ServerRegistry): Omit<Signals, 'onSignal'> {
   return {
     signal: (signal, audit) => send(registry, signal, audit),
     signals: (thread, after = 0) =>
       registry.database.read(async (sql) =>
         (await sql.all<SignalColumns>(AFTER, thread, after)).map(signalOf),
       ),
-    onSignal: (listener) => feed.onSignal(listener),
   };
 }

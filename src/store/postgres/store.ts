@@ -1,13 +1,28 @@
-// The registry on a server that several machines share.
-import { type Clock, fail, type RandomBytes, systemRandom } from '../../base/index.ts';
+// The registry on a server that several machines share: what is asked goes through a pool of
+// connections, one more listens, and the engine of the queue has one of its own.
+import { type Clock, fail, ok, type RandomBytes, systemRandom } from '../../base/index.ts';
+import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
+import { serverApprovals } from './approvals.ts';
+import { serverJournal } from './commit.ts';
 import { type DatabaseOptions, openDatabase, type ServerPlace } from './connection.ts';
+import { createListeningFeed } from './feed.ts';
+import { createHeldHere } from './held.ts';
+import { createJobs } from './jobs.ts';
+import { type LeaseParts, serverLeases } from './leases.ts';
 import { checkForm } from './migrate.ts';
+import { serverRecords } from './records.ts';
+import { serverSignals } from './signals.ts';
+import { serverThreads } from './threads.ts';
+import { createEventReader, watchEvents, watchHeads } from './watch.ts';
 
 export type { ServerPlace } from './connection.ts';
-export { migrateStore } from './migrate.ts';
 
-export interface PostgresOptions {
+/** Whoever is lost is found soon: nobody holds a thread longer without saying so. */
+const MAX_LEASE_MS = 10_000;
+
+export interface PostgresOptions
+  extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
   readonly place: ServerPlace;
   /** As it may be shown. */
   readonly shown: string;
@@ -15,15 +30,80 @@ export interface PostgresOptions {
   readonly random?: RandomBytes;
   /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
   readonly identity?: Uint8Array;
-  readonly Client?: NonNullable<DatabaseOptions['Client']>;
+  /** The longest lease. */
+  readonly maxLeaseMs?: number;
+  /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
+  readonly isGone?: (owner: string) => boolean;
+}
+
+type Method = (...given: never[]) => Promise<unknown>;
+
+/** Refuses what comes after the end; what was asked for before goes on to its end. */
+function createGate(place: string) {
+  const closed = fail('store_closed', `the registry at ${place} was closed`, { place });
+  const unanswered = new Set<Promise<unknown>>();
+  let isClosed = false;
+  const through =
+    (method: Method): Method =>
+    async (...given) => {
+      if (isClosed) return closed;
+      const answer = method(...given);
+      unanswered.add(answer);
+      try {
+        return await answer;
+      } finally {
+        unanswered.delete(answer);
+      }
+    };
+  return {
+    guard: <P extends { [K in keyof P]: Method }>(port: P): P =>
+      Object.fromEntries(
+        Object.entries<Method>(port).map(([name, method]) => [name, through(method)]),
+      ) as P,
+    close: (): void => void (isClosed = true),
+    async answered(): Promise<void> {
+      while (unanswered.size > 0) await Promise.allSettled(unanswered);
+    },
+  };
 }
 
 export async function openPostgresStore(options: PostgresOptions): Answer<Store> {
-  const random = options.random ?? systemRandom;
+  const { place, clock, random = systemRandom, maxLeaseMs = MAX_LEASE_MS } = options;
   const opened = await openDatabase({ ...options, random });
   if (!opened.ok) return opened;
   const database = opened.output;
   const ready = await checkForm(database, { ...options, random });
-  await database.close();
-  return ready.ok ? fail('store_failed', 'not there yet') : ready;
+  if (!ready.ok) {
+    await database.close();
+    return ready;
+  }
+  const gate = createGate(options.shown);
+  const held = createHeldHere();
+  const feed = createListeningFeed(database, held, clock);
+  const jobs = createJobs(place);
+  const isGone = options.isGone ?? isOwnerGone;
+  const parts: LeaseParts = { database, clock, random, held, feed, jobs, maxLeaseMs, isGone };
+  const reader = createEventReader(database, feed);
+  let ending: Promise<void> | undefined;
+  async function end(): Promise<void> {
+    gate.close();
+    await feed.close(gate.answered);
+    await jobs.close();
+    await database.close();
+  }
+
+  return ok({
+    ...gate.guard({
+      ...serverThreads(parts),
+      ...serverJournal(parts),
+      ...serverLeases(parts),
+      ...serverSignals(parts),
+      ...serverApprovals(parts),
+      ...serverRecords(database),
+    }),
+    watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
+    changes: (filter, signal) => watchHeads(feed, filter, signal),
+    onSignal: (listener) => feed.onSignal(listener),
+    close: () => (ending ??= end()),
+  });
 }
