@@ -69,7 +69,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   store: [
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
-    ['encode.ts'],
+    ['encode.ts', 'copy-rows.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite', 'postgres'],
     ['place.ts'],
