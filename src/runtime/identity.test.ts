@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock, systemRandom } from '../base/index.ts';
 import { giveProjectId } from '../items/index.ts';
-import { identify } from './identity.ts';
+import { identify, servedItems } from './identity.ts';
 
 let project: string;
 beforeEach(() => {
@@ -73,4 +73,18 @@ test('changes of items show in what is said next', () => {
   mkdirSync(join(project, '.ai', 'directives'));
   writeFileSync(join(project, '.ai', 'directives', 'a.md'), '# a');
   expect(identify(open)).not.toEqual(before);
+});
+
+test('a project may say that its threads go on where they began', () => {
+  const id = 'prj_0123456789abcdef';
+  for (const [more, isSticky] of [
+    ['', false],
+    ['placement: any', false],
+    ['placement: sticky', true],
+  ] as const) {
+    writeFileSync(file(), `id: ${id}\n${more}\n`);
+    expect(servedItems(openOf())).toMatchObject({ output: { project: id, isSticky } });
+  }
+  writeFileSync(file(), `id: ${id}\nplacement: here\n`);
+  expect(servedItems(openOf())).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
 });

@@ -11,9 +11,9 @@ type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own'>;
 const digests = new WeakMap<Identified, () => Outcome<string>>();
 
 /** The stable id of a project; what to do when it has none. */
-export function projectId(project: string): Outcome<string> {
-  const { id, diagnostics, file } = readProjectFile(join(project, '.ai'));
-  if (id !== undefined) return ok(id);
+function projectId(project: string): Outcome<{ id: string; isSticky: boolean }> {
+  const { id, isSticky, diagnostics, file } = readProjectFile(join(project, '.ai'));
+  if (id !== undefined) return ok({ id, isSticky });
   const [wrong] = diagnostics;
   const message = wrong
     ? `the id of the project cannot be read: \`${file}\`, line ${wrong.line}: ${wrong.message}`
@@ -25,8 +25,8 @@ export function projectId(project: string): Outcome<string> {
 export function identify(
   open: Identified,
 ): Outcome<{ project: string; items: string; tenant?: string }> {
-  const id = projectId(open.project);
-  if (!id.ok) return id;
+  const named = projectId(open.project);
+  if (!named.ok) return named;
   const { project, home, clock } = open;
   const roots = createItemRoots(project, home, BUNDLE, clock);
   const digest = digests.get(open) ?? createItemsDigest(project, roots, clock);
@@ -34,5 +34,21 @@ export function identify(
   const items = digest();
   if (!items.ok) return items;
   const { tenant } = open.own;
-  return ok({ project: id.output, items: items.output, ...(tenant && { tenant }) });
+  return ok({ project: named.output.id, items: items.output, ...(tenant && { tenant }) });
+}
+
+/** What a worker has: the same, and whether its threads go on where they began. */
+export interface ServedItems {
+  readonly project: string;
+  readonly items: string;
+  readonly isSticky: boolean;
+}
+
+/** As it is now; what is wrong with the project's id is said. */
+export function servedItems(open: Identified): Outcome<ServedItems> {
+  const [named, known] = [projectId(open.project), identify(open)];
+  if (!named.ok) return named;
+  if (!known.ok) return known;
+  const { project, items } = known.output;
+  return ok({ project, items, isSticky: named.output.isSticky });
 }

@@ -5,6 +5,7 @@ import type { HarnessPorts } from '../harness/index.ts';
 import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
+import { servedItems } from './identity.ts';
 import { callerOf, createVerbs, mountPrimitives } from './kernel.ts';
 import { createMcpHost } from './mcp-host.ts';
 import { createServersPrimitive } from './mcp-servers.ts';
@@ -174,6 +175,7 @@ async function wireRuntime(
       return made.ok ? ok(await createThreads(made.output, live)) : made;
     },
     scripts: (use = {}) => openScripts(rooms, use),
+    served: () => servedItems(open),
     async close() {
       // What threads share belongs to the project they were started from. Nothing runs on here; what
       // is not over can be resumed.

@@ -12,6 +12,7 @@ import type {
   SandboxReport,
 } from '../kernel/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
+import type { ServedItems } from './identity.ts';
 import type { CallOptions } from './kernel.ts';
 import type { Verb } from './program.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
@@ -53,6 +54,8 @@ export interface Runtime {
   threads(live?: Live): Promise<Outcome<Threads>>;
   /** World and frame for one run of a script; its code is loaded when first asked for. */
   scripts(use?: ScriptUse): Promise<ScriptSetup>;
+  /** What this project is called and has, where machines share a store; `project_unnamed`. */
+  served(): Outcome<ServedItems>;
   /** Ends watches; nothing of the runtime stays behind. */
   close(): Promise<void>;
 }

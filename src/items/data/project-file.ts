@@ -1,11 +1,13 @@
 // `.ai/config/project.yaml`: what a project is called in a store that machines share. The id is random
-// and belongs into version control: every checkout is the same project, wherever it lies.
+// and belongs into version control: every checkout is the same project, wherever it lies. `placement`
+// says whether its files are the same there, too.
 import {
   type Diagnostic,
   fail,
   formatYaml,
   type Outcome,
   ok,
+  oneOf,
   openYaml,
   type RandomBytes,
   record,
@@ -17,13 +19,18 @@ const PATH = 'config/project.yaml';
 const ID = /^prj_[a-z0-9]{16,40}$/;
 
 const fields = record(
-  { id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', 'leave it to `init`') },
+  {
+    id: textLike(ID, 'an id such as `prj_` and 24 letters or digits', 'leave it to `init`'),
+    placement: oneOf(['any', 'sticky']),
+  },
   { required: ['id'] },
 );
 
 interface ProjectFile {
   /** Absent: there is no file, or none that can be read. */
   id?: string;
+  /** Each worker has a checkout of its own: a thread goes on where it began. */
+  isSticky: boolean;
   diagnostics: Diagnostic[];
   file: string;
 }
@@ -32,14 +39,16 @@ interface ProjectFile {
 export function readProjectFile(root: string): ProjectFile {
   const file = `${root}/${PATH}`;
   const read = readInside(realOf(root), PATH);
-  if (read === undefined) return { diagnostics: [], file };
+  if (read === undefined) return { isSticky: false, diagnostics: [], file };
   if ('problem' in read) {
-    return { diagnostics: [aboutFile(file, read.problem.code, read.problem.message)], file };
+    const problem = aboutFile(file, read.problem.code, read.problem.message);
+    return { isSticky: false, diagnostics: [problem], file };
   }
   const { value, place, diagnostics } = openYaml(read.text, file);
   const given = diagnostics.length === 0 ? fields(value, place) : undefined;
   const id = diagnostics.length === 0 ? given?.id : undefined;
-  return { ...(id !== undefined && { id }), diagnostics, file };
+  const isSticky = given?.placement === 'sticky';
+  return { ...(id !== undefined && { id }), isSticky, diagnostics, file };
 }
 
 /** The id that stands there, or a new one; what is broken is left to whoever wrote it. */

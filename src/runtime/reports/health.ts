@@ -1,7 +1,16 @@
 // What this installation can and cannot do, and how to mend what is missing. Nobody is asked over the
 // network, and no registry is made.
-import { getOwn, isObject, plainText } from '../../base/index.ts';
+import {
+  durationText,
+  type Failure,
+  getOwn,
+  isObject,
+  plainText,
+  systemClock,
+} from '../../base/index.ts';
 import type { ToolItem } from '../../items/index.ts';
+import type { Fleet, QueueRow, WorkerRow } from '../../store/index.ts';
+import type { ServedItems } from '../identity.ts';
 import type { Runtime } from '../runtime.ts';
 import { registryFile } from '../threads.ts';
 
@@ -47,22 +56,95 @@ const note = (about: string, message: string, fix: string): HealthFinding => ({
   fix,
 });
 
-async function aboutRegistry(runtime: Runtime): Promise<HealthFinding> {
-  const file = runtime.registry.place ?? registryFile(runtime);
-  if (!runtime.registry.isThere()) return good('store', 'no thread has run here yet');
+async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
+  if (!runtime.registry.isThere()) return [good('store', 'no thread has run here yet')];
   const opened = await runtime.threads();
-  if (!opened.ok) return bad('store', opened.error.detail.message);
+  if (!opened.ok) return [badStore(opened)];
   const { store } = opened.output;
+  if (store.fleet) return await aboutFleet(store.fleet, runtime);
   await store.sweep();
   const left = await store.query({ status: 'interrupted', limit: 500 });
-  if (!left.ok) return bad('store', left.error.detail.message);
+  if (!left.ok) return [badStore(left)];
   const count = left.output.rows.length;
-  if (count === 0) return good('store', file);
+  if (count === 0) return [good('store', registryFile(runtime))];
+  const message = `${count} threads were left behind by a process that ended`;
+  const fix =
+    '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`';
+  return [note('store', message, fix)];
+}
+
+const badStore = ({ error }: Failure): HealthFinding => bad('store', error.detail.message);
+
+// A store that machines share: who works, what waits, and for what there is nobody.
+
+/** Leases do not depend on clocks of machines; times that people see do. */
+const CLOCK_OFF_MS = 5000;
+const MB = 1024 * 1024;
+
+const shortItems = (items: string): string =>
+  items === '' ? 'its items' : `items ${items.slice(0, 15)}…`;
+
+/** How a worker serves this project, in words. */
+function servesWhat({ projects }: WorkerRow, own: ServedItems | undefined): string {
+  const here = projects.find(({ project }) => project === own?.project);
+  const others = projects.length - (here ? 1 : 0);
+  if (!here) return others === 0 ? 'nothing' : `${others} other projects`;
+  const items = here.items === own?.items ? 'the same items' : `other ${shortItems(here.items)}`;
+  return `this project with ${items}${others === 0 ? '' : ` and ${others} more`}`;
+}
+
+function aboutWorker(worker: WorkerRow, own: ServedItems | undefined): HealthFinding {
+  const { host, id, slots, busy, draining, memory, tenants, version, clock_off } = worker;
+  const whose = tenants.filter((tenant) => tenant !== '');
+  const message = [
+    `serves ${servesWhat(worker, own)}${whose.length > 0 ? ` for ${whose.join(', ')}` : ''}`,
+    `${busy} of ${slots} slots${draining ? ', draining' : ''}`,
+    `${Math.round(memory / MB)} MB`,
+    `version ${version}`,
+    `process ${/:(\d+)/.exec(id)?.[1] ?? id}`,
+  ].join('; ');
+  if (Math.abs(clock_off) < CLOCK_OFF_MS) return good(`worker ${host}`, message);
+  const off = durationText(Math.abs(clock_off) / 1000);
   return note(
-    'store',
-    `${count} threads were left behind by a process that ended`,
-    '`km threads ls --status interrupted`, then `km threads resume ID` or `km threads stop ID`',
+    `worker ${host}`,
+    `${message}; its clock is ${off} ${clock_off > 0 ? 'ahead' : 'behind'}`,
+    'set its clock: leases hold all the same, times that people see do not',
   );
+}
+
+function aboutQueue(row: QueueRow, own: ServedItems | undefined): HealthFinding {
+  const { tenant, project, items, ready, later, oldest, served_by } = row;
+  const about = tenant === '' ? 'queue' : `queue ${tenant}`;
+  const since = durationText(Math.max(0, systemClock.now() - oldest) / 1000);
+  const waits = ready > 0 ? `${ready} wait, the first for ${since}` : 'none waits';
+  const name = project === own?.project ? 'this project' : project;
+  const what = `${name}: ${waits}${later > 0 ? `; ${later} are for later` : ''}`;
+  if (served_by > 0) return good(about, `${what}; ${served_by} workers serve it`);
+  return note(
+    about,
+    `${what}; no worker serves it with ${shortItems(items)}`,
+    `\`km worker${tenant === '' ? '' : ` --tenant ${tenant}`}\` where the project is as it was then, or \`km threads resume ID --items today\``,
+  );
+}
+
+/** It is open: so it answers, and its tables are of the form that this version knows. */
+async function aboutFleet(fleet: Fleet, runtime: Runtime): Promise<HealthFinding[]> {
+  const [workers, queues] = await Promise.all([fleet.workers(), fleet.queues()]);
+  if (!workers.ok) return [badStore(workers)];
+  if (!queues.ok) return [badStore(queues)];
+  const served = runtime.served();
+  const own = served.ok ? served.output : undefined;
+  const nobody = note(
+    'workers',
+    'none was heard of: what is queued waits',
+    '`km worker`, on a machine that has the project',
+  );
+  return [
+    good('store', `${fleet.place} answers`),
+    ...(workers.output.length === 0 ? [nobody] : []),
+    ...workers.output.map((worker) => aboutWorker(worker, own)),
+    ...queues.output.map((row) => aboutQueue(row, own)),
+  ];
 }
 
 function aboutProviders(runtime: Runtime, env: Env): HealthFinding[] {
@@ -212,7 +294,7 @@ export async function healthReport(runtime: Runtime, env: Env): Promise<HealthRe
     ...aboutPolicies(runtime),
     ...aboutItems(runtime),
     ...(await aboutServers(runtime, env)),
-    await aboutRegistry(runtime),
+    ...(await aboutRegistry(runtime)),
     ...aboutProviders(runtime, env),
   ];
   return { healthy: !findings.some(({ state }) => state === 'bad'), findings };
