@@ -91,6 +91,8 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     const opened = await ports.store();
     if (!opened.ok) return;
     const store = opened.output;
+    // An answer queues the thread where machines share the store, and a worker goes on with it.
+    if (store.fleet) return;
     const rows = await restingThreads(store, ports.now());
     if (rows.length === 0) return;
     const pending = await store.approvals({ state: 'pending', limit: MAX_OPEN });

@@ -5,7 +5,7 @@ import type { HarnessPorts } from '../harness/index.ts';
 import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
-import { servedItems } from './identity.ts';
+import { identify, servedItems } from './identity.ts';
 import { callerOf, createVerbs, mountPrimitives } from './kernel.ts';
 import { createMcpHost } from './mcp-host.ts';
 import { createServersPrimitive } from './mcp-servers.ts';
@@ -22,11 +22,10 @@ import { runScriptIn } from './run-script.ts';
 import type { Runtime } from './runtime.ts';
 import { createScriptPrimitive } from './script-tools.ts';
 import { openScripts } from './scripts.ts';
+import { createRegistryDoor } from './server-registry.ts';
 import {
-  checkPlace,
   checkRun,
   createThreads,
-  hasRegistry,
   openPorts,
   openRegistry,
   openThreadWorld,
@@ -42,6 +41,7 @@ export { goOnAfterAnswers, goOnHere } from './go-on.ts';
 export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
+export type { OnLooker } from './queued-threads.ts';
 export type { Runtime } from './runtime.ts';
 export { findScriptProject } from './scripts.ts';
 export { allThreads, pruneThreads, type Threads } from './threads.ts';
@@ -110,8 +110,6 @@ async function wireRuntime(
   const opened = openProject(options, wireRuntime, host);
   if (!opened.ok) return opened;
   const open = opened.output;
-  const place = await checkPlace(open);
-  if (!place.ok) return place;
   const programs = readProgramTools(options.tools ?? []);
   if (!programs.ok) return programs;
   const { items, functions } = programs.output;
@@ -128,6 +126,8 @@ async function wireRuntime(
   const library = withProgramTools(files, items);
   mountPrimitives(open, library, functions);
   const worlds = createWorlds(() => rooms, host);
+  const registry = await createRegistryDoor(open, worlds.store);
+  if (!registry.ok) return registry;
   const { harness } = worlds;
   const reached = reachThreads(open, harness);
   open.primitives.set(reached.primitive.name, reached.primitive);
@@ -150,10 +150,7 @@ async function wireRuntime(
     trustStore,
     catalogs,
     audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
-    registry: {
-      ...(place.output !== undefined && { place: place.output }),
-      isThere: () => hasRegistry(open),
-    },
+    registry: registry.output,
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {
@@ -172,7 +169,13 @@ async function wireRuntime(
     plain: (request, signal) => runPlain(rooms, request, signal),
     async threads(live = {}) {
       const made = await worlds.open();
-      return made.ok ? ok(await createThreads(made.output, live)) : made;
+      if (!made.ok) return made;
+      const here = await createThreads(made.output, live);
+      if (!here.store.fleet) return ok(here);
+      const known = identify(open);
+      if (!known.ok) return known;
+      const { onWorkers } = await import('./queued-threads.ts');
+      return ok(onWorkers(here, live, known.output.project));
     },
     scripts: (use = {}) => openScripts(rooms, use),
     served: () => servedItems(open),
@@ -249,6 +252,10 @@ export const reports = {
   async provenance() {
     const { explainRefusal, isRefused } = await import('./reports/provenance.ts');
     return { explainRefusal, isRefused };
+  },
+  async serving() {
+    const { whoServes } = await import('./queued-threads.ts');
+    return { whoServes };
   },
   async scriptRun() {
     const { explainScript, watchScript } = await import('./reports/script-run.ts');

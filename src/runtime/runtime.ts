@@ -1,7 +1,7 @@
 // What an opened project can do for whoever serves people, clients or programs with it.
 import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
-import type { Live, PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
+import type { PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
 import type {
   Audit,
@@ -15,7 +15,9 @@ import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import type { ServedItems } from './identity.ts';
 import type { CallOptions } from './kernel.ts';
 import type { Verb } from './program.ts';
+import type { OnLooker } from './queued-threads.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
+import type { RegistryDoor } from './server-registry.ts';
 import type { Threads } from './threads.ts';
 
 export interface Runtime {
@@ -33,12 +35,8 @@ export interface Runtime {
     /** Of threads and all others, oldest first. */
     read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
   };
-  readonly registry: {
-    /** Of the server that has it, without its password; undefined: it is a file of the project. */
-    readonly place?: string;
-    /** A file is made with the first thread; before that there is nothing to read. */
-    isThere(): boolean;
-  };
+  /** Where threads are kept. */
+  readonly registry: RegistryDoor;
   /** Probed once, when first asked. */
   sandbox(): Promise<SandboxReport>;
   caller(options?: CallOptions): Caller;
@@ -51,7 +49,7 @@ export interface Runtime {
   /** The loop without a directive, with the program's own prompt and tools. */
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
   /** Threads of this project; the registry is opened when first asked for. */
-  threads(live?: Live): Promise<Outcome<Threads>>;
+  threads(live?: OnLooker): Promise<Outcome<Threads>>;
   /** World and frame for one run of a script; its code is loaded when first asked for. */
   scripts(use?: ScriptUse): Promise<ScriptSetup>;
   /** What this project is called and has, where machines share a store; `project_unnamed`. */

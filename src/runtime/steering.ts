@@ -118,8 +118,11 @@ export async function waitForEnd(
   { untilEnd = true }: { untilEnd?: boolean } = {},
 ): Promise<Outcome<ThreadRow>> {
   const { isEnded } = await import('../store/index.ts');
-  const isOver = ({ status }: ThreadRow): boolean =>
-    isEnded(status) || (!untilEnd && STANDS_STILL.has(status));
+  // Workers go on with what was interrupted.
+  const standsStill = ({ status }: ThreadRow): boolean =>
+    STANDS_STILL.has(status) && !(store.fleet && status === 'interrupted');
+  const isOver = (now: ThreadRow): boolean =>
+    isEnded(now.status) || (!untilEnd && standsStill(now));
   const row = await store.thread(id);
   if (!row.ok || isOver(row.output)) return row;
   // A process that died says nothing; its lease does.

@@ -78,33 +78,28 @@ export interface Threads {
 
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
-  const { clock, keys, address } = open;
-  const { deriveVaultKey, openServerStore, openSqliteStore } = await import('../store/index.ts');
-  const key = keys.tokenKey();
-  if (!key.ok) return key;
-  const identity = deriveVaultKey(key.output.exportPrivate());
-  if (address !== undefined && !open.own.openStore) {
-    return await openServerStore(address, { clock, identity });
+  const { clock } = open;
+  const { openServerStore, openSqliteStore } = await import('../store/index.ts');
+  const identity = await registryKey(open);
+  if (!identity.ok) return identity;
+  const [own, key] = [open.own.openStore, identity.output];
+  if (open.address !== undefined && !own) {
+    return await openServerStore(open.address, { clock, identity: key });
   }
-  const openStore = open.own.openStore ?? openSqliteStore;
-  return await openStore({ file: registryFile(open), clock, identity });
+  return await (own ?? openSqliteStore)({ file: registryFile(open), clock, identity: key });
+}
+
+/** What shows that a registry is this user's, and opens what is sealed in it. */
+export async function registryKey({
+  keys,
+}: Pick<OpenProject, 'keys'>): Promise<Outcome<Uint8Array>> {
+  const { deriveVaultKey } = await import('../store/index.ts');
+  const key = keys.tokenKey();
+  return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
 export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string =>
   join(project, '.ai', 'threads', 'registry.db');
-
-/** What was given as the address of a store is one, and how it is shown; undefined: the registry is a file. */
-export async function checkPlace({
-  address,
-  addressFrom = 'the store',
-  own,
-}: OpenProject): Promise<Outcome<string | undefined>> {
-  if (address === undefined || own.openStore) return ok(undefined);
-  const { readPlace, shownPlace } = await import('../store/index.ts');
-  const place = readPlace(address);
-  if (place.ok) return ok(shownPlace(address));
-  return fail('config_invalid', `${addressFrom}: ${place.error.detail.message}`);
-}
 
 /** A file is made with the first thread; before that there is nothing to read. */
 export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'address'>): boolean =>

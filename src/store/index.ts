@@ -11,7 +11,7 @@ export {
   type WorkerState,
 } from './fleet-port.ts';
 export { nameOwner } from './leases/lease-owner.ts';
-export { openServerStore, readPlace, shownPlace } from './place.ts';
+export { migrateServerStore, openServerStore, readPlace, shownPlace } from './place.ts';
 export type {
   Answer,
   Approval,

@@ -1,6 +1,6 @@
 // Where a registry is: a file, or a server whose address may hold a password. INVARIANT: an address is
 // shown by `shownPlace` alone, which leaves the password out.
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { Answer, Store } from './port.ts';
 import type { PostgresOptions, ServerPlace } from './postgres/store.ts';
 
@@ -44,4 +44,16 @@ export async function openServerStore(
   if (!place.ok) return place;
   const { openPostgresStore } = await import('./postgres/store.ts');
   return await openPostgresStore({ ...options, place: place.output, shown: shownPlace(address) });
+}
+
+/** Makes or renews the tables of a registry on a server: all of it or nothing. */
+export async function migrateServerStore(
+  address: string,
+  { clock, identity, random = systemRandom }: Omit<PostgresOptions, 'place' | 'shown'>,
+): Answer<{ from: number; to: number }> {
+  const place = readPlace(address);
+  if (!place.ok) return place;
+  const { migrateStore } = await import('./postgres/store.ts');
+  const where = { place: place.output, shown: shownPlace(address) };
+  return await migrateStore({ ...where, clock, random, identity });
 }

@@ -1,4 +1,5 @@
-// `run`: a directive as a thread in this process, within its limits, seen live.
+// `run`: a directive as a thread, within its limits, seen live: in this process, or on a worker where
+// several machines share the store.
 import {
   compact,
   type Failure,
@@ -11,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
-import { personRow, type Runtime, type Speaker, spokenBy } from '../../runtime/index.ts';
+import { personRow, type Runtime, reports, type Speaker, spokenBy } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { speaker } from '../project.ts';
@@ -76,9 +77,62 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   };
 }
 
+/**
+ * Where a worker runs it, whoever looks on may leave: nothing ends. A second signal ends this process at
+ * once, whatever the server does.
+ */
+function listenToLeave() {
+  const controller = new AbortController();
+  let presses = 0;
+  function press(): void {
+    presses += 1;
+    if (presses > 1) process.exit(EXIT.interrupted);
+    controller.abort();
+  }
+  process.on('SIGINT', press);
+  process.on('SIGTERM', press);
+  return {
+    signal: controller.signal,
+    count: () => presses,
+    release(): void {
+      process.off('SIGINT', press);
+      process.off('SIGTERM', press);
+    },
+  };
+}
+
+const HOW_ON = (thread: string): string =>
+  `\`km threads tail -f ${thread}\` follows it, \`km threads stop ${thread}\` ends it`;
+
+/** Nobody looks on any more; it goes on, and its id is the answer. */
+function tellLeft(thread: string, terminal: Terminal): number {
+  if (terminal.json) terminal.out(resultLine(ok({ thread_id: thread, status: 'queued' })));
+  else {
+    terminal.out(thread);
+    terminal.note(`it goes on without you: ${HOW_ON(thread)}`);
+  }
+  return EXIT.done;
+}
+
+/** Said at once when nobody would take it; with `--no-wait` that ends the looking on. */
+async function tellUnserved(
+  { store }: ThreadWork,
+  thread: string,
+  view: Pick<RunView, 'say'>,
+): Promise<boolean> {
+  const { fleet } = store;
+  const row = await store.thread(thread);
+  const { whoServes } = await reports.serving();
+  const serving = fleet && row.ok ? await whoServes(fleet, row.output) : undefined;
+  if (!serving?.ok || serving.output.length > 0) return false;
+  view.say(
+    'no worker serves it: start `km worker` where this project has the same items; it waits',
+  );
+  return true;
+}
+
 /** Events came before, so this line says what it is. */
-const resultLine = (done: Outcome<ThreadResult>): string =>
-  JSON.stringify({ type: 'result', ...done });
+const resultLine = (done: Outcome<object>): string => JSON.stringify({ type: 'result', ...done });
 
 function refuse(refused: Failure, terminal: Terminal, usageCodes: readonly string[]): number {
   if (terminal.json) terminal.out(resultLine(refused));
@@ -170,7 +224,8 @@ async function answered(
   while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
     const { thread_id } = done.output;
     if (!(await answerHere(store, thread_id, person, speaker(call)))) break;
-    done = await threads.resume(thread_id, signal);
+    // The answer has queued it where machines share the store.
+    done = await (store.fleet ? threads.goOn : threads.resume)(thread_id, signal);
   }
   return done;
 }
@@ -198,10 +253,51 @@ function tellPolicies(runtime: Runtime, terminal: Terminal): void {
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 
+/** Looks on at a worker; leaving, or nobody who serves it, is how this ends before the thread does. */
+async function lookAtWorker(
+  call: CommandCall,
+  follow: Follow,
+  access: ThreadWork,
+  { view, thread, queued }: { view: RunView; thread: string; queued: Queued },
+): Promise<Ending> {
+  const { terminal, options } = call;
+  const { usageCodes: codes = [] } = follow;
+  const leaving = listenToLeave();
+  const given = new AbortController();
+  if (options.detach === true) given.abort();
+  let id = thread;
+  let isUnserved = false;
+  queued.onMade = async (made) => {
+    id = made;
+    isUnserved = await tellUnserved(access, made, view);
+    if (isUnserved && options.wait === false) given.abort();
+  };
+  const signal = AbortSignal.any([leaving.signal, given.signal]);
+  const first = await follow.start(access, signal, thread);
+  const done = await answered(call, access, first, signal);
+  leaving.release();
+  await view.end();
+  const hasLeft = !done.ok && done.error.code === 'cancelled';
+  if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
+  if (isUnserved && options.wait === false) {
+    const hint = `it stays queued: ${HOW_ON(id)}`;
+    const none = fail('unavailable', `no worker serves thread \`${id}\``, { thread: id, hint });
+    return refuse(none, terminal, codes);
+  }
+  const code = tellLeft(id, terminal);
+  return leaving.count() > 0 ? EXIT.interrupted : code;
+}
+
+/** What is done when the thread is there. */
+interface Queued {
+  onMade?: (thread: string) => Promise<void>;
+}
+
 async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
+  const queued: Queued = {};
   try {
     return await withThreads(
       call,
@@ -209,25 +305,41 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
         const { store } = access;
         const known = (await follow.thread?.(store)) ?? ok('');
         if (!known.ok) return await finish(known, store, terminal, codes);
-        await view.begin(store, known.output === '' ? undefined : known.output);
+        const thread = known.output;
+        await view.begin(store, thread === '' ? undefined : thread);
+        if (store.fleet) return await lookAtWorker(call, follow, access, { view, thread, queued });
         const interrupts = listenForInterrupts(view, store, speaker(call));
-        const first = await follow.start(access, interrupts.signal, known.output);
+        const first = await follow.start(access, interrupts.signal, thread);
         const done = await answered(call, access, first, interrupts.signal);
         interrupts.release();
         await view.end();
         const code = await finish(done, store, terminal, codes);
         return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
       },
-      view.live,
+      { ...view.live, onQueued: (thread) => void queued.onMade?.(thread) },
       async (runtime) => {
         tellPolicies(runtime, terminal);
-        const may = (await follow.mayStart?.(runtime)) ?? ok(null);
+        const place = mayLeave(call, runtime);
+        const may = place.ok ? ((await follow.mayStart?.(runtime)) ?? ok(null)) : place;
         return may.ok ? undefined : refuse(may, terminal, codes);
       },
     );
   } finally {
     await view.end();
   }
+}
+
+/** Without workers nobody would go on with it; and they ask their own providers. */
+function mayLeave({ options }: CommandCall, { registry }: Runtime): Outcome<null> {
+  const isShared = registry.place !== undefined;
+  const [option] = ['detach', 'wait'].filter((name) => options[name] === (name === 'detach'));
+  if (!isShared && option !== undefined) {
+    const word = option === 'wait' ? '--no-wait' : '--detach';
+    return fail('usage', `\`${word}\` needs a store on a server, whose workers run the thread`);
+  }
+  return isShared && options.replies !== undefined
+    ? fail('usage', '`--replies` is for threads that run here; workers ask their own providers')
+    : ok(null);
 }
 
 /** Limits that options of their name narrow; all are counts except `spend`, which is money. */

@@ -119,6 +119,10 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
     if (missing === 'token') return '`km web token add` makes one';
     return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;
   },
+  project_unnamed: () => '`km init --id` gives it one',
+  store_failed: ({ known }) => (known === undefined ? '' : '`km store migrate`'),
+  store_foreign: ({ place }) =>
+    place === undefined ? '' : '`km keys export` there, and `km keys import FILE` here',
   mcp_connection_failed: ({ login }) =>
     login === undefined ? '' : `\`km mcp sync ${plainText(login)}\``,
   mcp_definition_changed: ({ server }) => `\`km mcp sync ${plainText(server) || 'NAME'}\``,

@@ -2,7 +2,7 @@ import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import {
   type AskPerson,
   askHere,
-  type Live,
+  type OnLooker,
   type Runtime,
   type Speaker,
   type Threads,
@@ -28,7 +28,7 @@ export interface ThreadWork {
 export function withThreads(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<Ending>,
-  live: Live = {},
+  live: OnLooker = {},
   before: (runtime: Runtime) => Promise<Ending | undefined> = async () => undefined,
 ): Promise<Ending> {
   return withRuntime(call, async (runtime) => {

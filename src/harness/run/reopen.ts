@@ -50,6 +50,10 @@ export interface ResumeOptions {
   by?: string;
   /** The row of a person who asks, for the commit that says that it goes on. */
   audit?: AuditEntry;
+  /** What is asked for is written down, and whoever takes it from the queue goes on with it. */
+  elsewhere?: true;
+  /** Digest of the items that it goes on with, where those it began with are not to be had any more. */
+  items?: string;
 }
 
 /** Somebody said no, or ended it for good. */

@@ -12,7 +12,7 @@ import {
   toBase64Url,
 } from './key.ts';
 
-export interface KeyParcel {
+interface KeyParcel {
   tokens: KeyPair;
   /** Items of whoever sent it are trusted by this one. */
   signer: PublicKeyRecord;

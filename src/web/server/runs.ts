@@ -1,6 +1,7 @@
 // Threads that run in this process because somebody at the page, or a program, asked for it. Whoever asks
 // is answered when the thread is there or goes on, or with why it is not; how it ends stands in its
-// journal. What waited for a person goes on here after the answer, wherever that was given.
+// journal. What waited for a person goes on here after the answer, wherever that was given. Where machines
+// share the store nothing runs here: what was asked for is queued, and workers run it.
 import { setTimeout as sleep } from 'node:timers/promises';
 import {
   canonicalJson,
@@ -19,7 +20,7 @@ import {
 } from '../../harness/index.ts';
 import {
   goOnAfterAnswers,
-  type Live,
+  type OnLooker,
   personRow,
   type Runtime,
   type Speaker,
@@ -125,7 +126,8 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     async launch(work: Work, kind: string, known?: string): Promise<Outcome<Acted>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();
-      const live: Live = {
+      const live: OnLooker = {
+        onQueued: (thread) => begun.resolve(ok(thread)),
         onText: hub.text,
         onEvent(thread) {
           own.set(thread, true);
@@ -136,7 +138,9 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
       if (!opened.ok) return opened;
       const threads = opened.output;
       here = threads;
-      const done = work(threads, over.signal).then(
+      // Where a worker runs it, nobody here has to look on.
+      const signal = threads.store.fleet ? AbortSignal.abort() : over.signal;
+      const done = work(threads, signal).then(
         (result) => begun.resolve(result.ok ? ok(result.output.thread_id) : result),
         (error: unknown) => {
           onError(error as Error);

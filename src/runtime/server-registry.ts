@@ -1,0 +1,54 @@
+// A registry on a server, before anything is read of it: is the address one, and are its tables there? The
+// address stays in here, because it may hold a password.
+import { fail, type Outcome, ok } from '../base/index.ts';
+import type { Store } from '../store/index.ts';
+import type { OpenProject } from './project.ts';
+import { hasRegistry, registryKey } from './threads.ts';
+
+/** What has to be done to a registry on a server; a file is brought up to date when it is opened. */
+export interface RegistryDoor {
+  /** Of the server that has it, without its password; undefined: it is a file of the project. */
+  readonly place?: string;
+  /** A file is made with the first thread; before that there is nothing to read. */
+  isThere(): boolean;
+  /** Makes its tables, or brings them to the form of this version: once, before new programs come. */
+  migrate(): Promise<Outcome<{ from: number; to: number }>>;
+  open(): Promise<Outcome<Store>>;
+}
+
+/** `place`: what was given as the address is one, and this is how it is shown. */
+async function placeOf({
+  address,
+  addressFrom = 'the store',
+  own,
+}: OpenProject): Promise<Outcome<string | undefined>> {
+  if (address === undefined || own.openStore) return ok(undefined);
+  const { readPlace, shownPlace } = await import('../store/index.ts');
+  const place = readPlace(address);
+  if (place.ok) return ok(shownPlace(address));
+  return fail('config_invalid', `${addressFrom}: ${place.error.detail.message}`);
+}
+
+/** Nothing is connected to; what is no address is refused before anything is done. */
+export async function createRegistryDoor(
+  open: OpenProject,
+  store: () => Promise<Outcome<Store>>,
+): Promise<Outcome<RegistryDoor>> {
+  const place = await placeOf(open);
+  if (!place.ok) return place;
+  return ok({
+    ...(place.output !== undefined && { place: place.output }),
+    isThere: () => hasRegistry(open),
+    open: store,
+    async migrate() {
+      const { address, clock } = open;
+      if (address === undefined) {
+        return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
+      }
+      const identity = await registryKey(open);
+      if (!identity.ok) return identity;
+      const { migrateServerStore } = await import('../store/index.ts');
+      return await migrateServerStore(address, { clock, identity: identity.output });
+    },
+  });
+}
