@@ -53,7 +53,7 @@ export async function migrateServerStore(
 ): Answer<{ from: number; to: number }> {
   const place = readPlace(address);
   if (!place.ok) return place;
-  const { migrateStore } = await import('./postgres/store.ts');
+  const { migrateStore } = await import('./postgres/migrate.ts');
   const where = { place: place.output, shown: shownPlace(address) };
   return await migrateStore({ ...where, clock, random, identity });
 }
