@@ -7,6 +7,7 @@ import { serverApprovals } from './approvals.ts';
 import { serverJournal } from './commit.ts';
 import { type DatabaseOptions, openDatabase, type ServerPlace } from './connection.ts';
 import { createListeningFeed } from './feed.ts';
+import { createFleet } from './fleet.ts';
 import { createHeldHere } from './held.ts';
 import { createJobs } from './jobs.ts';
 import { type LeaseParts, serverLeases } from './leases.ts';
@@ -104,6 +105,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
     watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
     changes: (filter, signal) => watchHeads(feed, filter, signal),
     onSignal: (listener) => feed.onSignal(listener),
+    fleet: createFleet(database, clock),
     close: () => (ending ??= end()),
   });
 }
