@@ -8,7 +8,7 @@ import type { PgBoss, QueueOptions } from 'pg-boss';
 import type { ServerPlace, Sql } from './connection.ts';
 import { loadDrivers } from './load.ts';
 import type { Jobs } from './registry.ts';
-import { JOURNAL_FORMAT } from './schema.ts';
+import { JOURNAL_FORMAT } from './sql/schema.ts';
 import { RefusedWrite } from './trouble.ts';
 
 /** Who is not heard of for so long has lost its job. */

@@ -7,7 +7,7 @@ import type { Answer } from '../port.ts';
 import type { DatabaseOptions } from './connection.ts';
 import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
 import { migrateJobs } from './jobs.ts';
-import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './schema.ts';
+import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './sql/schema.ts';
 import { troubleOf } from './trouble.ts';
 
 export const SERVER_SCHEMA_VERSION = MIGRATIONS.length;

@@ -3,7 +3,7 @@
 // Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
 // somebody is at is left to them.
 
-import { AT_WORK } from '../thread-id.ts';
+import { AT_WORK } from '../../thread-id.ts';
 
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
 const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });

@@ -3,7 +3,7 @@
 // their page. Accounts are rows of their own, because children change those of their ancestors while
 // these write. JSON is text (the server's own kind refuses some characters), amounts are arrays in the
 // order of `BUDGET_KINDS`; a limit that is null is none.
-import { AT_WORK, isEnded, THREAD_STATUSES } from '../thread-id.ts';
+import { AT_WORK, isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 import { COMMIT_FUNCTIONS } from './commit-functions.ts';
 import { FLEET_FUNCTIONS, FLEET_TABLES } from './fleet-schema.ts';
 import { LEASE_FUNCTIONS } from './lease-functions.ts';

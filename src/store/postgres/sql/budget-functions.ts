@@ -2,7 +2,7 @@
 // limit or any ancestor's, however many ask at once: the accounts of the whole chain are locked, the
 // root's first, before any of them is looked at. What is refused is told as JSON, as in a file; whoever
 // called decides whether it goes without.
-import { BUDGET_KINDS } from '../amounts.ts';
+import { BUDGET_KINDS } from '../../amounts.ts';
 
 const KINDS = BUDGET_KINDS.map((kind) => `'${kind}'`).join(', ');
 const each = (make: (at: string) => string): string =>
