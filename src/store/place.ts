@@ -2,7 +2,7 @@
 // shown by `shownPlace` alone, which leaves the password out.
 import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { Answer, Store } from './port.ts';
-import type { PostgresOptions, ServerPlace } from './postgres/store.ts';
+import type { DatabasePlace, PostgresOptions } from './postgres/store.ts';
 
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
 const SCHEMA = /^[a-z_][a-z0-9_]{0,40}$/;
@@ -15,7 +15,7 @@ export function shownPlace(text: string): string {
 }
 
 /** `postgres://user:password@host:port/database?schema=name`; the schema is `kernmantle` unless said. */
-export function readPlace(text: string): Outcome<ServerPlace> {
+export function readPlace(text: string): Outcome<DatabasePlace> {
   const how = 'a store is given as `postgres://user@host:5432/database`';
   if (!URL.canParse(text)) return fail('invalid_input', `this is no address of a store; ${how}`);
   const url = new URL(text);

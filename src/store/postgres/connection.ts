@@ -12,10 +12,10 @@ import {
   type RandomBytes,
 } from '../../base/index.ts';
 import type { Answer } from '../port.ts';
-import { loadDrivers } from './load.ts';
+import { loadDrivers } from './drivers/load.ts';
 import { type Trouble, troubleOf } from './trouble.ts';
 
-export interface ServerPlace {
+export interface DatabasePlace {
   /** As `pg` takes it. */
   readonly url: string;
   /** Of our tables; the engine's have a schema of their own, `SCHEMA_jobs`. */
@@ -31,7 +31,7 @@ export interface Sql {
   executeSql(text: string, values?: unknown[]): Promise<{ rows: Record<string, unknown>[] }>;
 }
 
-export interface Writing<T> {
+interface Writing<T> {
   /** One statement, which is a transaction by itself. */
   plain?: true;
   /** Writes of one lane are made in order. */
@@ -51,14 +51,14 @@ export interface Database {
   read<T>(work: (sql: Sql) => Promise<T>, patienceMs?: number): Answer<T>;
   /** In one transaction, which a throw undoes: `RefusedWrite`, or a refusal of the server's functions. */
   write<T>(work: (sql: Sql) => Promise<T>, how?: Writing<T>): Answer<T>;
-  /** A connection of its own, for who listens; theirs to end. */
-  connect(): Promise<pg.Client>;
+  /** A connection of its own, for who listens or takes long; theirs to end. */
+  connect(settings?: pg.ClientConfig): Promise<pg.Client>;
   /** Answers what was asked for; `store_closed` after it. */
   close(): Promise<void>;
 }
 
 export interface DatabaseOptions {
-  readonly place: ServerPlace;
+  readonly place: DatabasePlace;
   /** As it may be shown. */
   readonly shown: string;
   readonly clock: Clock;
@@ -80,7 +80,7 @@ const [STATEMENT_MS, SILENT_MS, CONNECT_MS] = [5000, 6000, 5000];
 const MAX_NAMES = 300;
 
 /** Every connection begins with these, without asking. */
-function settingsOf({ url, schema }: ServerPlace): string {
+function settingsOf({ url, schema }: DatabasePlace): string {
   const address = new URL(url);
   const given = address.searchParams.get('options');
   const settings = {
@@ -148,126 +148,140 @@ async function rollBack(client: pg.PoolClient): Promise<boolean> {
   }
 }
 
-/** Nothing is connected before it is needed. */
-export async function openDatabase(options: DatabaseOptions): Answer<Database> {
-  const { place, shown, clock, random, patienceMs = PATIENCE_MS } = options;
-  const drivers = await loadDrivers();
-  if (!drivers.ok) return drivers;
-  const library = drivers.output.pg;
-  const config = configOf(options, library);
-  const Client = options.Client ?? library.Client;
-  const pool = new library.Pool({
-    ...config,
-    max: options.connections ?? CONNECTIONS,
-    Client,
-  });
-  // A connection that breaks while nobody uses it is replaced by the next one.
-  pool.on('error', () => {});
-  pool.on('connect', (client) => void client.on('error', () => {}));
-  const lanes = new Map<string, Promise<unknown>>();
-  const unanswered = new Set<Promise<unknown>>();
-  let isClosed = false;
-  const closed: Failure = fail('store_closed', `the registry at ${shown} was closed`, {
-    place: shown,
-  });
+type Work<T> = (sql: Sql) => Promise<T>;
 
-  async function attempt<T>(
-    work: (sql: Sql) => Promise<T>,
-    { plain, written }: Writing<T>,
-    isInDoubt: boolean,
-  ): Promise<Tried<T>> {
-    let [isSent, isBroken, isOpen] = [false, false, false];
-    let client: pg.PoolClient | undefined;
-    try {
-      client = await pool.connect();
-      const sql = sqlOf(client);
-      const before = isInDoubt ? await written?.(sql) : undefined;
-      if (before !== undefined) return { output: before };
-      if (plain) {
-        isSent = true;
-        return { output: await work(sql) };
-      }
-      isOpen = true;
-      await client.query('BEGIN');
-      const output = await work(sql);
+async function attempt<T>(
+  { pool, shown }: Way,
+  work: Work<T>,
+  { plain, written }: Writing<T>,
+  isInDoubt: boolean,
+): Promise<Tried<T>> {
+  let [isSent, isBroken, isOpen] = [false, false, false];
+  let client: pg.PoolClient | undefined;
+  try {
+    client = await pool.connect();
+    const sql = sqlOf(client);
+    const before = isInDoubt ? await written?.(sql) : undefined;
+    if (before !== undefined) return { output: before };
+    if (plain) {
       isSent = true;
-      await client.query('COMMIT');
-      return { output };
-    } catch (error) {
-      const trouble = troubleOf(error, shown);
-      isBroken = trouble.kind === 'lost';
-      if (client && isOpen && !isBroken) isBroken = !(await rollBack(client));
-      return { trouble, isSent: isSent && trouble.kind === 'lost' };
-    } finally {
-      client?.release(isBroken);
+      return { output: await work(sql) };
     }
+    isOpen = true;
+    await client.query('BEGIN');
+    const output = await work(sql);
+    isSent = true;
+    await client.query('COMMIT');
+    return { output };
+  } catch (error) {
+    const trouble = troubleOf(error, shown);
+    isBroken = trouble.kind === 'lost';
+    if (client && isOpen && !isBroken) isBroken = !(await rollBack(client));
+    return { trouble, isSent: isSent && trouble.kind === 'lost' };
+  } finally {
+    client?.release(isBroken);
   }
+}
 
-  /** Short at first; never two of them in step. */
-  const pause = (tries: number): Promise<void> =>
-    new Promise((resolve) => {
-      setTimeout(resolve, Math.min(2 ** tries, 100) * (0.5 + (random(1)[0] ?? 0) / 512));
-    });
+/** The pool, and how long whoever uses it is patient. */
+interface Way extends Pick<DatabaseOptions, 'shown' | 'clock' | 'random'> {
+  readonly pool: pg.Pool;
+  readonly patienceMs: number;
+}
 
-  const unknown = (): Failure =>
-    fail(
-      'store_unknown',
-      `nobody knows whether this was written: the registry at ${shown} was lost`,
-      {
-        place: shown,
-      },
-    );
+/** Short at first; never two of them in step. */
+const pause = ({ random }: Way, tries: number): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, Math.min(2 ** tries, 100) * (0.5 + (random(1)[0] ?? 0) / 512));
+  });
 
-  async function send<T>(work: (sql: Sql) => Promise<T>, how: Writing<T>): Answer<T> {
-    const deadline = clock.monotonic() + (how.patienceMs ?? patienceMs);
-    let isInDoubt = false;
-    for (let tries = 0; ; tries++) {
-      const tried: Tried<T> = await attempt(work, how, isInDoubt);
-      if ('output' in tried) return ok(tried.output);
-      const { kind, failure } = tried.trouble;
-      if (kind === 'refused' || kind === 'final') {
-        // What was lost may have arrived after we looked, and be why this one is refused.
-        const late = isInDoubt && how.written ? await attempt(how.written, READ, false) : undefined;
-        const found = late && 'output' in late ? late.output : undefined;
-        return found === undefined ? failure : ok(found);
-      }
-      if (tried.isSent) isInDoubt = true;
-      const isOver = clock.monotonic() >= (isInDoubt ? (how.until ?? deadline) : deadline);
-      if (isOver) return isInDoubt ? unknown() : failure;
-      await pause(tries);
+const unknown = (place: string): Failure =>
+  fail(
+    'store_unknown',
+    `nobody knows whether this was written: the registry at ${place} was lost`,
+    { place },
+  );
+
+/** Once more after what others did, or after a connection was lost, as long as it makes sense. */
+async function send<T>(way: Way, work: Work<T>, how: Writing<T>): Answer<T> {
+  const { clock, shown } = way;
+  const deadline = clock.monotonic() + (how.patienceMs ?? way.patienceMs);
+  let isInDoubt = false;
+  for (let tries = 0; ; tries++) {
+    const tried: Tried<T> = await attempt(way, work, how, isInDoubt);
+    if ('output' in tried) return ok(tried.output);
+    const { kind, failure } = tried.trouble;
+    if (kind === 'refused' || kind === 'final') {
+      // What was lost may have arrived after we looked, and be why this one is refused.
+      const late =
+        isInDoubt && how.written ? await attempt(way, how.written, READ, false) : undefined;
+      const found = late && 'output' in late ? late.output : undefined;
+      return found === undefined ? failure : ok(found);
     }
+    if (tried.isSent) isInDoubt = true;
+    const isOver = clock.monotonic() >= (isInDoubt ? (how.until ?? deadline) : deadline);
+    if (isOver) return isInDoubt ? unknown(shown) : failure;
+    await pause(way, tries);
   }
+}
 
-  function asked<T>(answer: Answer<T>): Answer<T> {
-    unanswered.add(answer);
-    void answer.then(() => unanswered.delete(answer));
-    return answer;
-  }
+/** Reading again does no harm, whatever became of the first. */
+async function readAgain<T>(way: Way, work: Work<T>, patienceMs: number): Answer<T> {
+  const outcome: Outcome<T> = await send(way, work, { ...READ, patienceMs });
+  if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
+  const { shown: place } = way;
+  return fail('store_failed', `the registry at ${place} cannot be reached`, { place });
+}
 
-  async function inLane<T>(lane: string, run: () => Answer<T>): Answer<T> {
+/** What is asked in one lane is asked in order. */
+function createLanes() {
+  const lanes = new Map<string, Promise<unknown>>();
+  return async <T>(lane: string | undefined, run: () => Answer<T>): Answer<T> => {
+    if (lane === undefined) return run();
     const before = lanes.get(lane);
     const answer = before ? before.then(run) : run();
     lanes.set(lane, answer);
     const outcome = await answer;
     if (lanes.get(lane) === answer) lanes.delete(lane);
     return outcome;
+  };
+}
+
+/** Nothing is connected before it is needed. */
+export async function openDatabase(options: DatabaseOptions): Answer<Database> {
+  const { place, shown, patienceMs = PATIENCE_MS, connections: max = CONNECTIONS } = options;
+  const drivers = await loadDrivers();
+  if (!drivers.ok) return drivers;
+  const library = drivers.output.pg;
+  const config = configOf(options, library);
+  const Client = options.Client ?? library.Client;
+  const pool = new library.Pool({ ...config, max, Client });
+  // A connection that breaks while nobody uses it is replaced by the next one.
+  pool.on('error', () => {});
+  pool.on('connect', (client) => void client.on('error', () => {}));
+  const way: Way = { ...options, pool, patienceMs };
+  const inLane = createLanes();
+  const unanswered = new Set<Promise<unknown>>();
+  let isClosed = false;
+  const closed: Failure = fail('store_closed', `the registry at ${shown} was closed`, {
+    place: shown,
+  });
+
+  function asked<T>(ask: () => Answer<T>): Answer<T> {
+    if (isClosed) return Promise.resolve(closed);
+    const answer = ask();
+    unanswered.add(answer);
+    void answer.then(() => unanswered.delete(answer));
+    return answer;
   }
 
   return ok({
     schema: place.schema,
     place: shown,
-    read<T>(work: (sql: Sql) => Promise<T>, ms = patienceMs): Answer<T> {
-      if (isClosed) return Promise.resolve(closed);
-      // Reading again does no harm, whatever became of the first.
-      return asked(readAgain(work, ms));
-    },
-    write<T>(work: (sql: Sql) => Promise<T>, how: Writing<T> = {}): Answer<T> {
-      if (isClosed) return Promise.resolve(closed);
-      const run = (): Answer<T> => send(work, how);
-      return asked(how.lane === undefined ? run() : inLane(how.lane, run));
-    },
-    async connect() {
-      const client = new Client(config);
+    read: (work, ms = patienceMs) => asked(() => readAgain(way, work, ms)),
+    write: (work, how = {}) => asked(() => inLane(how.lane, () => send(way, work, how))),
+    async connect(settings = {}) {
+      const client = new Client({ ...config, ...settings });
       client.on('error', () => {});
       await client.connect();
       return client;
@@ -278,10 +292,4 @@ export async function openDatabase(options: DatabaseOptions): Answer<Database> {
       await pool.end();
     },
   });
-
-  async function readAgain<T>(work: (sql: Sql) => Promise<T>, ms: number): Answer<T> {
-    const outcome: Outcome<T> = await send(work, { ...READ, patienceMs: ms });
-    if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
-    return fail('store_failed', `the registry at ${shown} cannot be reached`, { place: shown });
-  }
 }

@@ -5,8 +5,8 @@
 // is missing is made again by the sweep, so the engine may lose, repeat and delay what it likes.
 // Not `stately`: there a thread with two jobs makes every fetch of its queue come back empty.
 import type { PgBoss, QueueOptions } from 'pg-boss';
-import type { ServerPlace, Sql } from './connection.ts';
-import { loadDrivers } from './load.ts';
+import type { DatabasePlace, Sql } from './connection.ts';
+import { loadDrivers } from './drivers/load.ts';
 import type { Jobs } from './registry.ts';
 import { JOURNAL_FORMAT } from './sql/schema.ts';
 import { RefusedWrite } from './trouble.ts';
@@ -50,10 +50,10 @@ export function queueName(tenant: string | undefined, project: string): string {
   return `threads.f${JOURNAL_FORMAT}.${whose}.${plain(project)}`;
 }
 
-const schemaOf = ({ schema }: ServerPlace): string => `${schema}_jobs`;
+const schemaOf = ({ schema }: DatabasePlace): string => `${schema}_jobs`;
 
 /** With one connection of its own, for what is no part of our transactions. */
-async function createEngine(place: ServerPlace, migrate: boolean): Promise<PgBoss> {
+async function createEngine(place: DatabasePlace, migrate: boolean): Promise<PgBoss> {
   const drivers = await loadDrivers();
   if (!drivers.ok) throw new RefusedWrite(drivers);
   const options = {
@@ -83,7 +83,7 @@ async function createEngine(place: ServerPlace, migrate: boolean): Promise<PgBos
 }
 
 /** The tables of the engine; throws what the server throws. */
-export async function migrateJobs(place: ServerPlace): Promise<void> {
+export async function migrateJobs(place: DatabasePlace): Promise<void> {
   const engine = await createEngine(place, true);
   await engine.stop({ graceful: false });
 }
@@ -91,7 +91,7 @@ export async function migrateJobs(place: ServerPlace): Promise<void> {
 export type JobQueues = ReturnType<typeof createJobs>;
 
 /** Nothing is loaded and connected before it is needed. */
-export function createJobs(place: ServerPlace) {
+export function createJobs(place: DatabasePlace) {
   let engine: Promise<PgBoss> | undefined;
   const known = new Map<string, Promise<void>>();
 

@@ -4,13 +4,18 @@
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../base/index.ts';
 import type { Answer } from '../port.ts';
-import type { DatabaseOptions } from './connection.ts';
-import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
+import {
+  type Database,
+  type DatabaseOptions,
+  openDatabase,
+  type Sql,
+  sqlOf,
+} from './connection.ts';
 import { migrateJobs } from './jobs.ts';
 import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './sql/schema.ts';
 import { troubleOf } from './trouble.ts';
 
-export const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
+const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
 const OLDEST_SERVER = 150_000;
 
 export interface OwnedDatabase extends DatabaseOptions {
@@ -56,6 +61,11 @@ function checkVersion({ schema, place }: Database, about: About | undefined): Ou
 const proofOf = (identity: Uint8Array, id: string): string =>
   createHmac('sha256', identity).update(`kernmantle registry ${id}`).digest('hex');
 
+function isMine(identity: Uint8Array, { id = '', proof = '' }: About): boolean {
+  const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
+  return found.length === wanted.length && timingSafeEqual(found, wanted);
+}
+
 const HOLDS_ANY = `SELECT EXISTS (SELECT 1 FROM budgets) OR EXISTS (SELECT 1 FROM approvals) AS "any"`;
 const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
 
@@ -63,10 +73,6 @@ const SIGN = 'INSERT INTO about (name, value) VALUES ($1, $2)';
 async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<null>> {
   const { identity, random, shown } = options;
   if (!identity) return ok(null);
-  const isMine = ({ id = '', proof = '' }: About): boolean => {
-    const [wanted, found] = [Buffer.from(proofOf(identity, id)), Buffer.from(proof)];
-    return found.length === wanted.length && timingSafeEqual(found, wanted);
-  };
   let about = (await readAbout(sql)) ?? {};
   if (about.id === undefined && about.proof === undefined) {
     // One after the other: whoever comes second finds the first one's.
@@ -80,23 +86,63 @@ async function checkOwner(sql: Sql, options: OwnedDatabase): Promise<Outcome<nul
       return ok(null);
     }
   }
-  if (isMine(about)) return ok(null);
+  if (isMine(identity, about)) return ok(null);
   const message = `the registry at ${shown} was made with another key, so its threads and approvals count for nothing here; use the key of the machine that made it, or a schema of your own`;
   return fail('store_foreign', message, { place: shown });
 }
 
-/** Of this version, and with the proof. */
+interface ServerState {
+  readonly server: number;
+  readonly enters: boolean | null;
+  readonly closed: string | null;
+  readonly engine: boolean;
+}
+
+const STATE = `SELECT current_setting('server_version_num')::int AS server,
+  (SELECT has_schema_privilege(oid, 'USAGE') FROM pg_namespace WHERE nspname = $1) AS enters,
+  (SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = $1 AND c.relkind = 'r' AND NOT has_table_privilege(c.oid, 'SELECT')) AS closed,
+  EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = $1 || '_jobs') AS engine`;
+
+/** Can it be used at all? `store_failed` says what is missing. */
+function checkServer({ schema, place }: Database, state: ServerState | undefined): Outcome<null> {
+  const { server = 0, enters, closed } = state ?? {};
+  const no = (what: string) => fail('store_failed', what, { place, server });
+  if (server < OLDEST_SERVER) {
+    return no(
+      `the server at ${place} is PostgreSQL ${Math.floor(server / 10_000)}; 15 or newer is needed`,
+    );
+  }
+  if (enters === false) return no(`this user may not use schema \`${schema}\` of ${place}`);
+  if (closed) return no(`this user may not read ${closed} in schema \`${schema}\` of ${place}`);
+  return ok(null);
+}
+
+/** A server that we can use, a registry of this version, and with the proof. Only reads where that is so. */
 export async function checkForm(database: Database, options: OwnedDatabase): Answer<null> {
-  // Whoever opens it is told at once what is wrong with the address.
-  const about = await database.read(readAbout, 0);
-  if (!about.ok) return about;
-  const version = checkVersion(database, about.output);
+  const { schema, place } = database;
+  const found = await database.read(async (sql) => {
+    const state = await sql.get<ServerState>(STATE, schema);
+    const usable = checkServer(database, state);
+    return { usable, engine: state?.engine, about: usable.ok ? await readAbout(sql) : undefined };
+    // Whoever opens it is told at once what is wrong with the address.
+  }, 0);
+  if (!found.ok) return found;
+  const { usable, about, engine } = found.output;
+  if (!usable.ok) return usable;
+  const version = checkVersion(database, about);
   if (!version.ok) return version;
+  if (!engine) {
+    const message = `the registry at ${place} has no tables of the queue; run the migration first`;
+    return fail('store_failed', message, { place });
+  }
+  const { identity } = options;
+  if (!identity || isMine(identity, about ?? {})) return ok(null);
   const owned = await database.write((sql) => checkOwner(sql, options));
   return owned.ok ? owned.output : owned;
 }
 
-export interface Migrated {
+interface Migrated {
   readonly from: number;
   readonly to: number;
 }
@@ -131,15 +177,11 @@ export async function migrateStore(options: OwnedDatabase): Answer<Migrated> {
   if (!database.ok) return database;
   let client: Awaited<ReturnType<Database['connect']>> | undefined;
   try {
-    client = await database.output.connect();
-    const version = await client.query<{ v: number }>(
-      `SELECT current_setting('server_version_num')::int AS v`,
-    );
-    const server = version.rows[0]?.v ?? 0;
-    if (server < OLDEST_SERVER) {
-      const message = `the server at ${options.shown} is PostgreSQL ${Math.floor(server / 10_000)}; 15 or newer is needed`;
-      return fail('store_failed', message, { place: options.shown, server });
-    }
+    // Others may be at it.
+    client = await database.output.connect({ query_timeout: 0 });
+    const [state] = await sqlOf(client).all<ServerState>(STATE, options.place.schema);
+    const usable = checkServer(database.output, state);
+    if (!usable.ok) return usable;
     await client.query('BEGIN');
     await client.query('SET LOCAL statement_timeout = 0');
     const done = await bringUp(sqlOf(client), database.output, options);

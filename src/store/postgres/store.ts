@@ -5,7 +5,7 @@ import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer, Store } from '../port.ts';
 import { serverApprovals } from './approvals.ts';
 import { serverJournal } from './commit.ts';
-import { type DatabaseOptions, openDatabase, type ServerPlace } from './connection.ts';
+import { type DatabaseOptions, type DatabasePlace, openDatabase } from './connection.ts';
 import { createListeningFeed } from './feed.ts';
 import { createFleet } from './fleet.ts';
 import { createHeldHere } from './held.ts';
@@ -17,14 +17,14 @@ import { serverSignals } from './signals.ts';
 import { serverThreads } from './threads.ts';
 import { createEventReader, watchEvents, watchHeads } from './watch.ts';
 
-export type { ServerPlace } from './connection.ts';
+export type { DatabasePlace } from './connection.ts';
 
 /** Whoever is lost is found soon: nobody holds a thread longer without saying so. */
 const MAX_LEASE_MS = 10_000;
 
 export interface PostgresOptions
   extends Pick<DatabaseOptions, 'patienceMs' | 'connections' | 'Client'> {
-  readonly place: ServerPlace;
+  readonly place: DatabasePlace;
   /** As it may be shown. */
   readonly shown: string;
   readonly clock: Clock;

@@ -3,7 +3,7 @@
 import { createRequire } from 'node:module';
 import type pgTypes from 'pg';
 import type { PgBoss as PgBossClass } from 'pg-boss';
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok } from '../../../base/index.ts';
 
 /** Our tables and the engine's stand in one transaction, so its form is part of ours. */
 const BOSS_VERSION = '12.35.0';
