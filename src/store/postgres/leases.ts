@@ -90,12 +90,9 @@ async function claim(
   return isFree ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
 }
 
-const dueOf = (
-  whose: string,
-): string => `SELECT p.project, (SELECT min(t.queued) FROM threads t WHERE t.project = p.project
-    AND t.tenant ${whose} AND t.queued IS NOT NULL) - km_now() AS wait
+const DUE = `SELECT p.project, (SELECT t.queued FROM threads t WHERE t.project = p.project
+    AND coalesce(t.tenant, '') = $2 AND t.queued IS NOT NULL ORDER BY t.queued LIMIT 1) - km_now() AS wait
   FROM unnest($1::text[]) AS p(project)`;
-const [DUE, DUE_OF] = [dueOf('IS NULL'), dueOf('= $2')];
 
 interface Due {
   project: string;
@@ -229,9 +226,7 @@ function createTaking(parts: LeaseParts) {
     { count, projects }: Wanted,
     tenant: string | undefined,
   ): Promise<Outcome<{ held: Held[]; wait: number }>> {
-    const due = await parts.database.read((sql) =>
-      tenant === undefined ? sql.all<Due>(DUE, projects) : sql.all<Due>(DUE_OF, projects, tenant),
-    );
+    const due = await parts.database.read((sql) => sql.all<Due>(DUE, projects, tenant ?? ''));
     if (!due.ok) return due;
     const waits = due.output.flatMap(({ wait }) => (wait === null ? [] : [wait]));
     const next = Math.min(IDLE_MS, ...waits.filter((wait) => wait > 0));
@@ -372,7 +367,7 @@ const MENDER = `INSERT INTO about (name, value) VALUES ('mended', km_now()::text
 const QUEUES = 'SELECT DISTINCT project, tenant FROM threads WHERE queued IS NOT NULL';
 const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE id IN (
     SELECT t.id FROM threads t WHERE t.queued IS NOT NULL AND t.owner IS NULL AND t.project = $1
-      AND t.tenant IS NOT DISTINCT FROM $2 AND NOT EXISTS (SELECT 1 FROM ${table} j
+      AND coalesce(t.tenant, '') = $2 AND NOT EXISTS (SELECT 1 FROM ${table} j
         WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
       ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
 
@@ -387,7 +382,7 @@ async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
   for (const { project, tenant } of queues.ok ? queues.output : []) {
     const name = queueName(tenant ?? undefined, project);
     await database.write(async (sql) => {
-      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), project, tenant, name);
+      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), project, tenant ?? '', name);
       const ids = rows.map(({ id }) => id);
       if (ids.length > 0) await jobs.follow(sql, ids);
     });

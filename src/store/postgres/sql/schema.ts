@@ -32,7 +32,7 @@ CREATE INDEX threads_by_status ON threads(status, created, id);
 CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
-CREATE INDEX threads_queued ON threads(project, tenant, queued) WHERE queued IS NOT NULL;
+CREATE INDEX threads_queued ON threads(project, coalesce(tenant, ''), queued) WHERE queued IS NOT NULL;
 CREATE INDEX threads_held ON threads(id) WHERE owner IS NOT NULL;
 CREATE INDEX threads_dropped ON threads(id)
   WHERE owner IS NULL AND queued IS NULL AND status IN (${listOf(AT_WORK)});
