@@ -69,11 +69,11 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   store: [
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
-    ['encode.ts', 'copy-rows.ts'],
+    ['encode.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite', 'postgres'],
     ['place.ts'],
-    ['copy.ts'],
+    ['copy'],
   ],
   harness: [
     ['loop.ts'],

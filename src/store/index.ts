@@ -1,4 +1,5 @@
 export { type Amounts, type BudgetKind, type BudgetLimits } from './amounts.ts';
+export { type CopyOptions, type CopyPlace, copyRegistry } from './copy/registry.ts';
 export {
   type Entering,
   type Fleet,

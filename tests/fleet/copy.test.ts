@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { afterAll, afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { fail, ok, systemClock, systemRandom } from '../../src/base/index.ts';
-import { type CopyOptions, copyRegistry } from '../../src/store/copy.ts';
+import { type CopyOptions, copyRegistry } from '../../src/store/copy/registry.ts';
 import { migrateStore } from '../../src/store/postgres/migrate.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { fillRegistry, must } from './support/rich-registry.ts';

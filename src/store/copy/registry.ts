@@ -2,7 +2,9 @@
 // as it is. INVARIANT: nothing that somebody works on is copied; the target shows all of it or nothing;
 // every epoch is raised, so whoever held a thread before cannot write to the copy. A copy that was broken
 // off goes on where it was: trees that did not change are not sent again.
-import { type Clock, fail, type Outcome, ok, systemRandom } from '../base/index.ts';
+import { type Clock, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { readPlace, shownPlace } from '../place.ts';
+import type { Answer } from '../port.ts';
 import {
   COPIED_TABLES,
   type CopiedRow,
@@ -12,9 +14,7 @@ import {
   type CopyTree,
   type Counts,
   columnsOf,
-} from './copy-rows.ts';
-import { readPlace, shownPlace } from './place.ts';
-import type { Answer } from './port.ts';
+} from './rows.ts';
 
 /** A file by its path, or a server by its address, which may hold a password. */
 export type CopyPlace = { file: string } | { address: string };
@@ -134,9 +134,8 @@ async function openSides(options: CopyOptions): Answer<[CopySource, CopyTarget]>
     const place = readPlace(address);
     return place.ok ? ok({ ...ours, place: place.output, shown: shownPlace(address) }) : place;
   };
-  const files = await import('./sqlite/copy-file.ts');
-  const servers =
-    'file' in from && 'file' in to ? undefined : await import('./postgres/copy-server.ts');
+  const files = await import('./file.ts');
+  const servers = 'file' in from && 'file' in to ? undefined : await import('./server.ts');
   const openSource = async (): Answer<CopySource> => {
     if ('file' in from) return await files.openFileSource(file(from.file));
     const place = server(from.address);

@@ -3,6 +3,12 @@
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import { isOwnerGone } from '../leases/lease-owner.ts';
+import type { Answer } from '../port.ts';
+import { faultOf } from '../sqlite/file/fault.ts';
+import { type FileOptions, openFile } from '../sqlite/file/open-file.ts';
+import { ENDED, EVENTS_A_THREAD } from '../sqlite/file/schema.ts';
+import { AT_WORK } from '../thread-id.ts';
 import {
   COPIED_TABLES,
   type CopiedRow,
@@ -14,13 +20,7 @@ import {
   columnsOf,
   differing,
   LOOSE,
-} from '../copy-rows.ts';
-import { isOwnerGone } from '../leases/lease-owner.ts';
-import type { Answer } from '../port.ts';
-import { AT_WORK } from '../thread-id.ts';
-import { faultOf } from './file/fault.ts';
-import { type FileOptions, openFile } from './file/open-file.ts';
-import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
+} from './rows.ts';
 
 const TREE = 'SELECT id FROM threads WHERE root = ?1';
 const OF_TREE = `thread IN (${TREE})`;

@@ -3,6 +3,10 @@
 import type pg from 'pg';
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import { BUDGET_KINDS } from '../amounts.ts';
+import type { Answer } from '../port.ts';
+import { type Database, openDatabase } from '../postgres/connection.ts';
+import { checkForm, type OwnedDatabase } from '../postgres/migrate.ts';
+import { troubleOf } from '../postgres/trouble.ts';
 import {
   type Cell,
   COPIED,
@@ -16,11 +20,7 @@ import {
   columnsOf,
   differing,
   LOOSE,
-} from '../copy-rows.ts';
-import type { Answer } from '../port.ts';
-import { type Database, openDatabase } from './connection.ts';
-import { checkForm, type OwnedDatabase } from './migrate.ts';
-import { troubleOf } from './trouble.ts';
+} from './rows.ts';
 
 /** Longer than any of it takes. */
 const LONG_MS = 24 * 60 * 60 * 1000;

@@ -1,6 +1,6 @@
 // What a registry is made of when it moves from one place to another: plain rows, the same for every
 // kind of store. A tree of threads is one piece of work; what belongs to no thread is the piece ''.
-import type { Outcome } from '../base/index.ts';
+import type { Outcome } from '../../base/index.ts';
 
 export type Cell = string | number | null | Uint8Array;
 type CellKind = 'text' | 'int' | 'bytes';
