@@ -208,7 +208,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
     const still = ports.store.fleet ? [] : await registeredChildren(thread);
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
-      if (thread.control.stopped) continue;
+      if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
       return { status: 'failed', reason: `children cannot go on: ${names}`, code: 'spawn_failed' };
     }
