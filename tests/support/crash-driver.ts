@@ -8,6 +8,7 @@ import { openSqliteStore, type Store, type ThreadRow } from '../../src/store/ind
 import type { CrashStage } from './crash-project.ts';
 
 const RUNNER = new URL('./thread-process.ts', import.meta.url).pathname;
+const WORKER = new URL('./fleet-process.ts', import.meta.url).pathname;
 
 export interface Life {
   child: ChildProcess;
@@ -27,8 +28,13 @@ export async function endLives(): Promise<void> {
 }
 
 /** `diesAt`: a moment at which it ends itself, `part signal 1` for example. */
-export function live({ fixture }: CrashStage, diesAt = ''): Life {
-  const child = spawn(process.execPath, ['--no-warnings', RUNNER, fixture.root, 'lead'], {
+export const live = (made: CrashStage, diesAt = ''): Life => start(made, RUNNER, diesAt);
+
+/** One that works on what is queued. */
+export const workOn = (made: CrashStage, diesAt = ''): Life => start(made, WORKER, diesAt);
+
+function start({ fixture }: CrashStage, program: string, diesAt: string): Life {
+  const child = spawn(process.execPath, ['--no-warnings', program, fixture.root, 'lead'], {
     env: { ...fixture.env, DIES_AT: diesAt },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

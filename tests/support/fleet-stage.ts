@@ -75,8 +75,10 @@ export async function openFleetStage(
   };
 }
 
-export const eventsOf = async ({ threads }: Pick<Stage, 'threads'>, id: string) =>
-  got(await threads.store.read(id));
+export const eventsOf = async (
+  { threads }: { threads: Pick<Threads, 'store'> },
+  id: string,
+): Promise<StoredEvent[]> => got(await threads.store.read(id));
 
 /** How it went from one state to the next. */
 export const statesIn = (events: readonly StoredEvent[]): unknown[] =>

@@ -1,0 +1,61 @@
+// A process that works on what is queued, for tests with several of them: takes, goes on, and hands over when
+// it is told to go. Says every recorded event at once, so that a kill shows what was acknowledged.
+import { appendFileSync, writeSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock } from '../../src/base/index.ts';
+import { createRuntime } from '../../src/runtime/index.ts';
+import { nameOwner } from '../../src/store/index.ts';
+import { probeTools } from './crash-project.ts';
+
+const [root = ''] = process.argv.slice(2);
+const say = (text: string): void => void writeSync(1, `${text}\n`);
+const die = (): boolean => process.kill(process.pid, 'SIGKILL');
+
+/** Leaves a line for every time it ran, in the middle of its work: for what, and under which key. */
+const tools = probeTools(async (name, at, key) => {
+  say(`tool ${name} ${at}`);
+  await sleep(5);
+  appendFileSync(join(root, `${name}.log`), `${at} ${key}\n`);
+  await sleep(5);
+  return { done: at };
+});
+
+const runtime = await createRuntime({ project: root, tools });
+if (!runtime.ok) throw new Error(runtime.error.detail.message);
+/** `take`: with the first that it takes; `part signal 1`: with the first `signal` of a thread of that name. */
+const moment = process.env.DIES_AT ?? '';
+const [who = '', what = '', which = ''] = moment.split(' ');
+let seen = 0;
+const threads = await runtime.output.threads({
+  onEvent(thread, { type }) {
+    say(`event ${thread} ${type}`);
+    if (what === '' || !thread.startsWith(who) || type !== what) return;
+    seen += 1;
+    if (seen === Number(which)) die();
+  },
+});
+if (!threads.ok) throw new Error(threads.error.detail.message);
+const { store, goOnWith, handOver } = threads.output;
+let isGoing = false;
+process.on('SIGTERM', async () => {
+  isGoing = true;
+  await handOver();
+  await runtime.output.close();
+  say('gone');
+  process.exit(0);
+});
+say('up');
+const owner = { owner: nameOwner(), ttlMs: 30_000 };
+while (!isGoing) {
+  await store.sweep();
+  const since = systemClock.monotonic();
+  const taken = await store.take(owner, { count: 1, projects: [root], waitMs: 100 });
+  for (const held of taken.ok ? taken.output : []) {
+    say(`taken ${held.thread}`);
+    if (moment === 'take') die();
+    void goOnWith(held, since).then((done) =>
+      say(`done ${held.thread} ${done.ok ? done.output.status : JSON.stringify(done.error)}`),
+    );
+  }
+}
