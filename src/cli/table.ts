@@ -66,6 +66,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'mcp sync': async () => (await import('./commands/mcp/connectors.ts')).syncServer,
   'mcp ls': async () => (await import('./commands/mcp/connectors.ts')).listServers,
   'mcp remove': async () => (await import('./commands/mcp/connectors.ts')).removeServer,
+  worker: async () => (await import('./commands/fleet/worker.ts')).runWorker,
   doctor: async () => (await import('./commands/installation.ts')).doctor,
   completion: async () => (await import('./commands/completion.ts')).run,
 };

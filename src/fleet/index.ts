@@ -1,3 +1,4 @@
 export type { WorkerNews, WorkerProject } from './one-thread.ts';
 export { defaultSlots } from './slots.ts';
-export { startWorker, type WorkerEnd, type WorkerOptions } from './worker.ts';
+export { startTryServer, type TryServer } from './try-server.ts';
+export { startWorker, type WorkerEnd } from './worker.ts';
