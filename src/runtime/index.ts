@@ -175,7 +175,7 @@ async function wireRuntime(
       const known = identify(open);
       if (!known.ok) return known;
       const { onWorkers } = await import('./queued-threads.ts');
-      return ok(onWorkers(here, live, known.output.project));
+      return ok(onWorkers(here, live, known.output));
     },
     scripts: (use = {}) => openScripts(rooms, use),
     served: () => servedItems(open),

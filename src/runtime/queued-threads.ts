@@ -124,6 +124,7 @@ async function queueAgain(
   threads: Threads,
   id: string,
   options: ResumeOptions,
+  here: string,
 ): Promise<Outcome<number>> {
   const { isEnded } = await import('../store/index.ts');
   const { store } = threads;
@@ -135,6 +136,11 @@ async function queueAgain(
   }
   const { words, by = 'a program', audit } = options;
   if (isEnded(status) || WRITTEN.some((name) => options[name] !== undefined)) {
+    const items = options.items ?? row.output.items ?? here;
+    if (items !== here) {
+      const message = `thread \`${id}\` was started with other items than this folder has`;
+      return fail('conflict', message, { thread: id, items, here });
+    }
     const written = await threads.resume(id, undefined, { ...options, elsewhere: true });
     return written.ok ? ok(seq) : written;
   }
@@ -145,7 +151,11 @@ async function queueAgain(
 }
 
 /** Over a store that machines share: the same, and nothing of it runs here. */
-export function onWorkers(threads: Threads, live: OnLooker, project: string): Threads {
+export function onWorkers(
+  threads: Threads,
+  live: OnLooker,
+  { project, items }: { project: string; items: string },
+): Threads {
   const lookAt = async (id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>> => {
     const row = await threads.store.thread(id);
     return row.ok ? await lookOn(threads, live, id, row.output.seq, signal) : row;
@@ -158,7 +168,9 @@ export function onWorkers(threads: Threads, live: OnLooker, project: string): Th
       return queued.ok ? await lookOn(threads, live, queued.output.thread, 0, signal) : queued;
     },
     async resume(id, signal, options = {}) {
-      const queued = await queueAgain(threads, id, options);
+      // `today`: those that this folder has.
+      const wanted = options.items === undefined ? options : { ...options, items };
+      const queued = await queueAgain(threads, id, wanted, items);
       return queued.ok ? await lookOn(threads, live, id, queued.output, signal) : queued;
     },
     goOn: lookAt,

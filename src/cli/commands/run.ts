@@ -332,9 +332,13 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
 /** Without workers nobody would go on with it; and they ask their own providers. */
 function mayLeave({ options }: CommandCall, { registry }: Runtime): Outcome<null> {
   const isShared = registry.place !== undefined;
-  const [option] = ['detach', 'wait'].filter((name) => options[name] === (name === 'detach'));
-  if (!isShared && option !== undefined) {
-    const word = option === 'wait' ? '--no-wait' : '--detach';
+  const given = [
+    options.detach === true ? '--detach' : '',
+    options.wait === false ? '--no-wait' : '',
+    options.items === undefined ? '' : '--items',
+  ];
+  const word = given.find((one) => one !== '');
+  if (!isShared && word !== undefined) {
     return fail('usage', `\`${word}\` needs a store on a server, whose workers run the thread`);
   }
   return isShared && options.replies !== undefined

@@ -119,6 +119,8 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
     if (missing === 'token') return '`km web token add` makes one';
     return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;
   },
+  conflict: ({ items }) =>
+    items === undefined ? '' : '`--items today` takes those of this folder',
   project_unnamed: () => '`km init --id` gives it one',
   store_failed: ({ known }) => (known === undefined ? '' : '`km store migrate`'),
   store_foreign: ({ place }) =>

@@ -52,7 +52,7 @@ export interface ResumeOptions {
   audit?: AuditEntry;
   /** What is asked for is written down, and whoever takes it from the queue goes on with it. */
   elsewhere?: true;
-  /** Digest of the items that it goes on with, where those it began with are not to be had any more. */
+  /** Digest of the items that it goes on with; asked for as `today` by whoever takes those there are. */
   items?: string;
 }
 

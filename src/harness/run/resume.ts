@@ -45,7 +45,7 @@ import {
   resumeEvents,
 } from './reopen.ts';
 import { hookReserve } from './run-hook.ts';
-import { goOnChanged, runHook } from './start.ts';
+import { goOnChanged, prepareElsewhere, runHook } from './start.ts';
 import {
   chargeUnreadRequests,
   endOrphanedHooks,
@@ -108,7 +108,9 @@ export async function prepareAgain(
   ports: HarnessPorts,
   row: ThreadRow,
   history: readonly Recorded[],
+  isElsewhere = false,
 ): Promise<Outcome<Prepared>> {
+  const prepare = isElsewhere ? prepareElsewhere : prepareThread;
   const begun = startOf(history);
   const request = {
     directive: row.directive,
@@ -116,9 +118,9 @@ export async function prepareAgain(
     ...(begun?.stream && { stream: true }),
   };
   const model = begun?.model ?? '';
-  const own = await prepareThread(ports, request);
+  const own = await prepare(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
-  const prepared = isOther ? await prepareThread(ports, { ...request, model }) : own;
+  const prepared = isOther ? await prepare(ports, { ...request, model }) : own;
   return prepared.ok ? ok({ ...prepared.output, limits: limitsSet(history, row) }) : prepared;
 }
 
@@ -172,7 +174,7 @@ async function makeAgain(
   const history = decoded.output;
   const changed = await applyApproved(ports, history);
   if (!changed.ok) return changed;
-  const again = await prepareAgain(ports, held.row, history);
+  const again = await prepareAgain(ports, held.row, history, options.elsewhere);
   if (!again.ok) return again;
   const isScript = again.output.directive.process.script !== undefined;
   if (held.row.status === 'completed' && isScript && options.from === undefined) {
@@ -227,6 +229,7 @@ async function beginAgain(
   history: readonly Recorded[],
   events: readonly JournalEvent[],
   change: MadeAgain['change'],
+  isElsewhere = false,
 ): Promise<Outcome<readonly Recorded[]>> {
   const { ports, journal, hooks, budget } = thread;
   // The change of status comes before them.
@@ -234,10 +237,14 @@ async function beginAgain(
   const { turn, thread: id } = journal;
   const told = events.map((event, at) => ({ ...event, thread: id, seq: first + at, ts, turn }));
   const reserve =
-    hooks.reserve === undefined
+    hooks.reserve === undefined && !isElsewhere
       ? hookReserve(id, journal.epoch, hooks.limits, budget.drawFrom)
       : [];
-  const done = await journal.commit(events, { ...change, status: 'running', reserve });
+  // Due since long ago, whatever clock is asked.
+  const then: Refusable = isElsewhere
+    ? { status: 'interrupted', release: { wake: 0 } }
+    : { status: 'running', reserve };
+  const done = await journal.commit(events, { ...change, ...then });
   if (!done.ok) return done;
   const [aside] = reserve;
   if (aside && done.output.reserved.includes(aside.key)) {
@@ -340,9 +347,12 @@ async function goOnHeld(
     back === undefined
       ? resumeEvents(past, held.row.status, { kind: 'resume', ...by, ...news }, words)
       : rewindEvents(thread, past, { from: back, ...by, ...news }, words);
+  const { elsewhere: isElsewhere = false, items } = options;
+  const changed = { ...change, ...(items !== undefined && { items }) };
   // Who begins it is not resuming it: its start is in the journal.
-  const whole = await beginAgain(thread, past, isFirst ? [] : events, change);
+  const whole = await beginAgain(thread, past, isFirst ? [] : events, changed, isElsewhere);
   if (!whole.ok) return whole;
+  if (isElsewhere) return ok(leftElsewhere(ports, held.row));
   if (isFirst) restoreThread(thread, whole.output);
   const history = isFirst
     ? whole.output
@@ -350,6 +360,16 @@ async function goOnHeld(
   const done = drive(thread, since, history, () => settleRest(thread, history, lost));
   if (!isFirst) await adoptChildren(thread);
   return ok(done);
+}
+
+/** It is queued: nothing of it stays here. */
+async function leftElsewhere(
+  { watch }: HarnessPorts,
+  { id, cost }: ThreadRow,
+): Promise<ThreadResult> {
+  await watch.written?.(id);
+  watch.done?.(id);
+  return { thread_id: id, status: 'interrupted', outputs: {}, text: '', reason: '', cost };
 }
 
 /** So long whoever could not go on with a thread leaves it to others. */

@@ -399,16 +399,25 @@ export async function runDirective(
   return await goOnChanged(ports, ran);
 }
 
+/** Where machines share a store, the key of the provider is needed there where the thread runs. */
+export async function prepareElsewhere(
+  ports: HarnessPorts,
+  request: RunRequest,
+  left?: Parameters<typeof prepareThread>[2],
+): ReturnType<typeof prepareThread> {
+  const here = await prepareThread(ports, request, left);
+  const key = here.ok || !ports.store.fleet ? undefined : here.error.detail.variable;
+  if (typeof key !== 'string') return here;
+  const env = { ...ports.env, [key]: 'elsewhere' };
+  return await prepareThread({ ...ports, env }, request, left);
+}
+
 /** The same directive as a thread that whoever takes it begins; everything is looked at here that can be. */
 export async function enqueueDirective(
   ports: HarnessPorts,
   request: RunRequest,
 ): Promise<Outcome<{ thread: string; created: number }>> {
-  const here = await prepareThread(ports, request);
-  // Where machines share a store, the key of the provider is needed there where the thread runs.
-  const key = here.ok || !ports.store.fleet ? undefined : here.error.detail.variable;
-  const env = { ...ports.env, ...(typeof key === 'string' && { [key]: 'elsewhere' }) };
-  const prepared = key === undefined ? here : await prepareThread({ ...ports, env }, request);
+  const prepared = await prepareElsewhere(ports, request);
   if (!prepared.ok) return prepared;
   const place = { by: request.by, isQueued: true } as const;
   const never = new AbortController().signal;

@@ -14,8 +14,8 @@ import {
 } from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
-import { knownRunner } from '../run/runner.ts';
-import { type BirthPlace, type Started, startSpawned } from '../run/start.ts';
+import { hasShippedRunner, knownRunner } from '../run/runner.ts';
+import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
 import {
   apartKey,
   BUDGETED,
@@ -217,7 +217,9 @@ export async function spawnThread(
   const left = parent ? await leftFor(ports, parent, request) : ok({});
   if (!left.ok) return left;
   const { detached } = request;
-  const prepared = await prepareThread(
+  // A root is begun by a worker where machines share the store, unless only this program has its runner.
+  const isQueued = !parent && ports.store.fleet !== undefined && hasShippedRunner(request.runner);
+  const prepared = await (isQueued ? prepareElsewhere : prepareThread)(
     ports,
     request,
     detached ? left.output : withoutFigures(left.output),
@@ -229,7 +231,8 @@ export async function spawnThread(
   const { runner: name, marks, message = '' } = request;
   const start = (id: string): Promise<Outcome<Started>> => {
     if (parent) return begin(ports, parent, prepared.output, { ...request, id });
-    const place = { id, runner: name, detached, marks, by: request.by };
+    const queue = isQueued ? { isQueued } : {};
+    const place = { id, runner: name, detached, marks, by: request.by, ...queue };
     return startSpawned(ports, prepared.output, place, NEVER, message);
   };
   const started =

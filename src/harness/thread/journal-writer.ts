@@ -29,7 +29,10 @@ export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'se
   readonly back?: Commit['use'];
 };
 export type Refusable = Change &
-  Pick<Commit, 'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits'> & {
+  Pick<
+    Commit,
+    'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits' | 'items'
+  > & {
     /** Refused with `signalled` when something was said that is not obeyed yet. */
     readonly quiet?: true;
   };

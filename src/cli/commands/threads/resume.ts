@@ -21,12 +21,17 @@ function optionsOf(call: CommandCall): Outcome<ResumeOptions> {
   if (!from.ok) return from;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
+  const items = asText(options.items);
+  if (items !== undefined && items !== 'today') {
+    return fail('usage', `\`--items ${items}\`: only those of \`today\` can be had`);
+  }
   const [text, by] = [asText(options.message), spokenBy(speaker(call))];
   return ok(
     compact<ResumeOptions>({
       from: from.output,
       limits: limits.output,
       model: asText(options.model),
+      items,
       words: text === undefined ? undefined : { text, by },
       by,
     }),
