@@ -74,8 +74,8 @@ export async function openCliStage(
       const threads = got(await runtime.threads());
       const store = got(await runtime.registry.open());
       const items = async () => {
-        const [row] = got(await store.query({ limit: 1 })).rows;
-        return ok(row?.items ?? '');
+        const now = runtime.served();
+        return now.ok ? ok(now.output.items) : now;
       };
       const project = { id: PROJECT, items, threads, close: () => Promise.resolve() };
       const id = `worker-${working.length + 1}`;
