@@ -58,6 +58,14 @@ const TASKS = {
   digests: [['node', join(root, 'scripts', 'digests.js')]],
   conformance: [['node', '--no-warnings', join(root, 'scripts', 'conformance.ts')]],
   bench: [['node', '--expose-gc', join(root, 'bench', 'main.ts')]],
+  'bench:fleet': [['node', '--no-warnings', join(root, 'bench', 'fleet', 'main.ts')]],
+  'faults:fleet': [['node', '--no-warnings', join(root, 'tests', 'fleet', 'faults', 'main.ts')]],
+  'demo:fleet': [
+    ['node', join(root, 'scripts', 'page.js')],
+    ['node', '--no-warnings', join(root, 'scripts', 'demo-fleet', 'main.ts')],
+  ],
+  fleet: [tests('fleet')],
+  capacity: [['node', '--no-warnings', join(root, 'scripts', 'capacity.ts')]],
 };
 TASKS.check = [...TASKS.lint, ...TASKS.types, tests('unit', 'cases')];
 

@@ -1,0 +1,27 @@
+// A worker of the benchmark in a process of its own: ADDRESS SLOTS MODEL_MS. Says `up`, then takes
+// threads until it is told to end, then how many steps it has done.
+import { openAt, serve } from './holder.ts';
+import { PROJECT, workOn } from './work.ts';
+
+const [address = '', slots = '10', modelMs = '5'] = process.argv.slice(2);
+const end = new AbortController();
+process.on('SIGTERM', () => end.abort());
+process.stdin.on('end', () => end.abort());
+process.stdin.resume();
+const store = await openAt(address);
+process.stdout.write('up\n');
+let steps = 0;
+const onStep = (): void => {
+  steps += 1;
+};
+await serve({
+  store,
+  owner: `w-${process.pid}`,
+  project: PROJECT,
+  slots: Number(slots),
+  signal: end.signal,
+  work: (grip) => workOn(store, grip, { modelMs: Number(modelMs), onStep }),
+});
+await store.close();
+process.stdout.write(`steps ${steps}\n`);
+process.exit(0);

@@ -1,0 +1,50 @@
+// Watchers in a process of their own: ADDRESS WATCHERS THREADS. Each follows all of the threads. Ends
+// when its input does, and says how late events were and whether one was missing.
+import { openAt } from './holder.ts';
+import { percentile } from './processes.ts';
+import { nowMicros } from './work.ts';
+
+const [address = '', watchers = '50', threads = '200'] = process.argv.slice(2);
+const store = await openAt(address);
+const end = new AbortController();
+const late: number[] = [];
+let [events, gaps, isCounting] = [0, 0, false];
+
+async function follow(thread: string): Promise<void> {
+  let last = 0;
+  for await (const { seq, data } of store.watch({ thread, seq: 0 }, end.signal)) {
+    if (seq !== last + 1) gaps += 1;
+    last = seq;
+    if (!isCounting) continue;
+    events += 1;
+    // Some of them stand for all: the list stays small.
+    if (events % 7 === 0 && 'at' in data) late.push((nowMicros() - Number(data['at'])) / 1000);
+  }
+}
+
+const following: Promise<void>[] = [];
+for (let watcher = 0; watcher < Number(watchers); watcher++) {
+  for (let thread = 0; thread < Number(threads); thread++) following.push(follow(`v${thread}`));
+}
+process.stdout.write('up\n');
+let cpu = process.cpuUsage();
+let began = performance.now();
+process.on('SIGUSR2', () => {
+  isCounting = true;
+  cpu = process.cpuUsage();
+  began = performance.now();
+});
+process.on('SIGTERM', () => {
+  const { user, system } = process.cpuUsage(cpu);
+  const seconds = (performance.now() - began) / 1000;
+  end.abort();
+  const figures = {
+    events,
+    gaps,
+    p50: percentile(late, 0.5),
+    p95: percentile(late, 0.95),
+    a_second: events / seconds,
+    cores: (user + system) / 1e6 / seconds,
+  };
+  process.stdout.write(`watched ${JSON.stringify(figures)}\n`, () => process.exit(0));
+});
