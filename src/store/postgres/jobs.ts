@@ -26,7 +26,12 @@ const SILENT_MS = 6000;
 export interface FetchedJob {
   readonly id: string;
   readonly thread: string;
+}
+
+interface WaitingJob extends FetchedJob {
   readonly priority: number;
+  /** At once when left out. */
+  readonly at: number | undefined;
 }
 
 interface FollowRow {
@@ -118,11 +123,7 @@ export function createJobs(place: DatabasePlace) {
     return boss;
   }
 
-  async function insert(
-    db: Sql,
-    name: string,
-    jobs: readonly (FetchedJob & { at: number | undefined })[],
-  ): Promise<void> {
+  async function insert(db: Sql, name: string, jobs: readonly WaitingJob[]): Promise<void> {
     const boss = await withQueue(name);
     const rows = jobs.map(({ id, thread, priority, at }) => ({
       id,
@@ -141,7 +142,7 @@ export function createJobs(place: DatabasePlace) {
   }
 
   /** A job that waits is due at another time; one that was lost is made again. */
-  async function move(db: Sql, name: string, job: FetchedJob & { at: number }): Promise<void> {
+  async function move(db: Sql, name: string, job: WaitingJob & { at: number }): Promise<void> {
     const boss = await withQueue(name);
     const startAfter = new Date(job.at).toISOString();
     const { updated } = await boss.update(name, undefined, { id: job.id, startAfter, db });
@@ -150,7 +151,7 @@ export function createJobs(place: DatabasePlace) {
 
   async function follow(db: Sql, threads: readonly string[]): Promise<void> {
     const rows = await db.all<FollowRow>('SELECT * FROM km_follow($1)', threads);
-    const made = new Map<string, (FetchedJob & { at: number })[]>();
+    const made = new Map<string, WaitingJob[]>();
     for (const row of rows) {
       const { o_thread: thread, o_priority: priority, o_at: at, o_job: id } = row;
       const name = queueName(row.o_tenant ?? undefined, row.o_project);
@@ -169,14 +170,13 @@ export function createJobs(place: DatabasePlace) {
     /** Locked until the end of the transaction; whoever comes meanwhile gets others. */
     async fetch(db: Sql, name: string, count: number): Promise<FetchedJob[]> {
       const boss = await withQueue(name);
-      const options = { batchSize: count, includeMetadata: true, db } as const;
-      const jobs = await boss.fetch<{ thread: string }>(name, options);
-      return jobs.map(({ id, data, priority }) => ({ id, thread: data.thread, priority }));
+      const jobs = await boss.fetch<{ thread: string }>(name, { batchSize: count, db });
+      return jobs.map(({ id, data }) => ({ id, thread: data.thread }));
     },
     /** Fetched, and to wait again: until then, or for whoever comes next. */
-    async putBack(db: Sql, name: string, job: FetchedJob, at: number | undefined): Promise<void> {
+    async putBack(db: Sql, name: string, job: WaitingJob): Promise<void> {
       await drop(db, name, [job.id]);
-      await insert(db, name, [{ ...job, at }]);
+      await insert(db, name, [job]);
     },
     /** Heard of again. What this misses, the sweep finds. */
     async touch(jobs: ReadonlyMap<string, readonly string[]>): Promise<void> {

@@ -104,6 +104,7 @@ interface TakeColumns {
   o_job: string;
   o_verdict: 'taken' | 'drop' | 'back';
   o_at: number | null;
+  o_priority: number | null;
 }
 
 type Fetched = FetchedJob & { readonly queue: string };
@@ -138,8 +139,8 @@ const ROUNDS = 20;
 
 interface Taking {
   readonly taken: { readonly thread: string; readonly job: string }[];
-  /** To wait again, with when. */
-  readonly back: [Fetched, number | undefined][];
+  /** To wait again. */
+  readonly back: (Fetched & { priority: number; at: number | undefined })[];
   dropped: number;
 }
 
@@ -159,8 +160,9 @@ async function takeOnce(
     const job = of.get(o_job);
     if (!job) continue;
     if (o_verdict === 'taken') state.taken.push({ thread, job: o_job });
-    else if (o_verdict === 'back') state.back.push([job, o_at ?? undefined]);
-    else {
+    else if (o_verdict === 'back') {
+      state.back.push({ ...job, priority: row.o_priority ?? 0, at: o_at ?? undefined });
+    } else {
       state.dropped += 1;
       await jobs.drop(sql, job.queue, [job.id]);
     }
@@ -189,7 +191,7 @@ async function takeDue(
         back.push(...got.back);
         if (got.dropped + got.back.length === 0 || mine.length === count) break;
       }
-      for (const [job, at] of back) await jobs.putBack(sql, job.queue, job, at);
+      for (const job of back) await jobs.putBack(sql, job.queue, job);
       return holdThreads(
         sql,
         mine.map(({ thread }) => thread),

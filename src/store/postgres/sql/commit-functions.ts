@@ -4,7 +4,7 @@
 import { BUDGET_FUNCTIONS } from './budget-functions.ts';
 
 /** Whoever has one of these took back what it and all below it may do. */
-const REVOKING = `('aborted', 'terminated', 'killed')`;
+export const REVOKED_BY = `('aborted', 'terminated', 'killed')`;
 
 export const COMMIT_FUNCTIONS = `
 -- Undoes the call; its code, message and facts are the answer.
@@ -16,7 +16,7 @@ ${BUDGET_FUNCTIONS}
 -- The nearest of a chain whose word counts no more.
 CREATE OR REPLACE FUNCTION km_revoked(p_chain text[]) RETURNS text LANGUAGE sql STABLE AS $$
   SELECT u.id FROM unnest(p_chain) WITH ORDINALITY u(id, at) JOIN threads t ON t.id = u.id
-    WHERE t.killed OR t.status IN ${REVOKING} ORDER BY u.at LIMIT 1
+    WHERE t.killed OR t.status IN ${REVOKED_BY} ORDER BY u.at LIMIT 1
 $$;
 
 CREATE OR REPLACE FUNCTION km_signals(p_thread text, p_after int) RETURNS json LANGUAGE sql STABLE AS $$
@@ -185,6 +185,6 @@ BEGIN
   o_lease_ms := coalesce(t.lease_until - v_now, 0);
   IF t.wakes > p_told THEN o_signals := km_signals(p_thread, p_told); END IF;
   IF cardinality(t.chain) > 1 THEN o_revoked := km_revoked(t.chain);
-  ELSIF t.killed OR t.status IN ${REVOKING} THEN o_revoked := t.id; END IF;
+  ELSIF t.killed OR t.status IN ${REVOKED_BY} THEN o_revoked := t.id; END IF;
 END $$;
 `;

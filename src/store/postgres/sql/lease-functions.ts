@@ -64,7 +64,8 @@ END $$;
 -- Threads by their fetched jobs. 'taken'; 'drop': nobody needs the job; 'back': it is not time (o_at),
 -- or somebody is at the row.
 CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint)
-  RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint) LANGUAGE plpgsql AS $$
+  RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint, o_priority int)
+  LANGUAGE plpgsql AS $$
 DECLARE
   v_now bigint := km_now();
 BEGIN
@@ -83,12 +84,12 @@ BEGIN
   SELECT n.id, n.job, CASE
       WHEN k.id IS NOT NULL AND g.job = n.job THEN 'taken'
       WHEN k.id IS NOT NULL THEN 'drop'
-      WHEN l.id IS NULL AND EXISTS (SELECT 1 FROM threads t WHERE t.id = n.id) THEN 'back'
+      WHEN l.id IS NULL AND s.id IS NOT NULL THEN 'back'
       WHEN l.owner IS NULL AND l.queued > v_now AND NOT km_ended(l.status) THEN 'back'
-      ELSE 'drop' END, l.queued
-    FROM unnest(p_threads, p_jobs) AS n(id, job)
+      ELSE 'drop' END, l.queued, s.priority
+    FROM unnest(p_threads, p_jobs) AS n(id, job) LEFT JOIN threads s ON s.id = n.id
     LEFT JOIN given g ON g.id = n.id LEFT JOIN locked l ON l.id = n.id LEFT JOIN taken k ON k.id = n.id
-    ORDER BY l.priority DESC, l.queued, n.id;
+    ORDER BY s.priority DESC, l.queued, n.id;
 END $$;
 
 -- All that a process holds. Those that are missing in the answer are lost.
