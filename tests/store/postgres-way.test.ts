@@ -1,0 +1,230 @@
+// The way to a real server: who may open what, and what becomes of writes when connections break.
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import pg from 'pg';
+import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { systemClock, systemRandom } from '../../src/base/index.ts';
+import { shownPlace } from '../../src/store/place.ts';
+import type { Store } from '../../src/store/port.ts';
+import { migrateStore } from '../../src/store/postgres/migrate.ts';
+import { openPostgresStore } from '../../src/store/postgres/store.ts';
+import {
+  aThread,
+  begin,
+  codeOf,
+  event,
+  must,
+  owner,
+  writerOf,
+} from '../support/store-suite/stage.ts';
+
+const url = inject('postgres');
+const schema = `t_${Buffer.from(systemRandom(6)).toString('hex')}`;
+const identity = new Uint8Array(32).fill(7);
+
+const optionsOf = (address: string, more: object = {}) => ({
+  place: { url: address, schema },
+  shown: shownPlace(address),
+  clock: systemClock,
+  random: systemRandom,
+  identity,
+  ...more,
+});
+
+async function onServer<R extends object>(text: string, address = url): Promise<R[]> {
+  const client = new pg.Client({ connectionString: address });
+  await client.connect();
+  try {
+    return (await client.query<R>(text)).rows;
+  } finally {
+    await client.end();
+  }
+}
+
+/** A wire to the server that can be cut. */
+async function makeWire() {
+  const { hostname, port } = new URL(url);
+  const sockets = new Set<Socket>();
+  const server: Server = createServer((near) => {
+    const far = connect(Number(port), hostname);
+    for (const [one, other] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      sockets.add(one);
+      one.on('error', () => other.destroy()).on('close', () => other.destroy());
+      one.pipe(other);
+    }
+  });
+  const listen = (at: number): Promise<void> =>
+    new Promise((resolve) => server.listen(at, '127.0.0.1', resolve));
+  await listen(0);
+  const address = server.address();
+  const here = typeof address === 'object' && address ? address.port : 0;
+  const through = new URL(url);
+  through.host = `127.0.0.1:${here}`;
+  const cut = (): void => {
+    for (const socket of sockets) socket.destroy();
+    sockets.clear();
+  };
+  return {
+    address: through.href,
+    cut,
+    async stop(): Promise<void> {
+      const over = new Promise((resolve) => server.close(resolve));
+      cut();
+      await over;
+    },
+    start: () => listen(here),
+  };
+}
+
+const isThere = url !== '';
+const reason = isThere ? '' : ' (skipped: there is no server for this platform)';
+
+describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
+  beforeAll(async () => {
+    // Several at once: one does it, the others find it done.
+    const all = await Promise.all([1, 2, 3].map(() => migrateStore(optionsOf(url))));
+    expect(all.map((one) => must(one).from).sort()).toEqual([0, 1, 1]);
+  });
+  afterAll(async () => {
+    await onServer(`DROP SCHEMA ${schema} CASCADE; DROP SCHEMA ${schema}_jobs CASCADE`);
+  });
+
+  async function refusal(address: string, more: object = {}): Promise<string> {
+    const answer = await openPostgresStore(optionsOf(address, more));
+    if (answer.ok) await answer.output.close();
+    const text = JSON.stringify(answer);
+    expect(text).not.toContain(new URL(url).password);
+    return answer.ok ? 'ok' : `${answer.error.code}: ${answer.error.detail.message}`;
+  }
+
+  test('what is wrong with an address is said at once, and its password nowhere', async () => {
+    const parts = new URL(url);
+    const other = (change: (one: URL) => void): string => {
+      const copy = new URL(url);
+      change(copy);
+      return copy.href;
+    };
+    expect(await refusal(url)).toBe('ok');
+    expect(await refusal(other((one) => void (one.port = '1')))).toMatch(
+      /^store_failed: the registry at \S+ cannot be reached \(ECONNREFUSED\)$/,
+    );
+    expect(await refusal(other((one) => void (one.pathname = '/nowhere')))).toMatch(
+      /has no database of this name$/,
+    );
+    expect(await refusal(other((one) => void (one.password = `${parts.password}-x`)))).toMatch(
+      /does not let this user in; check name and password$/,
+    );
+    const nowhere = { place: { url, schema: 'nothing_here' } };
+    expect(await refusal(url, nowhere)).toMatch(
+      /^store_failed: there is no registry in schema `nothing_here` of \S+ yet; run the migration first$/,
+    );
+  });
+
+  test('a stranger may not come in, and neither may a user without rights', async () => {
+    expect(await refusal(url, { identity: new Uint8Array(32).fill(8) })).toMatch(
+      /^store_foreign: /,
+    );
+    const name = `${schema}_guest`;
+    await onServer(`CREATE ROLE ${name} LOGIN PASSWORD 'guest'`);
+    const guest = new URL(url);
+    [guest.username, guest.password] = [name, 'guest'];
+    expect(await refusal(guest.href)).toMatch(/this user may not use schema/);
+    await onServer(`GRANT USAGE ON SCHEMA ${schema} TO ${name}`);
+    expect(await refusal(guest.href)).toMatch(/this user may not read about, /);
+    await onServer(`GRANT SELECT ON ALL TABLES IN SCHEMA ${schema} TO ${name}`);
+    const reader = must(await openPostgresStore(optionsOf(guest.href)));
+    expect(must(await reader.query())).toEqual({ rows: [] });
+    expect(await reader.createThread(aThread('t'))).toMatchObject({
+      error: {
+        code: 'store_failed',
+        detail: { message: expect.stringMatching(/does not let this user do what is needed$/) },
+      },
+    });
+    await reader.close();
+    await onServer(`DROP OWNED BY ${name}; DROP ROLE ${name}`);
+  });
+
+  test('a form that is not known is refused, also by a migration', async () => {
+    const set = (version: number) =>
+      onServer(`UPDATE ${schema}.about SET value = '${version}' WHERE name = 'schema'`);
+    await set(99);
+    expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one knows 1\)/);
+    expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
+    await set(0);
+    expect(await refusal(url)).toMatch(/run the migration first$/);
+    await set(1);
+    expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 1, to: 1 });
+  });
+
+  const journal = async (store: Store, id: string): Promise<unknown[]> =>
+    must(await store.read(id, { limit: 10_000 })).map(({ seq, data }) => [seq, data['text']]);
+
+  test('writers go on while the server ends their connections, and everything is there once', async () => {
+    // Others are at the same server.
+    const named = new URL(url);
+    named.searchParams.set('application_name', schema);
+    const store = must(await openPostgresStore(optionsOf(named.href, { connections: 4 })));
+    const ids = Array.from({ length: 6 }, (_, index) => `w${index}`);
+    let isOver = false;
+    const killer = (async () => {
+      while (!isOver) {
+        await onServer(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+          WHERE application_name = '${schema}' AND pid <> pg_backend_pid() AND random() < 0.5`);
+      }
+    })();
+    await Promise.all(
+      ids.map(async (id) => {
+        const writer = await begin(store, id, { budget: { tokens: 1000n } });
+        for (let count = 1; count <= 20; count++) {
+          await writer.must({ events: [event(`${count}`)], charge: { tokens: 1n } });
+        }
+      }),
+    );
+    isOver = true;
+    await killer;
+    for (const id of ids) {
+      const wanted = Array.from({ length: 20 }, (_, index) => [index + 2, `${index + 1}`]);
+      expect((await journal(store, id)).slice(1)).toEqual(wanted);
+    }
+    const states = must(await store.budgets(ids));
+    expect(states.map(({ used }) => used.tokens)).toEqual(ids.map(() => 20n));
+    await store.close();
+  });
+
+  test('a server that is away is waited for, by who writes, reads and waits for news', async () => {
+    const wire = await makeWire();
+    const store = must(await openPostgresStore(optionsOf(wire.address)));
+    const heard: string[] = [];
+    store.onSignal(({ kind }) => void heard.push(kind));
+    const writer = writerOf(store, must(await store.createThread(aThread('away'))));
+    const watching = new AbortController();
+    const seen: number[] = [];
+    const watched = (async () => {
+      for await (const { seq } of store.watch({ thread: 'away', seq: 0 }, watching.signal)) {
+        seen.push(seq);
+      }
+    })();
+    await expect.poll(() => seen).toEqual([1]);
+    await wire.stop();
+    const asked = writer.commit({ events: [event('while it is away')] });
+    const read = store.thread('away');
+    await wire.start();
+    expect(codeOf(await asked)).toBe('ok');
+    expect(must(await read).id).toBe('away');
+    // From elsewhere, to who was cut off.
+    const other = must(await openPostgresStore(optionsOf(url)));
+    must(await other.signal({ thread: 'away', kind: 'message', payload: 1, key: 'k', by: 'me' }));
+    await expect.poll(() => heard).toEqual(['message']);
+    await expect.poll(() => seen).toEqual([1, 2]);
+    expect(codeOf(await other.claim('away', owner('there')))).toBe('lease_held');
+    watching.abort();
+    await watched;
+    await wire.stop();
+    expect(codeOf(await openPostgresStore(optionsOf(wire.address)))).toBe('store_failed');
+    await wire.start();
+    await Promise.all([store.close(), other.close()]);
+    await wire.stop();
+  });
+});
