@@ -85,7 +85,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
   beforeAll(async () => {
     // Several at once: one does it, the others find it done.
     const all = await Promise.all([1, 2, 3].map(() => migrateStore(optionsOf(url))));
-    expect(all.map((one) => must(one).from).sort()).toEqual([0, 1, 1]);
+    expect(all.map((one) => must(one).from).toSorted((a, b) => a - b)).toEqual([0, 1, 1]);
   });
   afterAll(async () => {
     await onServer(`DROP SCHEMA ${schema} CASCADE; DROP SCHEMA ${schema}_jobs CASCADE`);
@@ -167,9 +167,9 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
     named.searchParams.set('application_name', schema);
     const store = must(await openPostgresStore(optionsOf(named.href, { connections: 4 })));
     const ids = Array.from({ length: 6 }, (_, index) => `w${index}`);
-    let isOver = false;
+    const over = new AbortController();
     const killer = (async () => {
-      while (!isOver) {
+      while (!over.signal.aborted) {
         await onServer(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
           WHERE application_name = '${schema}' AND pid <> pg_backend_pid() AND random() < 0.5`);
       }
@@ -182,7 +182,7 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
         }
       }),
     );
-    isOver = true;
+    over.abort();
     await killer;
     for (const id of ids) {
       const wanted = Array.from({ length: 20 }, (_, index) => [index + 2, `${index + 1}`]);

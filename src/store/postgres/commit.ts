@@ -11,7 +11,7 @@ import type { ServerRegistry } from './registry.ts';
 import { amountsArray, auditRowsOf, birthOf, reserveRows, sealedRows } from './rows.ts';
 import { countJournal, holdThreads, readJournal, rememberHeld, tellBirths } from './threads.ts';
 
-const COMMIT = `SELECT * FROM km_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`;
+const COMMIT = `SELECT * FROM km_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`;
 
 interface CommitColumns {
   o_seq: number;
@@ -28,6 +28,15 @@ const isMoving = ({ settle, raise, charge, reserve, children }: Commit): boolean
   charge !== undefined ||
   reserve !== undefined ||
   children !== undefined;
+
+/** Is there anything but what its row, its journal and its account say? */
+const hasRest = ({ commit, result, limits, children, tell }: CommitText): boolean =>
+  result !== undefined ||
+  limits !== undefined ||
+  children.length > 0 ||
+  tell.length > 0 ||
+  commit.secrets !== undefined ||
+  commit.audit !== undefined;
 
 /** What few commits carry, as JSON; null for most. */
 function moreOf(encoded: CommitText, maxLeaseMs: number): string | null {
@@ -65,7 +74,7 @@ function valuesOf(
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
     status, cost, attempt, release !== undefined,
-    typeof release === 'object' ? release.wake : null, isMoving(commit), moreOf(encoded, maxLeaseMs),
+    typeof release === 'object' ? release.wake : null, isMoving(commit), hasRest(encoded), moreOf(encoded, maxLeaseMs),
   ];
 }
 

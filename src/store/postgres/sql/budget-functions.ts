@@ -57,17 +57,33 @@ $$;
 CREATE OR REPLACE FUNCTION km_room(p_chain text[], p_threads text[], p_amounts numeric[], p_now bigint)
 RETURNS json LANGUAGE plpgsql AS $$
 DECLARE
-  r record;
+  b budgets;
+  v_thread text;
 BEGIN
-  SELECT b.thread, k, b.used[k] + b.reserved[k] AS held, b.reserved[k] AS reserved, b.limits[k] AS most INTO r
-    FROM unnest(p_threads) WITH ORDINALITY u(thread, at) JOIN budgets b ON b.thread = u.thread,
-      generate_series(1, ${BUDGET_KINDS.length}) k
-    WHERE p_amounts[k] > 0 AND b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k]
-    ORDER BY u.at, k LIMIT 1;
-  IF NOT FOUND THEN RETURN NULL; END IF;
-  RETURN km_exceeded(r.k, r.thread, r.held, r.reserved,
-    (SELECT o_standing FROM km_open_below(p_chain[cardinality(p_chain)], r.thread, r.k, NULL, p_now)),
-    r.most, p_amounts[r.k]);
+  FOREACH v_thread IN ARRAY p_threads LOOP
+    SELECT * INTO b FROM budgets WHERE thread = v_thread;
+    FOR k IN 1..${BUDGET_KINDS.length} LOOP
+      IF p_amounts[k] > 0 AND b.used[k] + b.reserved[k] + p_amounts[k] > b.limits[k] THEN
+        RETURN km_exceeded(k, v_thread, b.used[k] + b.reserved[k], b.reserved[k],
+          (SELECT o_standing FROM km_open_below(p_chain[cardinality(p_chain)], v_thread, k, NULL, p_now)),
+          b.limits[k], p_amounts[k]);
+      END IF;
+    END LOOP;
+  END LOOP;
+  RETURN NULL;
+END $$;
+
+-- Where along a chain a reservation is open: the nearest; null where none is.
+CREATE OR REPLACE FUNCTION km_find(p_chain text[], p_key text, OUT o_at int, OUT o_amounts numeric[], OUT o_source text)
+LANGUAGE plpgsql AS $$
+BEGIN
+  FOR i IN 1..cardinality(p_chain) LOOP
+    SELECT amounts, source INTO o_amounts, o_source FROM reservations WHERE thread = p_chain[i] AND key = p_key;
+    IF FOUND THEN
+      o_at := i;
+      RETURN;
+    END IF;
+  END LOOP;
 END $$;
 
 CREATE OR REPLACE FUNCTION km_settle(p_chain text[], p_key text, p_actual numeric[]) RETURNS json
@@ -77,44 +93,45 @@ DECLARE
   v_at int;
   v_left numeric[];
 BEGIN
-  SELECT u.at, d.amounts, d.source INTO r FROM unnest(p_chain) WITH ORDINALITY u(thread, at)
-    JOIN reservations d ON d.thread = u.thread AND d.key = p_key ORDER BY u.at LIMIT 1;
-  IF NOT FOUND THEN RETURN km_missing(p_key); END IF;
-  DELETE FROM reservations WHERE thread = p_chain[r.at] AND key = p_key;
-  UPDATE budgets SET used = km_add(used, p_actual), reserved = km_less(reserved, r.amounts)
-    WHERE thread = ANY (p_chain[r.at:]);
-  IF r.source IS NULL THEN RETURN NULL; END IF;
-  v_left := km_less(r.amounts, p_actual);
+  r := km_find(p_chain, p_key);
+  IF r.o_at IS NULL THEN RETURN km_missing(p_key); END IF;
+  DELETE FROM reservations WHERE thread = p_chain[r.o_at] AND key = p_key;
+  UPDATE budgets SET used = km_add(used, p_actual), reserved = km_less(reserved, r.o_amounts)
+    WHERE thread = ANY (p_chain[r.o_at:]);
+  IF r.o_source IS NULL THEN RETURN NULL; END IF;
+  v_left := km_less(r.o_amounts, p_actual);
   -- What is left goes back to where it was drawn from, if that is still open.
-  SELECT u.at INTO v_at FROM unnest(p_chain) WITH ORDINALITY u(thread, at)
-    JOIN reservations d ON d.thread = u.thread AND d.key = r.source ORDER BY u.at LIMIT 1;
-  IF FOUND THEN
-    UPDATE reservations SET amounts = km_add(amounts, v_left) WHERE thread = p_chain[v_at] AND key = r.source;
+  v_at := (km_find(p_chain, r.o_source)).o_at;
+  IF v_at IS NOT NULL THEN
+    UPDATE reservations SET amounts = km_add(amounts, v_left) WHERE thread = p_chain[v_at] AND key = r.o_source;
     UPDATE budgets SET reserved = km_add(reserved, v_left) WHERE thread = ANY (p_chain[v_at:]);
   END IF;
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE FUNCTION km_set_aside(p_chain text[], p_wish json, p_now bigint) RETURNS json
+CREATE OR REPLACE FUNCTION km_set_aside(p_chain text[], p_wish jsonb, p_now bigint) RETURNS json
 LANGUAGE plpgsql AS $$
 DECLARE
   v_key text := p_wish ->> 'key';
   v_amounts numeric[] := p_wish ->> 'amounts';
   v_source text := p_wish ->> 'from';
   v_fresh text[] := p_chain;
+  r record;
   v_at int;
   v_left numeric[];
   v_drawn record;
   v_no json;
 BEGIN
-  IF EXISTS (SELECT 1 FROM reservations WHERE thread = ANY (p_chain) AND key = v_key) THEN
+  r := km_find(p_chain, v_key);
+  IF r.o_at IS NOT NULL THEN
     RETURN json_build_object('code', 'invalid_input', 'key', v_key,
       'message', format('reservation \`%s\` is open already; use another key', v_key));
   END IF;
   IF v_source IS NOT NULL THEN
-    SELECT u.at, d.amounts INTO v_at, v_left FROM unnest(p_chain) WITH ORDINALITY u(thread, at)
-      JOIN reservations d ON d.thread = u.thread AND d.key = v_source ORDER BY u.at LIMIT 1;
-    IF NOT FOUND THEN RETURN km_missing(v_source); END IF;
+    r := km_find(p_chain, v_source);
+    v_at := r.o_at;
+    v_left := r.o_amounts;
+    IF v_at IS NULL THEN RETURN km_missing(v_source); END IF;
     FOR k IN 1..${BUDGET_KINDS.length} LOOP
       IF v_amounts[k] > v_left[k] THEN
         SELECT * INTO v_drawn
@@ -139,14 +156,14 @@ BEGIN
 END $$;
 
 -- All wishes for reservations of one thread; the keys of what was set aside.
-CREATE OR REPLACE FUNCTION km_reserve(p_chain text[], p_wishes json, p_now bigint) RETURNS text[]
+CREATE OR REPLACE FUNCTION km_reserve(p_chain text[], p_wishes jsonb, p_now bigint) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_wish json;
+  v_wish jsonb;
   v_no json;
   v_made text[] := '{}';
 BEGIN
-  FOR v_wish IN SELECT * FROM json_array_elements(p_wishes) LOOP
+  FOR v_wish IN SELECT * FROM jsonb_array_elements(p_wishes) LOOP
     v_no := km_set_aside(p_chain, v_wish, p_now);
     IF v_no IS NULL THEN
       v_made := v_made || (v_wish ->> 'key');
@@ -176,36 +193,41 @@ BEGIN
 END $$;
 
 -- In this order: what was used is charged before more is set aside.
-CREATE OR REPLACE FUNCTION km_budget(p_chain text[], p_more json, p_now bigint) RETURNS text[]
+CREATE OR REPLACE FUNCTION km_budget(p_chain text[], p_more jsonb, p_now bigint) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_one json;
+  v_one jsonb;
   v_no json;
   v_charge numeric[] := p_more ->> 'charge';
   v_made text[] := '{}';
 BEGIN
-  PERFORM 1 FROM unnest(p_chain) WITH ORDINALITY u(thread, at) JOIN budgets b ON b.thread = u.thread
-    ORDER BY u.at DESC FOR UPDATE OF b;
-  FOR v_one IN SELECT * FROM json_array_elements(p_more -> 'settle') LOOP
-    v_no := km_settle(p_chain, v_one ->> 'key', (v_one ->> 'actual')::numeric[]);
-    IF v_no IS NOT NULL THEN PERFORM km_refuse(v_no); END IF;
+  FOR i IN REVERSE cardinality(p_chain)..1 LOOP
+    PERFORM 1 FROM budgets WHERE thread = p_chain[i] FOR UPDATE;
   END LOOP;
-  IF p_more ->> 'raise' IS NOT NULL THEN PERFORM km_raise(p_chain[1], (p_more ->> 'raise')::numeric[]); END IF;
+  IF p_more ? 'settle' THEN
+    FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'settle') LOOP
+      v_no := km_settle(p_chain, v_one ->> 'key', (v_one ->> 'actual')::numeric[]);
+      IF v_no IS NOT NULL THEN PERFORM km_refuse(v_no); END IF;
+    END LOOP;
+  END IF;
+  IF p_more ? 'raise' THEN PERFORM km_raise(p_chain[1], (p_more ->> 'raise')::numeric[]); END IF;
   IF v_charge IS NOT NULL THEN
     v_no := km_room(p_chain, p_chain, v_charge, p_now);
     IF v_no IS NOT NULL THEN PERFORM km_refuse(v_no); END IF;
     UPDATE budgets SET used = km_add(used, v_charge) WHERE thread = ANY (p_chain);
   END IF;
-  v_made := km_reserve(p_chain, p_more -> 'reserve', p_now);
-  FOR v_one IN SELECT * FROM json_array_elements(p_more -> 'children') LOOP
-    PERFORM km_account(v_one);
-    v_made := v_made || km_reserve((v_one ->> 'id') || p_chain, v_one -> 'reserve', p_now);
-  END LOOP;
+  IF p_more ? 'reserve' THEN v_made := km_reserve(p_chain, p_more -> 'reserve', p_now); END IF;
+  IF p_more ? 'children' THEN
+    FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'children') LOOP
+      PERFORM km_account(v_one);
+      v_made := v_made || km_reserve((v_one ->> 'id') || p_chain, v_one -> 'reserve', p_now);
+    END LOOP;
+  END IF;
   RETURN v_made;
 END $$;
 
 -- An id that has an account is never given again.
-CREATE OR REPLACE FUNCTION km_account(p_child json) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION km_account(p_child jsonb) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
   IF EXISTS (SELECT 1 FROM budgets WHERE thread = p_child ->> 'id') THEN
     PERFORM km_refuse(json_build_object('code', 'thread_exists', 'thread', p_child ->> 'id',

@@ -60,11 +60,11 @@ BEGIN
 END $$;
 
 -- A number is given once; the same bytes again are the same secret.
-CREATE OR REPLACE FUNCTION km_keep(p_thread text, p_secrets json) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION km_keep(p_thread text, p_secrets jsonb) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_number int;
 BEGIN
-  SELECT g.number INTO v_number FROM json_to_recordset(p_secrets) AS g(number int, sealed text)
+  SELECT g.number INTO v_number FROM jsonb_to_recordset(p_secrets) AS g(number int, sealed text)
     JOIN secrets s ON s.thread = p_thread AND s.number = g.number AND s.sealed <> decode(g.sealed, 'base64')
     LIMIT 1;
   IF FOUND THEN
@@ -73,24 +73,24 @@ BEGIN
   END IF;
   INSERT INTO secrets (thread, number, sealed)
     SELECT p_thread, g.number, decode(g.sealed, 'base64')
-    FROM json_to_recordset(p_secrets) AS g(number int, sealed text) ON CONFLICT DO NOTHING;
+    FROM jsonb_to_recordset(p_secrets) AS g(number int, sealed text) ON CONFLICT DO NOTHING;
 END $$;
 
-CREATE OR REPLACE FUNCTION km_audit(p_rows json, p_now bigint) RETURNS void LANGUAGE sql AS $$
+CREATE OR REPLACE FUNCTION km_audit(p_rows jsonb, p_now bigint) RETURNS void LANGUAGE sql AS $$
   INSERT INTO audit (time, surface, caller, subject, operation, target, decision, reason)
     SELECT to_char(to_timestamp(p_now / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"'),
       a.surface, a.caller, a.subject, a.operation, a.target, a.decision, a.reason
-    FROM json_to_recordset(p_rows) AS a(surface text, caller text, subject text, operation text,
+    FROM jsonb_to_recordset(p_rows) AS a(surface text, caller text, subject text, operation text,
       target text, decision text, reason text)
 $$;
 
 -- Row, data, first events and secrets of a thread that has an account. \`p_parent\`: of a root, null.
-CREATE OR REPLACE FUNCTION km_bear(p_child json, p_parent threads, p_birth text, p_now bigint)
+CREATE OR REPLACE FUNCTION km_bear(p_child jsonb, p_parent threads, p_birth text, p_now bigint)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_id text := p_child ->> 'id';
   v_kind text := p_child ->> 'kind';
-  v_lease json := p_child -> 'lease';
+  v_lease jsonb := p_child -> 'lease';
   v_status text := CASE WHEN p_child -> 'lease' IS NULL THEN 'spawning' ELSE 'running' END;
   v_number bigint;
 BEGIN
@@ -101,7 +101,7 @@ BEGIN
       p_child ->> 'directive', p_child ->> 'version', p_child ->> 'runner',
       CASE WHEN p_parent.id IS NULL THEN p_child ->> 'tenant' ELSE p_parent.tenant END,
       p_child ->> 'project', coalesce(p_child ->> 'items', p_parent.items), (p_child ->> 'detached')::boolean, v_status,
-      json_array_length(p_child -> 'events') + 1, CASE WHEN v_lease IS NULL THEN 0 ELSE 1 END, 1,
+      jsonb_array_length(p_child -> 'events') + 1, CASE WHEN v_lease IS NULL THEN 0 ELSE 1 END, 1,
       v_lease ->> 'owner', p_now + (v_lease ->> 'ttl')::bigint,
       CASE WHEN v_lease IS NULL THEN coalesce((p_child ->> 'after')::bigint, p_now) END,
       coalesce((p_child ->> 'priority')::int, 0), p_now, p_now)
@@ -112,11 +112,11 @@ BEGIN
     VALUES (v_number, 1, p_now, 0, 'status', format('{"status":"%s"}', v_status));
   INSERT INTO thread_events (thread, seq, ts, turn, type, data)
     SELECT v_number, at + 1, coalesce((e ->> 'ts')::bigint, p_now), (e ->> 'turn')::int, e ->> 'type', e ->> 'text'
-    FROM json_array_elements(p_child -> 'events') WITH ORDINALITY x(e, at);
-  IF p_child -> 'secrets' IS NOT NULL THEN PERFORM km_keep(v_id, p_child -> 'secrets'); END IF;
+    FROM jsonb_array_elements(p_child -> 'events') WITH ORDINALITY x(e, at);
+  IF p_child ? 'secrets' THEN PERFORM km_keep(v_id, p_child -> 'secrets'); END IF;
 END $$;
 
-CREATE OR REPLACE FUNCTION km_create(p_thread json, p_birth text) RETURNS void LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION km_create(p_thread jsonb, p_birth text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_now bigint := km_now();
   v_parent threads;
@@ -127,29 +127,34 @@ BEGIN
 END $$;
 
 -- What few commits carry.
-CREATE OR REPLACE FUNCTION km_commit_rest(t threads, p_more json, p_now bigint) RETURNS void
+CREATE OR REPLACE FUNCTION km_commit_rest(t threads, p_more jsonb, p_now bigint) RETURNS void
 LANGUAGE plpgsql AS $$
 DECLARE
-  v_one json;
+  v_one jsonb;
 BEGIN
-  FOR v_one IN SELECT * FROM json_array_elements(p_more -> 'children') LOOP
-    PERFORM km_bear(v_one, t, NULL, p_now);
-  END LOOP;
-  IF p_more ->> 'result' IS NOT NULL OR p_more ->> 'limits' IS NOT NULL THEN
+  IF p_more ? 'children' THEN
+    FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'children') LOOP
+      PERFORM km_bear(v_one, t, NULL, p_now);
+    END LOOP;
+  END IF;
+  IF p_more ?| '{result,limits}' THEN
     UPDATE thread_data SET result = coalesce(p_more ->> 'result', result),
       limits = coalesce(p_more ->> 'limits', limits) WHERE thread = t.id;
   END IF;
-  FOR v_one IN SELECT * FROM json_array_elements(p_more -> 'tell') LOOP
-    PERFORM km_signal(v_one ->> 'thread', v_one ->> 'kind', v_one ->> 'text', v_one ->> 'key',
-      v_one ->> 'by', p_now);
-  END LOOP;
-  IF p_more -> 'secrets' IS NOT NULL THEN PERFORM km_keep(t.id, p_more -> 'secrets'); END IF;
-  IF p_more -> 'audit' IS NOT NULL THEN PERFORM km_audit(p_more -> 'audit', p_now); END IF;
+  IF p_more ? 'tell' THEN
+    FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'tell') LOOP
+      PERFORM km_signal(v_one ->> 'thread', v_one ->> 'kind', v_one ->> 'text', v_one ->> 'key',
+        v_one ->> 'by', p_now);
+    END LOOP;
+  END IF;
+  IF p_more ? 'secrets' THEN PERFORM km_keep(t.id, p_more -> 'secrets'); END IF;
+  IF p_more ? 'audit' THEN PERFORM km_audit(p_more -> 'audit', p_now); END IF;
 END $$;
 
 CREATE OR REPLACE FUNCTION km_commit(p_thread text, p_seq int, p_epoch int, p_quiet boolean, p_heard int,
   p_told int, p_types text[], p_turns int[], p_times bigint[], p_texts text[], p_status text, p_cost text,
-  p_attempt int, p_release boolean, p_wake bigint, p_moves boolean, p_more json,
+  p_attempt int, p_release boolean, p_wake bigint, p_moves boolean, p_rest boolean,
+  p_more jsonb,
   OUT o_seq int, OUT o_lease_ms bigint, OUT o_signals json, OUT o_revoked text, OUT o_reserved text[],
   OUT o_status text)
 LANGUAGE plpgsql AS $$
@@ -157,10 +162,10 @@ DECLARE
   t threads;
   v_now bigint := km_now();
 BEGIN
-  IF p_more -> 'tell' IS NOT NULL THEN
+  IF p_more ? 'tell' THEN
     -- Everybody locks in the same order.
     PERFORM 1 FROM threads WHERE id = p_thread OR id IN
-      (SELECT e ->> 'thread' FROM json_array_elements(p_more -> 'tell') e) ORDER BY id FOR UPDATE;
+      (SELECT e ->> 'thread' FROM jsonb_array_elements(p_more -> 'tell') e) ORDER BY id FOR UPDATE;
   END IF;
   -- Nobody hears what was not said. What is let go with an unheard signal is queued: nobody is stuck.
   UPDATE threads SET seq = seq + cardinality(p_types), updated = v_now, cost = coalesce(p_cost, cost),
@@ -179,7 +184,7 @@ BEGIN
     SELECT t.number, p_seq + at, coalesce(ts, v_now), turn, type, text
     FROM unnest(p_types, p_turns, p_times, p_texts) WITH ORDINALITY e(type, turn, ts, text, at);
   IF p_moves THEN o_reserved := km_budget(t.chain, p_more, v_now); END IF;
-  IF p_more IS NOT NULL THEN PERFORM km_commit_rest(t, p_more, v_now); END IF;
+  IF p_rest THEN PERFORM km_commit_rest(t, p_more, v_now); END IF;
   o_seq := t.seq;
   o_status := t.status;
   o_lease_ms := coalesce(t.lease_until - v_now, 0);
