@@ -157,7 +157,8 @@ CREATE OR REPLACE FUNCTION km_commit(p_thread text, p_seq int, p_epoch int, p_qu
   p_more jsonb,
   OUT o_seq int, OUT o_lease_ms bigint, OUT o_signals json, OUT o_revoked text, OUT o_reserved text[],
   OUT o_status text)
-LANGUAGE plpgsql AS $$
+-- Lists of one or two ids would be planned anew each time.
+LANGUAGE plpgsql SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   t threads;
   v_now bigint := km_now();
