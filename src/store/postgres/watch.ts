@@ -8,18 +8,24 @@ import type { Database } from './connection.ts';
 import type { ListeningFeed } from './feed.ts';
 
 const BATCH = 200;
-const THREADS_A_READ = 50;
+const [CURSORS_A_READ, READS_AT_ONCE] = [50, 2];
 /** Of one thread, for watchers that are nearly there. */
 const [MAX_KEPT, MAX_KEPT_CHARS] = [256, 2_000_000];
 /** The server is not there; it is asked again. */
 const AGAIN_MS = 500;
 
-const READ = `SELECT t.id AS thread, e.seq, e.ts, e.turn, e.type, e.data
-  FROM unnest($1::text[], $2::int[]) AS w(id, after) JOIN threads t ON t.id = w.id
+const READ = `SELECT w.at, t.id AS thread, e.seq, e.ts, e.turn, e.type, e.data
+  FROM unnest($1::text[], $2::int[]) WITH ORDINALITY AS w(id, after, at) JOIN threads t ON t.id = w.id
   CROSS JOIN LATERAL (SELECT * FROM thread_events e WHERE e.thread = t.number AND e.seq > w.after
-    ORDER BY e.seq LIMIT ${BATCH}) e ORDER BY t.id, e.seq`;
+    ORDER BY e.seq LIMIT ${BATCH}) e ORDER BY w.at, e.seq`;
 
-type EventText = Omit<StoredEvent, 'data'> & { data: string };
+type ReadRow = Omit<StoredEvent, 'data'> & { data: string; at: number };
+
+/** An event, and how long its text was. */
+interface Sized {
+  readonly event: StoredEvent;
+  readonly size: number;
+}
 
 /** Remembers that somebody knocked while we were busy; over once the store or the signal is. */
 export function createDoorbell(feed: Pick<ListeningFeed, 'onClose'>, signal?: AbortSignal) {
@@ -56,13 +62,14 @@ interface Kept {
   tail: number | undefined;
   /** The newest that was heard of. */
   head: number;
+  isCatching: boolean;
   events: StoredEvent[];
   sizes: number[];
   size: number;
   readonly bells: Set<() => void>;
 }
 
-function keep(kept: Kept, event: StoredEvent, size: number): void {
+function keep(kept: Kept, { event, size }: Sized): void {
   kept.tail = event.seq;
   kept.events.push(event);
   kept.sizes.push(size);
@@ -81,70 +88,84 @@ function keptAfter({ tail, events }: Kept, seq: number): readonly StoredEvent[] 
   return seq >= start ? events.slice(seq - start) : undefined;
 }
 
-const toEvent = (row: EventText): StoredEvent => ({ ...row, data: JSON.parse(row.data) });
+/** What is asked at the same time is read together, and the same question once. */
+function createGatheredReads(database: Database) {
+  interface Question {
+    readonly thread: string;
+    readonly after: number;
+    readonly answer: Promise<Outcome<Sized[]>>;
+    resolve(answer: Outcome<Sized[]>): void;
+  }
+  const waiting = new Map<string, Question>();
+  let reading = 0;
+
+  async function read(some: readonly Question[]): Promise<void> {
+    const values = [some.map(({ thread }) => thread), some.map(({ after }) => after)];
+    const rows = await database.read((sql) => sql.all<ReadRow>(READ, ...values));
+    const found = some.map((): Sized[] => []);
+    for (const { at, data, ...row } of rows.ok ? rows.output : []) {
+      found[at - 1]?.push({ event: { ...row, data: JSON.parse(data) }, size: data.length });
+    }
+    for (const [at, { resolve }] of some.entries()) {
+      resolve(rows.ok ? { ok: true, output: found[at] ?? [] } : rows);
+    }
+  }
+
+  async function run(): Promise<void> {
+    if (reading === READS_AT_ONCE) return;
+    reading += 1;
+    // Whoever asks in this turn goes with it.
+    await Promise.resolve();
+    while (waiting.size > 0) {
+      const some = [...waiting.entries()].slice(0, CURSORS_A_READ);
+      for (const [key] of some) waiting.delete(key);
+      await read(some.map(([, question]) => question));
+    }
+    reading -= 1;
+  }
+
+  return (thread: string, after: number): Promise<Outcome<Sized[]>> => {
+    const key = `${thread} ${after}`;
+    const before = waiting.get(key);
+    if (before) return before.answer;
+    const { promise: answer, resolve } = Promise.withResolvers<Outcome<Sized[]>>();
+    waiting.set(key, { thread, after, answer, resolve });
+    void run();
+    return answer;
+  };
+}
 
 export type EventReader = ReturnType<typeof createEventReader>;
 
 /** One for all watchers of this process. */
 export function createEventReader(database: Database, feed: ListeningFeed) {
   const all = new Map<string, Kept>();
-  const behind = new Set<string>();
-  let isReading = false;
+  const read = createGatheredReads(database);
 
-  const read = (cursors: readonly [string, number][]): Promise<Outcome<EventText[]>> =>
-    database.read((sql) =>
-      sql.all<EventText>(
-        READ,
-        cursors.map(([thread]) => thread),
-        cursors.map(([, after]) => after),
-      ),
-    );
-
-  /** What the others have read meanwhile is not read again. */
-  function take(rows: readonly EventText[], asked: readonly [string, number][]): void {
-    const counts = new Map<string, number>();
-    for (const row of rows) {
-      counts.set(row.thread, (counts.get(row.thread) ?? 0) + 1);
-      const kept = all.get(row.thread);
-      if (kept?.tail === row.seq - 1) keep(kept, toEvent(row), row.data.length);
-    }
-    for (const [thread] of asked) {
-      const kept = all.get(thread);
-      if ((counts.get(thread) ?? 0) === BATCH) behind.add(thread);
-      for (const ring of kept?.bells ?? []) ring();
-    }
-  }
-
-  /** All that are behind, some at a time; those that move meanwhile come next. */
-  async function run(): Promise<void> {
-    if (isReading) return;
-    isReading = true;
-    while (behind.size > 0) {
-      const asked: [string, number][] = [];
-      for (const thread of behind) {
-        behind.delete(thread);
-        const tail = all.get(thread)?.tail;
-        if (tail !== undefined) asked.push([thread, tail]);
-        if (asked.length === THREADS_A_READ) break;
-      }
-      if (asked.length === 0) continue;
-      const rows = await read(asked);
-      if (rows.ok) {
-        take(rows.output, asked);
+  /** Until what was heard of is there. */
+  async function catchUp(thread: string, kept: Kept): Promise<void> {
+    if (kept.isCatching) return;
+    kept.isCatching = true;
+    while (kept.tail !== undefined && kept.head > kept.tail && all.get(thread) === kept) {
+      const answer = await read(thread, kept.tail);
+      if (!answer.ok) {
+        if (answer.error.code === 'store_closed') break;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
         continue;
       }
-      if (rows.error.code === 'store_closed') break;
-      for (const [thread] of asked) behind.add(thread);
-      await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      for (const sized of answer.output) {
+        if (sized.event.seq === kept.tail + 1) keep(kept, sized);
+      }
+      // Nothing there: it was pruned, or never was.
+      if (answer.output.length === 0) kept.head = kept.tail;
+      for (const ring of kept.bells) ring();
     }
-    isReading = false;
+    kept.isCatching = false;
   }
 
   function look(thread: string, kept: Kept): void {
-    if (kept.tail !== undefined && kept.head > kept.tail) {
-      behind.add(thread);
-      void run();
-    } else for (const ring of kept.bells) ring();
+    if (kept.tail !== undefined && kept.head > kept.tail) void catchUp(thread, kept);
+    else for (const ring of kept.bells) ring();
   }
 
   return {
@@ -152,6 +173,7 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
       const kept = all.get(thread) ?? {
         tail: undefined,
         head: 0,
+        isCatching: false,
         events: [],
         sizes: [],
         size: 0,
@@ -167,9 +189,9 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
         async after(seq: number): Promise<Outcome<readonly StoredEvent[]>> {
           const here = keptAfter(kept, seq);
           if (here) return { ok: true, output: here };
-          const rows = await read([[thread, seq]]);
-          if (!rows.ok) return rows;
-          const events = rows.output.map(toEvent);
+          const answer = await read(thread, seq);
+          if (!answer.ok) return answer;
+          const events = answer.output.map(({ event }) => event);
           if (events.length < BATCH && kept.tail === undefined) {
             // The end was reached, unless somebody wrote meanwhile.
             kept.tail = events.at(-1)?.seq ?? seq;
