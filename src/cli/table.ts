@@ -52,6 +52,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'store migrate': async () => (await import('./commands/fleet/store.ts')).migrateTables,
   'store check': async () => (await import('./commands/fleet/store.ts')).checkTables,
   'store limits': async () => (await import('./commands/fleet/store.ts')).sharedLimits,
+  'store copy': async () => (await import('./commands/fleet/copy.ts')).copyStore,
   audit: async () => (await import('./commands/audit.ts')).run,
   'mcp serve': async () => (await import('./commands/mcp/serve.ts')).run,
   'mcp install': async () => (await import('./commands/mcp/install.ts')).run,

@@ -38,6 +38,7 @@ import {
 export type { Live } from '../harness/index.ts';
 export { type AskPerson, askHere } from './ask-outside.ts';
 export { goOnAfterAnswers, goOnHere } from './go-on.ts';
+export { identify } from './identity.ts';
 export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';

@@ -1,12 +1,15 @@
 // A registry moves between a file and a real server, with everything in it.
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { fail, ok, systemClock, systemRandom } from '../../src/base/index.ts';
 import { type CopyOptions, copyRegistry } from '../../src/store/copy/registry.ts';
+import { openServerStore } from '../../src/store/place.ts';
 import { migrateStore } from '../../src/store/postgres/migrate.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { fillRegistry, must } from './support/rich-registry.ts';
@@ -41,6 +44,15 @@ const asIs: CopyOptions['rename'] = (project) => ok({ project });
 
 const copy = (options: Pick<CopyOptions, 'from' | 'to' | 'rename'> & Partial<CopyOptions>) =>
   copyRegistry({ clock: systemClock, identity, ...options });
+
+/** In a process that is killed after so many parts. */
+function copyKilled(to: string, parts: number): void {
+  const script = fileURLToPath(new URL('support/copy-killed.ts', import.meta.url));
+  const done = spawnSync(process.execPath, ['--no-warnings', script, file, to, String(parts)], {
+    encoding: 'utf8',
+  });
+  expect([done.signal, done.stdout]).toEqual(['SIGKILL', '']);
+}
 
 const TABLES = [
   'threads',
@@ -209,6 +221,17 @@ test('a copy that was broken off goes on, and sends again what changed meanwhile
   expect(pictureOf(to.file, 1)).toEqual(pictureOf(file, 0));
 });
 
+test('kill -9 in the middle of it leaves nothing to be seen, and the next one goes on', async () => {
+  const to = { file: join(dir, 'copy.db') };
+  copyKilled(to.file, 3);
+  expect(existsSync(to.file)).toBe(false);
+  copyKilled(to.file, 7);
+  expect(existsSync(to.file)).toBe(false);
+  const report = must(await copy({ from: { file }, to, rename: asIs }));
+  expect(report).toMatchObject({ trees: 6, kept: 7 });
+  expect(pictureOf(to.file, 1)).toEqual(pictureOf(file, 0));
+});
+
 describe.skipIf(postgres === '')(
   `with a server${postgres === '' ? ' (none can be started)' : ''}`,
   () => {
@@ -320,6 +343,54 @@ describe.skipIf(postgres === '')(
       const back = { file: join(dir, 'back.db') };
       must(await copy({ from: { address }, to: back, rename: toPaths }));
       expect(pictureOf(back.file, 2, true)).toEqual(pictureOf(file, 0));
+    });
+
+    test('kill -9 in the middle of it leaves nothing to be seen there, and the next one goes on', async () => {
+      copyKilled(address, 3);
+      expect(await inSchema(address, 'SELECT 1 FROM threads')).toEqual([]);
+      copyKilled(address, 7);
+      expect(await inSchema(address, 'SELECT 1 FROM threads')).toEqual([]);
+      const report = must(await copy({ from: { file }, to: { address }, rename: asIs }));
+      expect(report).toMatchObject({ trees: 6, kept: 7 });
+      const back = { file: join(dir, 'back.db') };
+      must(await copy({ from: { address }, to: back, rename: asIs }));
+      expect(pictureOf(back.file, 2)).toEqual(pictureOf(file, 0));
+    });
+
+    test('threads go on there, and who held them before cannot write', async () => {
+      must(await copy({ from: { file }, to: { address }, rename: toIds }));
+      const store = must(await openServerStore(address, { clock: systemClock, identity }));
+      try {
+        const row = must(await store.thread('a'));
+        expect(row).toMatchObject({ project: 'prj_one', items: ITEMS, status: 'paused' });
+        expect(must(await store.read('a', { last: 1 }))).toMatchObject([{ seq: row.seq }]);
+        const events = [{ type: 'note', data: {} }] as const;
+        const expected = { seq: row.seq, epoch: row.epoch - 1 };
+        const late = await store.commit('a', { expect: expected, events });
+        expect(late).toMatchObject({ error: { code: 'stale_epoch' } });
+        const held = must(await store.claim('a', { owner: 'me', ttlMs: 60_000 }));
+        expect(held.open.map(({ key }) => key)).toEqual(['a:apart', 'a:turn']);
+        must(
+          await store.commit('a', {
+            expect: { seq: row.seq, epoch: held.epoch },
+            events,
+            settle: [{ key: 'a:turn', actual: { tokens: 4n } }],
+            use: [{ approval: 'a_ap', binding: { a: 1, b: 2 } }],
+          }),
+        );
+        const bytes = must(await store.secrets('a'))[0]?.sealed;
+        expect(Buffer.from(bytes ?? []).toString('hex')).toBe('0001feff');
+        expect(await store.createThread({ ...THREAD, id: 'old' })).toMatchObject({
+          error: { code: 'thread_exists' },
+        });
+        // What was queued has a job as soon as somebody sweeps who stays.
+        for (let n = 0; n < 2; n++) must(await store.sweep());
+        const wanted = { count: 9, projects: ['prj_one'], waitMs: 10_000 };
+        const taken = must(await store.take({ owner: 'me', ttlMs: 9000 }, wanted));
+        expect(taken.map(({ thread }) => thread).sort()).toEqual(['c', 'lost', 'queued']);
+      } finally {
+        await store.close();
+      }
     });
 
     test('threads at work on the server are not copied', async () => {

@@ -1,7 +1,7 @@
 // A registry in a file, as the source or the target of a copy. A target grows beside its place, in a file
 // of the same form, and comes to its name when it is whole.
 import { existsSync, linkSync, rmSync } from 'node:fs';
-import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import type { DatabaseSync, SQLInputValue, SQLOutputValue } from 'node:sqlite';
 import { errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
 import { isOwnerGone } from '../leases/lease-owner.ts';
 import type { Answer } from '../port.ts';
@@ -15,11 +15,10 @@ import {
   type CopiedTable,
   type CopySource,
   type CopyTarget,
-  type CopyTree,
-  type Counts,
   columnsOf,
   differing,
   LOOSE,
+  type RowCounts,
 } from './rows.ts';
 
 const TREE = 'SELECT id FROM threads WHERE root = ?1';
@@ -70,7 +69,7 @@ const LOOSE_MARK = `SELECT json_array((SELECT max(id) FROM audit), (SELECT count
 
 const tableOf = (table: CopiedTable): string => (table === 'pruned' ? 'pruned_budgets' : table);
 
-function countAll(database: DatabaseSync): Counts {
+function countAll(database: DatabaseSync): RowCounts {
   const counted = COPIED_TABLES.map((table) => {
     const row = database.prepare(`SELECT count(*) AS n FROM ${tableOf(table)}`).get();
     return [table, Number(row?.['n'])];
@@ -86,10 +85,12 @@ const sizeOf = (row: CopiedRow): number => {
   return size;
 };
 
-function* pagesOf(rows: Iterable<unknown>, names: readonly string[]): Generator<CopiedRow[]> {
+function* pagesOf(
+  rows: Iterable<Record<string, SQLOutputValue>>,
+  names: readonly string[],
+): Generator<CopiedRow[]> {
   let [page, size]: [CopiedRow[], number] = [[], 0];
-  for (const one of rows) {
-    const found = one as Record<string, CopiedRow[number]>;
+  for (const found of rows) {
     const row = names.map((name) => found[name] ?? null);
     page.push(row);
     size += sizeOf(row);
@@ -123,20 +124,20 @@ export async function openFileSource(options: Opening): Answer<CopySource> {
   const database = opened.output;
   // Everything is read as it is now.
   database.exec('BEGIN');
-  const all = (sql: string) => database.prepare(sql).all() as Record<string, string>[];
+  const all = (sql: string) => database.prepare(sql).all();
   return ok({
     async held() {
       const held = database.prepare(
         `SELECT id, owner FROM threads WHERE owner IS NOT NULL AND lease_until > ? AND status NOT IN (${ENDED})`,
       );
-      const rows = held.all(clock.now()) as Record<'id' | 'owner', string>[];
-      return rows.filter(({ owner }) => !isOwnerGone(owner)).map(({ id }) => id);
+      const rows = held.all(clock.now());
+      return rows.filter(({ owner }) => !isOwnerGone(String(owner))).map(({ id }) => String(id));
     },
     projects: async () =>
-      all('SELECT DISTINCT project FROM threads').map(({ project = '' }) => project),
+      all('SELECT DISTINCT project FROM threads').map(({ project }) => String(project)),
     trees: async () => [
-      ...all(TREES).map(({ tree = '', mark = '' }) => ({ tree, mark })),
-      { tree: LOOSE, mark: all(LOOSE_MARK)[0]?.['mark'] ?? '' },
+      ...all(TREES).map(({ tree, mark }) => ({ tree: String(tree), mark: String(mark) })),
+      { tree: LOOSE, mark: String(all(LOOSE_MARK)[0]?.['mark']) },
     ],
     async *rows(table, tree) {
       const sql = (tree === LOOSE ? OF_NONE : OF_THREADS)[table];
@@ -236,10 +237,8 @@ export async function openFileTarget(options: Opening): Answer<CopyTarget> {
   prepareStage(database);
   return ok({
     async staged() {
-      const rows = database
-        .prepare('SELECT tree, mark FROM copying')
-        .all() as unknown as CopyTree[];
-      return new Map(rows.map(({ tree, mark }) => [tree, mark]));
+      const rows = database.prepare('SELECT tree, mark FROM copying').all();
+      return new Map(rows.map(({ tree, mark }) => [String(tree), String(mark)]));
     },
     async stage({ tree, mark }, rows) {
       const transaction = inTransaction(database);

@@ -12,8 +12,8 @@ import {
   type CopySource,
   type CopyTarget,
   type CopyTree,
-  type Counts,
   columnsOf,
+  type RowCounts,
 } from './rows.ts';
 
 /** A file by its path, or a server by its address, which may hold a password. */
@@ -34,16 +34,15 @@ export interface CopyOptions {
   signal?: AbortSignal;
 }
 
-export interface CopyReport {
-  rows: Counts;
+interface CopyReport {
+  rows: RowCounts;
   trees: number;
   /** That an earlier try had sent already. */
   kept: number;
 }
 
-const [PROJECT, ITEMS, EPOCH, ENDED] = ['project', 'items', 'epoch', 'ended'].map((name) =>
-  columnsOf('threads').indexOf(name),
-) as [number, number, number, number];
+const at = (name: string): number => columnsOf('threads').indexOf(name);
+const [PROJECT, ITEMS, EPOCH, ENDED] = [at('project'), at('items'), at('epoch'), at('ended')];
 
 type Names = ReadonlyMap<string, { project: string; items?: string }>;
 
@@ -73,7 +72,7 @@ function refuseHeld(held: readonly string[]): Outcome<null> {
   const named = held.slice(0, 5).map((id) => `\`${id}\``);
   const more = held.length > named.length ? ` and ${held.length - named.length} more` : '';
   const message = `somebody works on ${named.join(', ')}${more}: wait for the end, or pause them first`;
-  return fail('lease_held', message, { threads: [...held.slice(0, 100)] });
+  return fail('lease_held', message, { threads: held.slice(0, 100) });
 }
 
 async function namesOf(source: CopySource, rename: CopyOptions['rename']): Answer<Names> {

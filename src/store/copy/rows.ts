@@ -2,7 +2,7 @@
 // kind of store. A tree of threads is one piece of work; what belongs to no thread is the piece ''.
 import type { Outcome } from '../../base/index.ts';
 
-export type Cell = string | number | null | Uint8Array;
+export type Cell = string | number | bigint | null | Uint8Array;
 type CellKind = 'text' | 'int' | 'bytes';
 type Columns = Readonly<Record<string, CellKind>>;
 
@@ -66,7 +66,7 @@ export const COPIED = {
 
 export type CopiedTable = keyof typeof COPIED;
 export type CopiedRow = readonly Cell[];
-export type Counts = Readonly<Record<CopiedTable, number>>;
+export type RowCounts = Readonly<Record<CopiedTable, number>>;
 
 export const COPIED_TABLES = Object.keys(COPIED) as readonly CopiedTable[];
 export const columnsOf = (table: CopiedTable): readonly string[] => Object.keys(COPIED[table]);
@@ -89,7 +89,7 @@ export interface CopySource {
   trees(): Promise<CopyTree[]>;
   /** In pages, in an order in which they can be written. */
   rows(table: CopiedTable, tree: string): AsyncIterable<CopiedRow[]>;
-  counts(): Promise<Counts>;
+  counts(): Promise<RowCounts>;
   fault(error: unknown): Outcome<never>;
   close(): Promise<void>;
 }
@@ -102,13 +102,13 @@ export interface CopyTarget {
   stage(tree: CopyTree, rows: AsyncIterable<readonly [CopiedTable, CopiedRow[]]>): Promise<void>;
   drop(tree: string): Promise<void>;
   /** Refused, with nothing changed, when something is there already or a table has another count. */
-  finish(counts: Counts): Promise<Outcome<null>>;
+  finish(counts: RowCounts): Promise<Outcome<null>>;
   fault(error: unknown): Outcome<never>;
   close(): Promise<void>;
 }
 
 /** The first table that differs, in words. */
-export function differing(wanted: Counts, found: Counts): string | undefined {
+export function differing(wanted: RowCounts, found: RowCounts): string | undefined {
   const table = COPIED_TABLES.find((name) => wanted[name] !== found[name]);
   return table && `${found[table]} rows of ${table} arrived, ${wanted[table]} were sent`;
 }

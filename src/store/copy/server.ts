@@ -16,10 +16,10 @@ import {
   type CopySource,
   type CopyTarget,
   type CopyTree,
-  type Counts,
   columnsOf,
   differing,
   LOOSE,
+  type RowCounts,
 } from './rows.ts';
 
 /** Longer than any of it takes. */
@@ -200,7 +200,7 @@ export async function openServerSource(
 }
 
 /** Counted by the tables themselves, not by the way in which they are read. */
-async function countSource(line: Line, isWhole: boolean): Promise<Counts> {
+async function countSource(line: Line, isWhole: boolean): Promise<RowCounts> {
   const mine = isWhole ? 'true' : 'thread IN (SELECT id FROM copied_trees)';
   const from: Readonly<Record<CopiedTable, string>> = {
     threads: 'copied_trees',
@@ -221,13 +221,13 @@ async function countSource(line: Line, isWhole: boolean): Promise<Counts> {
   return await countIn(line, (table) => from[table]);
 }
 
-async function countIn(line: Line, from: (table: CopiedTable) => string): Promise<Counts> {
-  const counts: Partial<Record<CopiedTable, number>> = {};
+async function countIn(line: Line, from: (table: CopiedTable) => string): Promise<RowCounts> {
+  const counted: [string, number][] = [];
   for (const table of COPIED_TABLES) {
     const [row] = await line.all<{ n: number }>(`SELECT count(*) AS n FROM ${from(table)}`);
-    counts[table] = row?.n ?? 0;
+    counted.push([table, row?.n ?? 0]);
   }
-  return counts as Counts;
+  return Object.fromEntries<number>(counted) as RowCounts;
 }
 
 // Tables beside ours, in which a copy waits.
@@ -309,7 +309,7 @@ const ARRIVE_TOO = [
 const TAKEN = `SELECT id FROM (SELECT id FROM copying_threads UNION ALL SELECT thread FROM copying_pruned) c
   JOIN budgets b ON b.thread = c.id UNION ALL SELECT id FROM copying_approvals JOIN approvals USING (id) LIMIT 5`;
 
-async function arrive(line: Line, counts: Counts): Promise<Outcome<null>> {
+async function arrive(line: Line, counts: RowCounts): Promise<Outcome<null>> {
   const taken = await line.all<{ id: string }>(TAKEN);
   if (taken.length > 0) {
     const ids = taken.map(({ id }) => id);
