@@ -21,13 +21,14 @@ const tools = probeTools(async (name, at, key) => {
   return { done: at };
 });
 
-const runtime = await createRuntime({ project: root, tools });
-if (!runtime.ok) throw new Error(runtime.error.detail.message);
+const opened = await createRuntime({ project: root, tools });
+if (!opened.ok) throw new Error(opened.error.detail.message);
+const runtime = opened.output;
 /** `take`: with the first that it takes; `part signal 1`: with the first `signal` of a thread of that name. */
 const moment = process.env.DIES_AT ?? '';
 const [who = '', what = '', which = ''] = moment.split(' ');
 let seen = 0;
-const threads = await runtime.output.threads({
+const threads = await runtime.threads({
   onEvent(thread, { type }) {
     say(`event ${thread} ${type}`);
     if (what === '' || !thread.startsWith(who) || type !== what) return;
@@ -37,17 +38,18 @@ const threads = await runtime.output.threads({
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);
 const { store, goOnWith, handOver } = threads.output;
-let isGoing = false;
-process.on('SIGTERM', async () => {
-  isGoing = true;
+const going = new AbortController();
+async function go(): Promise<void> {
+  going.abort();
   await handOver();
-  await runtime.output.close();
+  await runtime.close();
   say('gone');
   process.exit(0);
-});
+}
+process.on('SIGTERM', () => void go());
 say('up');
 const owner = { owner: nameOwner(), ttlMs: 30_000 };
-while (!isGoing) {
+while (!going.signal.aborted) {
   await store.sweep();
   const since = systemClock.monotonic();
   const taken = await store.take(owner, { count: 1, projects: [root], waitMs: 100 });

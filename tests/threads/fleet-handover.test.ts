@@ -1,6 +1,7 @@
 // A process that goes hands its threads over: each ends its step and somebody else goes on where it stood.
 // Nothing is done twice, nothing counts as failed, and what was said meanwhile is heard.
 import { expect, test, vi } from 'vitest';
+import { plainText } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import {
   eventsOf,
@@ -39,8 +40,8 @@ function writer(work: (at: string) => Promise<unknown> = async () => {}) {
     effect: 'write',
     parameters: { at: 'string' },
     async run({ at = '' }) {
-      done.push(String(at));
-      await work(String(at));
+      done.push(plainText(at));
+      await work(plainText(at));
       return { done: at };
     },
   };

@@ -1,10 +1,10 @@
 // Threads that rest: what wakes them, and what those see who look on from another process.
 import { expect, test, vi } from 'vitest';
-import { systemClock } from '../../src/base/index.ts';
+import { plainText, systemClock } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import { eventsOf, got, openFleetStage, openWorker, statesIn } from '../support/fleet-stage.ts';
 import { isLate } from '../support/late-store.ts';
-import { call, directive, READ, read, type Stage } from '../support/thread-project.ts';
+import { call, directive, hook, READ, read, rows, type Stage } from '../support/thread-project.ts';
 
 const ASKS = directive('look', {
   permissions: '<execute resource="tool" id="probe/write"/>',
@@ -19,7 +19,7 @@ function writer() {
     description: 'Leaves a mark',
     effect: 'write',
     parameters: { at: 'string' },
-    run: ({ at = '' }) => (done.push(String(at)), { done: at }),
+    run: ({ at = '' }) => (done.push(plainText(at)), { done: at }),
   };
   return { tools: [tool], done };
 }
@@ -101,6 +101,51 @@ test('a pause holds whatever is said, until somebody resumes the thread', async 
   expect(asked).toContain('look closer');
   expect(asked).toContain('go on');
   expect(got(await worker.threads.replay(id))).toMatchObject({ isSame: true });
+});
+
+test('a hook that somebody queued is left to the thread that it serves', async () => {
+  const files = {
+    ...directive('look', {
+      permissions: READ,
+      hooks: hook('event.name == "after_step" and event.tool == "fs/read_file"', 'judge'),
+    }),
+    ...directive('judge', {
+      outputs: '<action type="string" required="true">continue</action><context type="object"/>',
+    }),
+  };
+  const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+  const { promise: open, resolve: letThrough } = Promise.withResolvers<void>();
+  let asked = 0;
+  const made = await openFleetStage(files, {
+    look: [read('notes/a.txt'), { text: 'judged' }],
+    judge: [
+      async () => {
+        asked += 1;
+        begin();
+        if (asked === 1) await open;
+        return { text: '{"action":"continue"}' };
+      },
+    ],
+  });
+  const [first, second] = [await openWorker(made), await openWorker(made)];
+  const id = await made.queue('look');
+  const left = first.work();
+  await begun;
+  // Their process is taken for lost, and both are queued.
+  const owner = { owner: 'sweeper', ttlMs: 30_000 };
+  const all = await rows(made);
+  expect(all.map(({ kind }) => kind)).toEqual(['thread', 'hook']);
+  for (const { id: one } of all.toReversed()) {
+    const claimed = got(await made.threads.store.claim(one, owner, { force: true }));
+    got(await made.threads.store.release(claimed, { again: true }));
+  }
+  const ends = [await second.work(), await second.work()];
+  letThrough();
+  expect(ends.find(({ thread_id }) => thread_id === id)).toMatchObject({ status: 'completed' });
+  expect(ends.find(({ thread_id }) => thread_id !== id)).toMatchObject({ status: 'running' });
+  expect(await second.takeNow()).toEqual([]);
+  expect((await rows(made)).map(({ status }) => status)).toEqual(['completed', 'completed']);
+  expect(await left).toMatchObject({ status: 'interrupted' });
 });
 
 test('an end that is asked for before anybody took the thread is obeyed by who takes it', async () => {

@@ -402,18 +402,29 @@ export async function goOnWithThread(
     const message = `thread \`${id}\` has ended: ${row.status}`;
     return await refuseTaken(ports, held, fail('thread_ended', message), {});
   }
-  if (row.kind === 'hook') {
-    const message = `thread \`${id}\` is a hook's: it goes on with the one that it serves`;
-    return await refuseTaken(ports, held, fail('conflict', message), {});
-  }
   const told = await ports.store.signals(id, held.heard);
   if (!told.ok) return await refuseTaken(ports, held, told);
+  if (row.kind === 'hook') return ok(await leaveToServed(ports, held, told.output.length > 0));
   const staysPaused = row.status === 'paused' && told.output.every(isHeardInPause);
   const gone = staysPaused
     ? await hearInPause(ports, held, since, signal)
     : await goOnHeld(ports, held, since, signal, {});
   if (!gone.ok) return await refuseTaken(ports, held, gone);
   return await goOnChanged(ports, ok(await gone.output));
+}
+
+/** Whoever goes on with the thread that it serves goes on with it too, and hears what was said to it. */
+async function leaveToServed(
+  { store, watch }: HarnessPorts,
+  held: Held,
+  isSpokenToNow: boolean,
+): Promise<ThreadResult> {
+  // What was said would queue it at once.
+  await store.release(held, isSpokenToNow ? { again: true, delayMs: REFUSED_MS } : {});
+  watch.done?.(held.thread);
+  const { id, status, cost } = held.row;
+  const reason = `it goes on with \`${held.row.parent ?? ''}\`, which it serves`;
+  return { thread_id: id, status, outputs: {}, text: '', reason, cost };
 }
 
 /** What was said to a paused thread stands in its journal, and it goes on resting. */
