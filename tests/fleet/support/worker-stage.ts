@@ -1,0 +1,133 @@
+// A project over a schema of its own on the server of the tests, a scripted provider, and real worker
+// processes that say what they do.
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import pg from 'pg';
+import { expect, onTestFinished } from 'vitest';
+import type { JsonObject } from '../../../src/base/index.ts';
+import { startScriptedProvider } from '../../../src/llm/index.ts';
+import type { Runtime, Threads } from '../../../src/runtime/index.ts';
+import { type Fixture, makeFixture, TRUSTING } from '../../support/project.ts';
+import { must } from '../../support/registry.ts';
+import { directive } from '../../support/thread-project.ts';
+
+const KM = join(import.meta.dirname, '..', '..', '..', 'bin', 'km.js');
+export const PROJECT_ID = 'prj_0123456789abcdef';
+
+/** Something that a worker said: a line of JSON. */
+export type Said = JsonObject & { kind?: string; thread?: string };
+
+export interface WorkerProcess {
+  readonly child: ChildProcess;
+  readonly said: Said[];
+  /** Everything on its standard error. */
+  errors(): string;
+  hears(kind: string, count?: number): Promise<void>;
+  /** With which exit code, or by which signal. */
+  readonly ended: Promise<number | string>;
+}
+
+export interface WorkerStage {
+  readonly fixture: Fixture;
+  readonly store: string;
+  readonly runtime: Runtime;
+  readonly threads: Threads;
+  /** How often the model was asked. */
+  asked(): number;
+  work(more?: readonly string[], env?: Fixture['env']): WorkerProcess;
+}
+
+/** Only words that a script says: no model is asked. */
+const GREET = `
+<directive name="greet" version="1.0.0">
+  <metadata><description>x</description><category>test</category><limits/><permissions/></metadata>
+  <outputs><said type="string">x</said></outputs>
+  <process><script>/return {"said": "hello"}</script></process>
+</directive>
+`;
+
+export function startWorkerProcess(
+  words: readonly string[],
+  cwd: string,
+  env: Fixture['env'],
+): WorkerProcess {
+  const child = spawn(process.execPath, [KM, 'worker', '--json', ...words], {
+    cwd,
+    env: { ...env, KERNMANTLE_SRC: '1', NO_COLOR: '1' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  const said: Said[] = [];
+  let errors = '';
+  child.stderr.on('data', (text) => {
+    errors += String(text);
+  });
+  createInterface({ input: child.stdout }).on('line', (line) => said.push(JSON.parse(line)));
+  const ended = once(child, 'close').then(([code, signal]): number | string => code ?? signal);
+  onTestFinished(async () => {
+    child.kill('SIGKILL');
+    await ended;
+  });
+  return {
+    child,
+    said,
+    errors: () => errors,
+    ended,
+    async hears(kind, count = 1) {
+      const heard = () => said.filter((one) => one.kind === kind).length;
+      await expect.poll(heard, { message: `${kind} of\n${errors}` }).toBeGreaterThanOrEqual(count);
+    },
+  };
+}
+
+let stages = 0;
+
+export async function openWorkerStage(
+  url: string,
+  answer: Parameters<typeof startScriptedProvider>[0] = () => ({ text: 'done' }),
+): Promise<WorkerStage> {
+  stages += 1;
+  const schema = `t_worker_${process.pid}_${stages}`;
+  const store = `${url}?schema=${schema}`;
+  let asked = 0;
+  const provider = must(
+    await startScriptedProvider(async (request) => {
+      asked += 1;
+      return typeof answer === 'function' ? await answer(request) : undefined;
+    }),
+  );
+  const fixture = makeFixture({
+    '../home/policy.yaml': TRUSTING,
+    '.ai/config/project.yaml': `id: ${PROJECT_ID}\n`,
+    '.ai/directives/greet.md': GREET,
+    ...directive('talk'),
+  });
+  Object.assign(fixture.env, {
+    ANTHROPIC_BASE_URL: provider.url,
+    ANTHROPIC_API_KEY: 'key',
+  });
+  const runtime = await fixture.open({ store });
+  onTestFinished(async () => {
+    await runtime.close();
+    await provider.close();
+    fixture.remove();
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    for (const name of [schema, `${schema}_jobs`]) {
+      await client.query(`DROP SCHEMA IF EXISTS ${name} CASCADE`);
+    }
+    await client.end();
+  });
+  must(await runtime.registry.migrate());
+  const threads = must(await runtime.threads());
+  return {
+    fixture,
+    store,
+    runtime,
+    threads,
+    asked: () => asked,
+    work: (more = [], env = {}) =>
+      startWorkerProcess(['--store', store, ...more], fixture.root, { ...fixture.env, ...env }),
+  };
+}

@@ -1,0 +1,193 @@
+// Real worker processes over a real server.
+import { expect, inject, test } from 'vitest';
+import { must } from '../support/registry.ts';
+import {
+  openWorkerStage,
+  PROJECT_ID,
+  startWorkerProcess,
+  type WorkerStage,
+} from './support/worker-stage.ts';
+
+const url = inject('postgres');
+const reason = url === '' ? ' (skipped: no server can be started here)' : '';
+const onServer = test.skipIf(url === '');
+/** Several processes are started, on a machine that may be busy. */
+const LONG = { timeout: 120_000 };
+const patient = { timeout: 60_000 };
+
+const queue = async ({ threads }: WorkerStage, directive: string): Promise<string> =>
+  must(await threads.enqueue({ directive })).thread;
+
+const statusOf = async ({ threads }: WorkerStage, id: string): Promise<string> =>
+  must(await threads.store.thread(id)).status;
+
+const fleetOf = ({ threads }: WorkerStage) => {
+  const { fleet } = threads.store;
+  if (!fleet) throw new Error('no fleet');
+  return fleet;
+};
+
+onServer(`two workers share what is queued, and leave in good order${reason}`, LONG, async () => {
+  const stage = await openWorkerStage(url);
+  const ids: string[] = [];
+  for (let at = 0; at < 12; at++) ids.push(await queue(stage, 'greet'));
+  const before = must(await fleetOf(stage).queues());
+  expect(before).toMatchObject([{ project: PROJECT_ID, ready: 12, served_by: 0 }]);
+  const workers = [stage.work(['--slots', '2']), stage.work(['--slots', '2'])];
+  const done = () => workers.flatMap(({ said }) => said.filter(({ kind }) => kind === 'done'));
+  await expect.poll(() => done().length, patient).toBe(12);
+  expect(
+    done()
+      .map(({ thread }) => thread)
+      .toSorted(),
+  ).toEqual(ids.toSorted());
+  for (const id of ids) expect(await statusOf(stage, id)).toBe('completed');
+  await Promise.all(workers.map((worker) => worker.hears('ready')));
+  await expect
+    .poll(async () => must(await fleetOf(stage).workers()).map(({ slots }) => slots))
+    .toEqual([2, 2]);
+  expect(workers[0]?.said[0]).toMatchObject({
+    kind: 'ready',
+    slots: 2,
+    tenants: [],
+    projects: [{ project: PROJECT_ID, sticky: false }],
+  });
+  for (const { child } of workers) child.kill('SIGTERM');
+  expect(await Promise.all(workers.map(({ ended }) => ended))).toEqual([0, 0]);
+  for (const { said, errors } of workers) {
+    expect(said.at(-1)).toMatchObject({ kind: 'ended', left: [] });
+    expect(JSON.stringify(said) + errors()).not.toContain(new URL(url).password);
+  }
+  expect(must(await fleetOf(stage).workers())).toEqual([]);
+});
+
+/** A model that is silent at the first question, and answers from then on. */
+function silentOnce() {
+  let asked = 0;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  return {
+    answer: async () => {
+      asked += 1;
+      if (asked === 1) await promise;
+      return { text: 'done' };
+    },
+    end: () => resolve(),
+  };
+}
+
+onServer(
+  `a killed worker's thread goes on at another, from where it was${reason}`,
+  LONG,
+  async () => {
+    const model = silentOnce();
+    const stage = await openWorkerStage(url, model.answer);
+    const first = stage.work();
+    await first.hears('ready');
+    const id = await queue(stage, 'talk');
+    await expect.poll(() => stage.asked(), patient).toBe(1);
+    const second = stage.work();
+    await second.hears('ready');
+    first.child.kill('SIGKILL');
+    await second.hears('done');
+    model.end();
+    expect(second.said.find(({ kind }) => kind === 'done')).toMatchObject({
+      thread: id,
+      status: 'completed',
+    });
+    expect(stage.asked()).toBe(2);
+    const events = must(await stage.threads.store.read(id));
+    expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
+    expect(events.filter(({ data }) => data.reason === 'its process is gone')).toHaveLength(1);
+  },
+);
+
+onServer(`told to end it drains, and a second signal does not wait${reason}`, LONG, async () => {
+  const model = silentOnce();
+  const stage = await openWorkerStage(url, model.answer);
+  const first = stage.work();
+  await first.hears('ready');
+  await queue(stage, 'talk');
+  await expect.poll(() => stage.asked(), patient).toBe(1);
+  first.child.kill('SIGTERM');
+  await first.hears('draining');
+  // The request is in flight: its answer is awaited, unless somebody insists.
+  first.child.kill('SIGTERM');
+  expect(await first.ended).toBe(130);
+  model.end();
+  const second = stage.work();
+  await second.hears('done');
+  second.child.kill('SIGINT');
+  expect(await second.ended).toBe(0);
+});
+
+onServer(`the answer that is under way is kept when it hands over${reason}`, LONG, async () => {
+  const model = silentOnce();
+  const stage = await openWorkerStage(url, model.answer);
+  const first = stage.work();
+  await first.hears('ready');
+  const id = await queue(stage, 'talk');
+  await expect.poll(() => stage.asked(), patient).toBe(1);
+  first.child.kill('SIGTERM');
+  await first.hears('draining');
+  model.end();
+  expect(await first.ended).toBe(0);
+  if ((await statusOf(stage, id)) !== 'completed') await stage.work().hears('done');
+  expect(await statusOf(stage, id)).toBe('completed');
+  expect(stage.asked()).toBe(1);
+});
+
+onServer(
+  `other items: handed back, said, and taken when the disk has them${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const id = await queue(stage, 'greet');
+    const { fixture } = stage;
+    const file = '.ai/knowledge/more.md';
+    fixture.write(file, '---\nname: more\ntitle: More\n---\nMore.\n');
+    const worker = stage.work();
+    await worker.hears('handed_back', 2);
+    expect(worker.said.find(({ kind }) => kind === 'handed_back')).toMatchObject({
+      thread: id,
+      code: 'items_differ',
+      reason: expect.stringContaining('no worker serves it with those'),
+    });
+    const [row] = must(await fleetOf(stage).queues());
+    expect(row).toMatchObject({ served_by: 0 });
+    const { rmSync } = await import('node:fs');
+    rmSync(`${fixture.root}/${file}`);
+    await worker.hears('done');
+    expect(await statusOf(stage, id)).toBe('completed');
+    worker.child.kill('SIGTERM');
+    expect(await worker.ended).toBe(0);
+  },
+);
+
+onServer(
+  `what a worker cannot serve it refuses at the start, with what to do${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const { fixture, store } = stage;
+    await queue(stage, 'greet');
+    const stranger = stage.work([], { KERNMANTLE_HOME: `${fixture.home}-other` });
+    expect(await stranger.ended).not.toBe(0);
+    expect(JSON.stringify(stranger.said)).toContain('store_foreign');
+    const twice = stage.work([
+      '--project',
+      fixture.root,
+      '--project',
+      `${fixture.root}/../project`,
+    ]);
+    expect(await twice.ended).toBe(2);
+    expect(JSON.stringify(twice.said)).toContain('the same project');
+    const nowhere = startWorkerProcess([], fixture.root, fixture.env);
+    expect(await nowhere.ended).toBe(2);
+    expect(JSON.stringify(nowhere.said)).toContain('--store postgres://');
+    fixture.write('.ai/config/project.yaml', 'id: nothing\n');
+    const unnamed = startWorkerProcess(['--store', store], fixture.root, fixture.env);
+    expect(await unnamed.ended).toBe(3);
+    expect(JSON.stringify(unnamed.said)).toContain('project.yaml');
+    expect(must(await fleetOf(stage).queues())).toMatchObject([{ ready: 1 }]);
+  },
+);
