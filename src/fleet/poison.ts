@@ -41,7 +41,7 @@ const stepOf = ({
 };
 
 /** How often a process was lost on this thread since it last got further. */
-export function crashesIn(events: readonly StoredEvent[]): number {
+function crashesIn(events: readonly StoredEvent[]): number {
   let [crashes, isTaken] = [0, false];
   for (const event of events) {
     const step = stepOf(event);
@@ -66,7 +66,7 @@ async function note(
   return done.ok ? ok({ ...held, row: { ...row, seq: done.output.seq } }) : done;
 }
 
-export interface Looked {
+interface Looked {
   held: Held;
   crashes: number;
   /** It was noted that it is taken up: so is that it is handed back. */

@@ -7,7 +7,9 @@ import { fail, type Outcome, ok } from '../base/index.ts';
 import type { ThreadResult } from '../harness/index.ts';
 import type { Fleet, Held, Store, ThreadStatus, WorkerRow } from '../store/index.ts';
 import type { WorkerNews, WorkerProject } from './one-thread.ts';
-import { startWorker, type WorkerOptions } from './worker.ts';
+import { startWorker } from './worker.ts';
+
+type WorkerOptions = Parameters<typeof startWorker>[0];
 
 type GoOn = (held: Held) => Promise<Outcome<ThreadResult>>;
 

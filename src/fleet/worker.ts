@@ -22,7 +22,7 @@ import {
 } from './one-thread.ts';
 import { createSlots, type Slots } from './slots.ts';
 
-export interface WorkerOptions {
+interface WorkerOptions {
   /** As leases name this process. */
   readonly id: string;
   readonly version: string;

@@ -36,11 +36,7 @@ onServer(`two workers share what is queued, and leave in good order${reason}`, L
   const workers = [stage.work(['--slots', '2']), stage.work(['--slots', '2'])];
   const done = () => workers.flatMap(({ said }) => said.filter(({ kind }) => kind === 'done'));
   await expect.poll(() => done().length, patient).toBe(12);
-  expect(
-    done()
-      .map(({ thread }) => thread)
-      .toSorted(),
-  ).toEqual(ids.toSorted());
+  expect(new Set(done().map(({ thread }) => thread))).toEqual(new Set(ids));
   for (const id of ids) expect(await statusOf(stage, id)).toBe('completed');
   await Promise.all(workers.map((worker) => worker.hears('ready')));
   await expect
