@@ -7,9 +7,12 @@ import type { DatabasePlace, PostgresOptions } from './postgres/store.ts';
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
 const SCHEMA = /^[a-z_][a-z0-9_]{0,40}$/;
 
+/** A `/`, `?` or `#` of a password that is not escaped ends the host before it: the rest is no path then. */
+const isCut = ({ pathname, search, hash }: URL): boolean => /@/.test(pathname + search + hash);
+
 /** Without password and parameters; a text that is no address shows nothing of itself. */
 export function shownPlace(text: string): string {
-  if (!URL.canParse(text)) return 'the given address';
+  if (!URL.canParse(text) || isCut(new URL(text))) return 'the given address';
   const { protocol, username, host, pathname } = new URL(text);
   return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`;
 }
@@ -22,6 +25,10 @@ export function readPlace(text: string): Outcome<DatabasePlace> {
   if (!SCHEMES.has(url.protocol)) {
     const message = `\`${url.protocol.slice(0, -1)}\` is no kind of store; ${how}`;
     return fail('invalid_input', message);
+  }
+  if (isCut(url)) {
+    const message = `an \`@\` stands after the host; in a password write \`/\` as \`%2F\`, \`?\` as \`%3F\`, \`#\` as \`%23\`, \`@\` as \`%40\``;
+    return fail('invalid_input', `${message}; ${how}`);
   }
   const schema = url.searchParams.get('schema') ?? 'kernmantle';
   url.searchParams.delete('schema');

@@ -253,6 +253,28 @@ function tellPolicies(runtime: Runtime, terminal: Terminal): void {
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 
+const LOOK_MS = 3000;
+
+/** Whoever looks on hears nothing from a server that is away: it is asked, and patience has an end. */
+function watchServer({ store }: ThreadWork, id: () => string, onAway: (why: Failure) => void) {
+  let isAsking = false;
+  const look = async (): Promise<void> => {
+    if (isAsking || id() === '') return;
+    isAsking = true;
+    const row = await store.thread(id());
+    isAsking = false;
+    if (!row.ok && row.error.code !== 'store_closed') onAway(row);
+  };
+  const timer = setInterval(() => void look(), LOOK_MS);
+  return () => clearInterval(timer);
+}
+
+/** The server is away, the thread is not: how to find it again. */
+function awayFrom({ error: { code, detail } }: Failure, thread: string): Failure {
+  const hint = `thread \`${thread}\` goes on when the server is there: ${HOW_ON(thread)}`;
+  return fail(code, detail.message, { ...detail, thread, hint });
+}
+
 /** Looks on at a worker; leaving, or nobody who serves it, is how this ends before the thread does. */
 async function lookAtWorker(
   call: CommandCall,
@@ -273,10 +295,22 @@ async function lookAtWorker(
     if (isUnserved && options.wait === false) given.abort();
   };
   const signal = AbortSignal.any([leaving.signal, given.signal]);
+  let away: Failure | undefined;
+  const unwatch = watchServer(
+    access,
+    () => id,
+    (why) => {
+      away ??= why;
+      given.abort();
+    },
+  );
   const first = await follow.start(access, signal, thread);
   const done = await answered(call, access, first, signal);
+  unwatch();
   leaving.release();
   await view.end();
+  const lost = away ?? (!done.ok && done.error.detail.place !== undefined ? done : undefined);
+  if (lost && id !== '') return refuse(awayFrom(lost, id), terminal, codes);
   const hasLeft = !done.ok && done.error.code === 'cancelled';
   if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
   if (isUnserved && options.wait === false) {
