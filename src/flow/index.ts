@@ -55,7 +55,11 @@ export {
 } from './policies/policy-files.ts';
 export { parsePolicy } from './policies/read-policy.ts';
 export { fileLabels, folderLabel, inodeOf } from './values/file-labels.ts';
-export { createLabelRecords, type LabelRecords } from './values/label-records.ts';
+export {
+  createLabelRecords,
+  type LabelRecords,
+  type SharedLines,
+} from './values/label-records.ts';
 export {
   addLabels,
   carries,

@@ -1,7 +1,7 @@
 // What stands at the end of every chain. The kernel owns this type and receives a table of
 // primitives; it never asks what one does.
 import type { Json, JsonObject, Outcome, Rule } from '../base/index.ts';
-import type { Descriptor } from '../flow/index.ts';
+import type { Descriptor, MaybePromise } from '../flow/index.ts';
 import type { ToolEffect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
 
@@ -77,7 +77,7 @@ export interface PrimitiveCall {
     from?: readonly TouchedFile[],
     /** Of what is there now; null when that is nothing. Absent: it does not matter whose it is. */
     before?: string | null,
-  ): Outcome<null>;
+  ): MaybePromise<Outcome<null>>;
   /**
    * Marks of files that were read and of folders (real paths) whose names were looked at, also where
    * nothing was found: what is missing is told by the same look.

@@ -1,4 +1,5 @@
 import { fail, getOwn, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import type { MaybePromise } from '../flow/index.ts';
 
 /** One event of a stream as the wire framed it; `data` is the joined text of its data lines. */
 export interface StreamEvent {
@@ -89,7 +90,7 @@ export interface SinkContext {
    * To be called before the first byte goes into a file: from then on its content is known to be of
    * this stream, also when the stream breaks or the process dies.
    */
-  willWrite?(absolute: string): Outcome<null>;
+  willWrite?(absolute: string): MaybePromise<Outcome<null>>;
 }
 
 /** Makes a sink from a destination of `config.stream.destinations`, merged over the sink tool's config. */

@@ -190,7 +190,7 @@ async function wireRuntime(
         const there = await other;
         if (there.ok) await there.output.runtime.close();
       }
-      await open.requests?.settled();
+      await open.shared.requests?.settled();
       await worlds.close();
       for (const primitive of open.primitives.values()) {
         primitive.close?.();

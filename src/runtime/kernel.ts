@@ -8,6 +8,7 @@ import {
   createLabelRecords,
   type LabelRecords,
   type RecordEntry,
+  type SharedLines,
 } from '../flow/index.ts';
 import { copyItem, type ItemKind, type Library } from '../items/index.ts';
 import {
@@ -37,8 +38,10 @@ import {
   tokenAuthority,
   toolKind,
 } from '../kernel/index.ts';
+import type { Fleet } from '../store/index.ts';
 import { type CapabilityCatalog, createTokenVerifier, type TokenVerifier } from '../trust/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
+import { projectId } from './identity.ts';
 import { hostGate, type OpenProject, processPorts, recordsFolder } from './project.ts';
 
 const NOBODY_COUNTS = fail('permission_denied', 'no thread here counts the uses of an approval');
@@ -189,13 +192,40 @@ export function callerOf(
   return { surface, name, frame, act: { record }, ...more };
 }
 
+/** Lines of the project in a store that machines share. */
+function sharedLines(open: OpenProject): SharedLines {
+  async function ask<T>(
+    work: (rows: Fleet, project: string) => Promise<Outcome<T>>,
+  ): Promise<Outcome<T>> {
+    const id = projectId(open.project);
+    if (!id.ok) return id;
+    const store = await open.store?.();
+    if (store?.ok === false) return store;
+    const fleet = store?.output.fleet;
+    return fleet
+      ? await work(fleet, id.output)
+      : fail('internal_error', 'this store keeps no labels of files');
+  }
+  return {
+    read: (after) => ask((fleet, project) => fleet.labelRows(project, after)),
+    add: (lines) => ask((fleet, project) => fleet.addLabelRows(project, lines)),
+  };
+}
+
+/** What files of the project are made of: in a file beside it, or where its threads are. */
+export function labelRecords(open: OpenProject): LabelRecords {
+  const file = join(recordsFolder(open.project, open.home), 'labels.jsonl');
+  if (open.address === undefined) return createLabelRecords(file, open.project);
+  open.shared.labels ??= createLabelRecords(file, open.project, sharedLines(open));
+  return open.shared.labels;
+}
+
 export function createVerbs(
   open: OpenProject,
   library: Library,
   more: readonly Kind[],
 ): EmbeddedKernel {
-  const records = join(recordsFolder(open.project, open.home), 'labels.jsonl');
-  const labels = createLabelRecords(records, open.project);
+  const labels = labelRecords(open);
   const marks = createItemMarks(labels);
   const ports = toolPorts(open, library, labels);
   const modify = createModifier(library, marks);
@@ -207,6 +237,7 @@ export function createVerbs(
       if (caller.__auth !== undefined && caller.__thread_id !== undefined) {
         await open.registry?.learn(caller.__thread_id);
       }
+      if (labels.shared) await labels.shared.catchUp();
       return authorize(caller);
     },
     kinds: [

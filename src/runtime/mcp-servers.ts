@@ -1,7 +1,6 @@
 // The primitive `mcp`: other servers. Its code is loaded, and the pool made, when the first call needs one.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import {
   anything,
   fail,
@@ -23,7 +22,6 @@ import {
   textAt,
   wrongType,
 } from '../base/index.ts';
-import { createLabelRecords } from '../flow/index.ts';
 import { type Library, putSigned } from '../items/index.ts';
 import {
   createKeepOut,
@@ -35,6 +33,7 @@ import {
 import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
 import type { Store } from '../store/index.ts';
 import { findAnswer, putQuestion } from './ask-outside.ts';
+import { labelRecords } from './kernel.ts';
 import { isTraced } from './mcp-host.ts';
 import {
   hostAndPort,
@@ -43,7 +42,6 @@ import {
   ownKey,
   processPorts,
   type Rooms,
-  recordsFolder,
 } from './project.ts';
 import { personRow } from './steering.ts';
 
@@ -110,7 +108,7 @@ async function openPool({ open, library }: Rooms): Promise<McpPool> {
     client: { name: 'kernmantle', version: version() },
     projectRoot: project,
     home,
-    labels: createLabelRecords(join(recordsFolder(project, home), 'labels.jsonl'), project),
+    labels: labelRecords(open),
     process: () => processPorts(open),
     verify() {
       const { catalog } = library.capabilities();

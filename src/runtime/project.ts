@@ -15,7 +15,12 @@ import {
   packagePath,
   systemClock,
 } from '../base/index.ts';
-import { createPolicyFiles, type PolicyFiles, type PolicyPlace } from '../flow/index.ts';
+import {
+  createPolicyFiles,
+  type LabelRecords,
+  type PolicyFiles,
+  type PolicyPlace,
+} from '../flow/index.ts';
 import type { HarnessPorts, LiveThreads, ModelPort, Runner } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy, type Library } from '../items/index.ts';
 import {
@@ -158,8 +163,8 @@ export interface OpenProject {
   hasRetained?: boolean;
   /** Opens the registry, also one that is not there yet. */
   store?: () => Promise<Outcome<Store>>;
-  /** Requests to providers, where machines share limits. */
-  requests?: SharedRequests;
+  /** What machines share with this one, once it was asked for. */
+  shared: { requests?: SharedRequests; labels?: LabelRecords };
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** One for all: a token that was verified is verified for everybody. */
@@ -258,6 +263,7 @@ export function openProject(
       },
     },
     primitives: new Map(),
+    shared: {},
     others: { known: new Map(), open: openOther },
     own: { ...options, ...(tenant !== undefined && { tenant }) },
     ...(address !== undefined && { address, addressFrom: from }),

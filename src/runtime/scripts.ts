@@ -21,7 +21,7 @@ import type { ItemKind } from '../items/index.ts';
 import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
-import { createAuthorize } from './kernel.ts';
+import { createAuthorize, labelRecords } from './kernel.ts';
 import { findProject, mayShare, type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
@@ -74,10 +74,10 @@ export const findScriptProject = (folder: string, home: string): string =>
  * A project may get its `.ai` folder at any time; what was remembered before that is in the user's
  * folder and still holds.
  */
-function recordsOf(project: string, home: string): LabelRecords {
-  const folder = recordsFolder(project, home);
-  const records = createLabelRecords(join(folder, 'labels.jsonl'), project);
-  if (folder === home) return records;
+function recordsOf(open: OpenProject): LabelRecords {
+  const { project, home } = open;
+  const records = labelRecords(open);
+  if (recordsFolder(project, home) === home) return records;
   const older = createLabelRecords(join(home, 'labels.jsonl'), project);
   return {
     ...records,
@@ -200,7 +200,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     signal: signal ?? new AbortController().signal,
     closed: [home],
     readsAnywhere: auth === undefined && only === undefined,
-    labels: recordsOf(project, home),
+    labels: recordsOf(open),
     authority: authorityNow,
     subprocess: () => open.primitives.get('subprocess') as Primitive,
     kernel,

@@ -52,7 +52,7 @@ const MOST_LATE = 3;
 /** A thread that waits says so: soon, then from time to time. */
 const [SAY_SOON_MS, SAY_AGAIN_MS] = [5_000, 60_000];
 
-interface Held {
+interface HeldPlace {
   readonly place: string;
   readonly end: AbortController;
   /** On our own clock: until then nobody else has it. */
@@ -61,7 +61,7 @@ interface Held {
 
 /** Places of this process: renewed as long as there are any. */
 function createHolder({ limits, clock }: SharedPorts) {
-  const held = new Set<Held>();
+  const held = new Set<HeldPlace>();
   let timer: NodeJS.Timeout | undefined;
   let isAsking = false;
 
@@ -93,13 +93,13 @@ function createHolder({ limits, clock }: SharedPorts) {
   }
 
   return {
-    hold(place: string, asked: number): Held {
-      const one: Held = { place, end: new AbortController(), until: asked + HELD_MS };
+    hold(place: string, asked: number): HeldPlace {
+      const one: HeldPlace = { place, end: new AbortController(), until: asked + HELD_MS };
       held.add(one);
       timer ??= setInterval(look, LOOK_MS);
       return one;
     },
-    letGo(one: Held): void {
+    letGo(one: HeldPlace): void {
       held.delete(one);
       if (held.size > 0) return;
       clearInterval(timer);
@@ -113,17 +113,17 @@ function createQueue() {
   const waiting: (() => void)[] = [];
   let nudge: (() => void) | undefined;
   return {
-    async join(signal: AbortSignal): Promise<void> {
+    /** Is it first now? Not when the signal came before. */
+    async join(signal: AbortSignal): Promise<boolean> {
       const { promise, resolve } = Promise.withResolvers<void>();
-      const isFirst = waiting.push(resolve) === 1;
-      if (isFirst) return;
+      if (waiting.push(resolve) === 1) return true;
       signal.addEventListener('abort', () => resolve(), { once: true });
+      if (signal.aborted) resolve();
       await promise;
-      if (!signal.aborted) return;
       const at = waiting.indexOf(resolve);
-      // Its turn may have come in the same moment.
-      if (at > 0) waiting.splice(at, 1);
-      else this.leave();
+      if (at === 0) return true;
+      waiting.splice(at, 1);
+      return false;
     },
     leave(): void {
       waiting.shift();
@@ -153,6 +153,13 @@ interface Ask {
 const calledOff = (): Failure =>
   fail('cancelled', 'called off while it waited for a limit that machines share', { sent: false });
 
+/** The thread says so, and waits on. */
+function stillFull({ limit, scope, wait_ms }: { limit: string; scope: string; wait_ms: number }) {
+  const message = `waits for room: \`${limit}\` of ${scope} is used up by all machines together`;
+  const detail = { limit, scope, transient: true, sent: false, retry_after_ms: wait_ms };
+  return fail('shared_limit', message, detail);
+}
+
 /** What a request took: as it was reported, nothing when it was surely free, else the worst. */
 function tookOf(
   answer: Outcome<ModelReply>,
@@ -167,9 +174,14 @@ function tookOf(
   return sent === false || charged === false ? { tokens: 0, spend: 0n } : { tokens, spend };
 }
 
-export function createSharedRequests(ports: SharedPorts): SharedRequests {
-  const { limits, owner, clock, random } = ports;
-  const holder = createHolder(ports);
+interface Entry {
+  readonly place: string;
+  /** When it was asked for. */
+  readonly asked: number;
+}
+
+/** Where places are asked for and given back. */
+function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   const queues = new Map<string, Queue>();
   const telling = new Set<Promise<unknown>>();
   /** Threads that said that they wait. */
@@ -182,8 +194,8 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     return queue;
   }
 
-  function exit(place: string, took: { tokens: number; spend: bigint }, queue: Queue): void {
-    const told = limits.exit(place, took).then(() => queue.wake());
+  function exit(ask: Ask, place: string, took: { tokens: number; spend: bigint }): void {
+    const told = limits.exit(place, took).then(() => queueOf(ask).wake());
     telling.add(told);
     void told.finally(() => telling.delete(told));
   }
@@ -191,16 +203,16 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
   /** Never in step with others. */
   const jittered = (ms: number): number => ms * (1 + (random(1)[0] ?? 0) / 512);
 
-  async function tryUntilIn(ask: Ask, queue: Queue, signal: AbortSignal, until: number) {
+  async function tryUntilIn(
+    ask: Ask,
+    signal: AbortSignal,
+    isTired: () => boolean,
+  ): Promise<Outcome<Entry>> {
+    const { spend, ...about } = ask;
+    const asking = { ...about, ...(spend !== undefined && { spend }), owner, ttlMs: HELD_MS };
     for (;;) {
       const asked = clock.monotonic();
-      const { spend, ...about } = ask;
-      const entered = await limits.enter({
-        ...about,
-        ...(spend !== undefined && { spend }),
-        owner,
-        ttlMs: HELD_MS,
-      });
+      const entered = await limits.enter(asking);
       if (!entered.ok) {
         // Nobody knows whether there is room: then there is none, for now.
         const isFinal = entered.error.code === 'shared_limit';
@@ -208,38 +220,49 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
       }
       const answer = entered.output;
       if ('place' in answer) {
-        if (!signal.aborted && clock.monotonic() - asked < SEND_MS) {
+        const isInTime = clock.monotonic() - asked < SEND_MS;
+        if (answer.place === '' || (isInTime && !signal.aborted)) {
           return ok({ place: answer.place, asked });
         }
-        exit(answer.place, { tokens: 0, spend: 0n }, queue);
-        if (signal.aborted) return calledOff();
-        continue;
+        exit(ask, answer.place, { tokens: 0, spend: 0n });
+      } else {
+        if (isTired()) return stillFull(answer);
+        await queueOf(ask).pause(jittered(answer.wait_ms), signal);
       }
-      const { wait_ms, limit, scope } = answer;
-      if (clock.monotonic() > until) {
-        const message = `waits for room: \`${limit}\` of ${scope} is used up by all machines together`;
-        const detail = { limit, scope, transient: true, sent: false, retry_after_ms: wait_ms };
-        return fail('shared_limit', message, detail);
-      }
-      await queue.pause(jittered(wait_ms), signal);
       if (signal.aborted) return calledOff();
     }
   }
 
-  async function getIn(ask: Ask, queue: Queue, signal: AbortSignal, thread: string | undefined) {
-    const patience =
-      thread === undefined ? Infinity : said.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
-    const until = clock.monotonic() + patience;
-    await queue.join(signal);
-    if (signal.aborted) return calledOff();
-    const entered = await tryUntilIn(ask, queue, signal, until);
-    queue.leave();
-    if (thread === undefined) return entered;
-    const waits = !entered.ok && entered.error.detail.transient === true;
-    if (waits) said.add(thread);
-    else said.delete(thread);
-    return entered;
-  }
+  return {
+    exit,
+    async enter(ask: Ask, signal: AbortSignal, thread?: string): Promise<Outcome<Entry>> {
+      const patience = thread !== undefined && said.has(thread) ? SAY_AGAIN_MS : SAY_SOON_MS;
+      const tired = thread === undefined ? undefined : AbortSignal.timeout(patience);
+      const queue = queueOf(ask);
+      const isFirst = await queue.join(tired ? AbortSignal.any([signal, tired]) : signal);
+      if (signal.aborted) {
+        if (isFirst) queue.leave();
+        return calledOff();
+      }
+      const isTired = (): boolean => tired?.aborted === true;
+      const entered = isFirst
+        ? await tryUntilIn(ask, signal, isTired)
+        : stillFull({ limit: 'requests', scope: `provider:${ask.provider}`, wait_ms: 0 });
+      if (isFirst) queue.leave();
+      const waits = !entered.ok && entered.error.detail.transient === true;
+      if (thread !== undefined && waits) said.add(thread);
+      else if (thread !== undefined) said.delete(thread);
+      return entered;
+    },
+    async settled() {
+      while (telling.size > 0) await Promise.all(telling);
+    },
+  };
+}
+
+export function createSharedRequests(ports: SharedPorts): SharedRequests {
+  const holder = createHolder(ports);
+  const entrance = createEntrance(ports);
 
   async function askOnce(
     line: ModelLine,
@@ -248,15 +271,16 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     thread: string | undefined,
     price: Price | undefined,
   ): ReturnType<ModelLine['ask']> {
-    const queue = queueOf(ask);
-    const entered = await getIn(ask, queue, signal, thread);
+    const entered = await entrance.enter(ask, signal, thread);
     if (!entered.ok) return entered;
     const { place, asked } = entered.output;
+    // Nothing is limited: nobody is counted.
+    if (place === '') return await line.ask(request, signal);
     const held = holder.hold(place, asked);
     const open = AbortSignal.any([signal, held.end.signal]);
     const answer = await line.ask({ ...request, sendBy: asked + SEND_MS }, open);
     holder.letGo(held);
-    exit(place, tookOf(answer, ask, price), queue);
+    entrance.exit(ask, place, tookOf(answer, ask, price));
     if (answer.ok || !held.end.signal.aborted || signal.aborted) return answer;
     const message = 'the registry was out of reach for so long that this request had to be ended';
     return fail('timeout', message, { ...answer.error.detail, message });
@@ -289,9 +313,7 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
       const { __thread_id: thread } = caller;
       return ok({ ask: share(line.output, resolved.provider, resolved.model, thread) });
     },
-    async settled() {
-      while (telling.size > 0) await Promise.all(telling);
-    },
+    settled: () => entrance.settled(),
   };
 }
 
@@ -331,7 +353,7 @@ function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
 export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undefined {
   const { open } = rooms;
   if (!store.fleet) return undefined;
-  open.requests ??= createSharedRequests({
+  open.shared.requests ??= createSharedRequests({
     limits: store.fleet,
     owner: nameOwner(),
     clock: open.clock,
@@ -339,7 +361,7 @@ export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undef
     tenantOf: tenantsIn(store, open.own.tenant ?? ''),
     priceOf: pricesIn(rooms),
   });
-  return open.requests;
+  return open.shared.requests;
 }
 
 /** For whoever asks a model outside of threads. */

@@ -501,7 +501,7 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: open.requests ? open.requests.share(model) : model,
+    model: open.shared.requests?.share(model) ?? model,
     script: createScriptPort(rooms),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),

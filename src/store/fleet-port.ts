@@ -96,6 +96,7 @@ export interface FleetLimits {
   /**
    * One request to a provider. INVARIANT: whoever has a place may send, and nobody else does; what was
    * handed out never passes a limit. No room: when to ask again, or `shared_limit` when that is not today.
+   * An empty place: nothing is limited, and nobody counted.
    */
   enter(ask: Entering): Told<{ place: string } | { wait_ms: number; limit: string; scope: string }>;
   /** They are held so much longer; what is missing in the answer is lost. */

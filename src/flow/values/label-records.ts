@@ -2,7 +2,7 @@
 // path and content hash; whoever reads the same content gets them back. Append-only lines, so several
 // processes can write, and a kill in the middle costs at most one torn line.
 import { lstatSync } from 'node:fs';
-import { dirname, isAbsolute, join } from 'node:path';
+import { dirname, isAbsolute, join, sep } from 'node:path';
 import {
   fail,
   isInside,
@@ -264,14 +264,17 @@ function labelledPlaces(index: LabelIndex, root: string, named: readonly string[
 }
 
 /** The lines of a file, those that others append included. */
-function createLines(file: string, root: string, index: LabelIndex) {
+function createLines(file: string, root: string, index: LabelIndex, onReset?: () => void) {
   const tail = createTail(
     file,
     (text) => {
       const line = readLine(text, root);
       if (line) index.keep(line);
     },
-    () => index.clear(),
+    () => {
+      index.clear();
+      onReset?.();
+    },
   );
   return {
     /** INVARIANT: records that cannot be read never make anything trusted. */
@@ -302,15 +305,112 @@ function createLines(file: string, root: string, index: LabelIndex) {
   };
 }
 
-/** `root`: real path of the project. */
-export function createLabelRecords(file: string, root: string) {
+/** Lines that machines share, numbered in the order in which all of them see them. */
+export interface SharedLines {
+  /** After a number, in order; nothing when there are no more. */
+  read(after: number): Promise<Outcome<{ number: number; text: string }[]>>;
+  add(lines: readonly string[]): Promise<Outcome<null>>;
+}
+
+/** For whoever does something with files: what is remembered is with the others before it is done. */
+interface SharedRecords {
+  /** To be awaited between what is remembered and what it is about. */
+  keep(): Promise<Outcome<null>>;
+  /** Reads what others have written; the answer changes when there was anything. */
+  catchUp(): Promise<number>;
+}
+
+/** Where a project lies differs from machine to machine: places in it begin with this. */
+const HERE = './';
+const toShared = (root: string, path: string): string =>
+  path === root || path.startsWith(root + sep)
+    ? HERE + path.slice(root.length + 1).replaceAll(sep, '/')
+    : path;
+const fromShared = (root: string, path: string): string =>
+  path === HERE ? root : path.startsWith(HERE) ? root + sep + path.slice(HERE.length) : path;
+
+/**
+ * The lines that all machines have, and what this one is about to add; a file of earlier times still
+ * counts. INVARIANT: the index is the lines of all in their order, then our own that are not there yet.
+ */
+function createSharedLines(file: string, root: string, index: LabelIndex, lines: SharedLines) {
+  const mine: Line[] = [];
+  const texts: string[] = [];
+  let [after, isFollowing] = [0, false];
+  let last: Promise<unknown> = Promise.resolve();
+  const older = createLines(file, root, index, () => {
+    [after, isFollowing] = [0, false];
+    for (const line of mine) index.keep(line);
+  });
+
+  async function read(): Promise<number> {
+    isFollowing = older.isCaughtUp() && isFollowing;
+    for (;;) {
+      const from = after;
+      const page = await lines.read(from);
+      // The file was replaced meanwhile: all of it is read again.
+      if (from !== after) continue;
+      isFollowing = page.ok;
+      if (!page.ok || page.output.length === 0) return index.lines;
+      for (const { number, text } of page.output) {
+        const line = readLine(text, root);
+        if (line) index.keep({ ...line, path: fromShared(root, line.path) });
+        after = number;
+      }
+      for (const line of mine) index.keep(line);
+    }
+  }
+
+  async function add(): Promise<Outcome<null>> {
+    const count = texts.length;
+    if (count === 0) return ok(null);
+    const added = await lines.add(texts.slice(0, count));
+    if (!added.ok) {
+      const { code, detail } = added.error;
+      return fail('internal_error', `cannot keep labels: ${detail.message}`, { cause: code });
+    }
+    texts.splice(0, count);
+    mine.splice(0, count);
+    await read();
+    return ok(null);
+  }
+
+  /** One after the other: lines keep their order. */
+  function next<T>(work: () => Promise<T>): Promise<T> {
+    const done = last.then(work);
+    last = done.catch(() => undefined);
+    return done;
+  }
+
+  return {
+    isCaughtUp: (): boolean => older.isCaughtUp() && isFollowing,
+    append(path: string, hash: string, descriptor: Descriptor): Outcome<null> {
+      const line = { path, hash, descriptor: describe({ ...descriptor, replaced: [] }) };
+      texts.push(toLine(toShared(root, path), hash, line.descriptor).trimEnd());
+      mine.push(line);
+      index.keep(line);
+      return ok(null);
+    },
+    shared: { keep: () => next(add), catchUp: () => next(read) },
+  };
+}
+
+/** `root`: real path of the project. `lines`: where machines share what files are made of. */
+export function createLabelRecords(file: string, root: string, lines?: SharedLines) {
   const index = new LabelIndex();
-  const { isCaughtUp, append } = createLines(file, root, index);
+  const {
+    isCaughtUp,
+    append,
+    shared,
+  }: ReturnType<typeof createLines> & { shared?: SharedRecords } = lines
+    ? createSharedLines(file, root, index, lines)
+    : createLines(file, root, index);
   const linked = createLinkedFiles();
   const isMadeBy = (path: string, hash: string, thread: string): boolean =>
     index.made.get(path)?.has(hash + MADE + thread) === true;
   return {
     root,
+    ...(shared && { shared }),
     /** To be called before the file is written, so that no unlabelled copy ever exists. */
     remember(
       realPath: string,

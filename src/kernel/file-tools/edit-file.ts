@@ -173,7 +173,7 @@ async function append(
   if (call.signal.aborted) return cancelled();
   const sha256 = createHash('sha256').update(before).update(added).digest('hex');
   const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
-  const told = call.willWrite?.(absolute, sha256, [read], old) ?? ok(null);
+  const told = await (call.willWrite?.(absolute, sha256, [read], old) ?? ok(null));
   if (!told.ok) return told;
   const written = await addToFile(place, added);
   if (!written.ok) return written;

@@ -1,5 +1,6 @@
 // The way into a project's files for those who are no tool: the same gates and the same atomic write.
 import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 
 interface ProjectWrite {
@@ -9,7 +10,7 @@ interface ProjectWrite {
    * Told the content's hash before it takes its place, and that of what stays in front of it; a
    * failure stops the write.
    */
-  willWrite(sha256: string, before: string | undefined): Outcome<null>;
+  willWrite(sha256: string, before: string | undefined): MaybePromise<Outcome<null>>;
 }
 
 const MAX_TRIES = 5;

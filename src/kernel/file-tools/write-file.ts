@@ -5,6 +5,7 @@ import { closeSync, constants, type Stats } from 'node:fs';
 import { link, lstat, open, rename, unlink } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import { errnoOf, type Failure, fail, getOwn, type Outcome, ok } from '../../base/index.ts';
+import type { MaybePromise } from '../../flow/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import type { ProjectPath } from '../rights/project-path.ts';
 import {
@@ -59,7 +60,7 @@ interface WriteOptions {
    * Told the content's hash before it takes its place, and that of what is there (null: nothing); a
    * failure stops the write.
    */
-  willWrite?: (sha256: string, before: string | null) => Outcome<null>;
+  willWrite?: (sha256: string, before: string | null) => MaybePromise<Outcome<null>>;
   /** Of what is there, when that is known. */
   before?: string;
 }
@@ -137,7 +138,7 @@ export async function writeWhole(
     const isOther = holds !== undefined && holds !== 'new' && holds !== old.output;
     if (changed || isOther) return changedMeanwhile(relative);
     const sha256 = hash('sha256', bytes);
-    const told = options.willWrite?.(sha256, old.output) ?? ok(null);
+    const told = await (options.willWrite?.(sha256, old.output) ?? ok(null));
     if (!told.ok) return told;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
     return ok({ created: before.output === undefined, sha256 });

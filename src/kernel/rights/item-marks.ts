@@ -16,6 +16,7 @@ import {
   EMPTY,
   fileLabels,
   type LabelRecords,
+  type MaybePromise,
   mergeDescriptors,
 } from '../../flow/index.ts';
 import type { Item, Library, SignatureState } from '../../items/index.ts';
@@ -53,7 +54,11 @@ export interface ItemMarks {
   /** Marks of an item's text. */
   of(item: Item): Descriptor;
   /** To be called before a text takes its place as an item. */
-  willWrite(file: string, content: string, from: readonly Descriptor[]): Outcome<null>;
+  willWrite(
+    file: string,
+    content: string,
+    from: readonly Descriptor[],
+  ): MaybePromise<Outcome<null>>;
 }
 
 export function createItemMarks(labels: LabelRecords): ItemMarks {
@@ -69,7 +74,10 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
       const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
       return mergeDescriptors(mergeDescriptors(own, told), kept ?? EMPTY);
     },
-    willWrite: (file, content, from) => labels.remember(file, sha256(content), from),
+    willWrite(file, content, from) {
+      const kept = labels.remember(file, sha256(content), from);
+      return kept.ok && labels.shared ? labels.shared.keep() : kept;
+    },
   };
 }
 

@@ -233,8 +233,9 @@ export const createFileSinkFactory =
     if (!flushEvery.ok) return flushEvery;
     const place = placeOf(destination, context);
     if (!place.ok) return place;
-    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
-    if (!told.ok) return told;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
-    return ok(createSink(place.output, { flushEvery: flushEvery.output, line, write }));
+    const make = (told: Outcome<null>): Outcome<Sink> =>
+      told.ok ? ok(createSink(place.output, { flushEvery: flushEvery.output, line, write })) : told;
+    const told = context.willWrite?.(place.output.absolute) ?? ok(null);
+    return told instanceof Promise ? told.then(make) : make(told);
   };

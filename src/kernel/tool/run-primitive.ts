@@ -388,7 +388,9 @@ let marking: Promise<typeof import('./process-marks.ts')> | undefined;
 /** To be called before a child starts; the code for it is loaded with the first one. */
 export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
   marking ??= import('./process-marks.ts');
-  return (await marking).watchBox(box);
+  const watch = (await marking).watchBox(box);
+  const kept = box.records.shared ? await box.records.shared.keep() : watch;
+  return kept.ok ? watch : kept;
 }
 
 function boxOf(
@@ -433,6 +435,34 @@ function nameFiles(
   return ok(null);
 }
 
+/** What is about to be written is known before: here, and wherever its labels are shared. */
+const rememberWrites =
+  (
+    { labels }: BodyPorts,
+    plan: Plan,
+    given: readonly Descriptor[],
+    caller: Caller,
+  ): NonNullable<PrimitiveCall['willWrite']> =>
+  (absolute, sha256, from, before) => {
+    const { shared } = labels;
+    const kept = labels.remember(absolute, sha256, [
+      ...given,
+      ...recalled(labels, from, caller),
+      ...(sha256 === STREAM && plan.primitive === 'http_client' && !isTrusted(plan, caller)
+        ? [NETWORK]
+        : []),
+    ]);
+    const { __thread_id: thread } = caller;
+    if (!kept.ok) return kept;
+    // What a thread has made it may change, as long as nobody else has.
+    const isOwn =
+      before !== undefined &&
+      thread !== undefined &&
+      (before === null || labels.isMade(absolute, before, thread));
+    const made = isOwn ? labels.rememberMade(absolute, sha256, thread) : kept;
+    return made.ok && shared ? shared.keep() : made;
+  };
+
 /** Runs an allowed call with the inputs that the guards passed on. */
 export async function runBody(
   ports: BodyPorts,
@@ -456,34 +486,29 @@ export async function runBody(
   const secrets = [...filled.output.secrets, ...declared];
   const signal = caller.signal ?? new AbortController().signal;
   const given = inputs.map((input) => input.meta.descriptor);
-  const { projectRoot } = ports;
+  const { projectRoot, labels } = ports;
+  const { shared } = labels;
+  /** What was looked at while others may have written; see below. */
+  const looks: (() => Descriptor)[] = [];
   const facts = unsigned ? plan.strictFacts : plan.facts;
   const call: PrimitiveCall = {
     ...primitiveCall(allowed, filled.output, facts, { projectRoot, signal }),
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
-    seen: (files, folders = []) =>
-      mergeAll([
-        ports.labels.looked(folders, namedFolders(caller.frame)),
-        ...recalled(ports.labels, files, caller),
-      ]),
+    seen(files, folders = []) {
+      const places = shared ? [...folders] : folders;
+      const look = (): Descriptor =>
+        mergeAll([
+          labels.looked(places, namedFolders(caller.frame)),
+          ...recalled(labels, files, caller),
+        ]);
+      if (shared) looks.push(look);
+      return look();
+    },
     ...(caller.holds !== undefined && { holds: caller.holds }),
     ...(caller.onOutput && { onOutput: caller.onOutput }),
-    willWrite(absolute, sha256, from, before) {
-      const kept = ports.labels.remember(absolute, sha256, [
-        ...given,
-        ...recalled(ports.labels, from, caller),
-        ...(sha256 === STREAM && plan.primitive === 'http_client' && !isTrusted(plan, caller)
-          ? [NETWORK]
-          : []),
-      ]);
-      const { __thread_id: thread } = caller;
-      if (!kept.ok || before === undefined || thread === undefined) return kept;
-      // What a thread has made it may change, as long as nobody else has.
-      const isOwn = before === null || ports.labels.isMade(absolute, before, thread);
-      return isOwn ? ports.labels.rememberMade(absolute, sha256, thread) : kept;
-    },
+    willWrite: rememberWrites(ports, plan, given, caller),
   };
   const named = nameFiles(ports, allowed, given, caller);
   if (!named.ok) return named;
@@ -495,6 +520,8 @@ export async function runBody(
   const to = { threadId, canStream: plan.canStream, ...(sinks && { sinks, filter }) };
   const box = startsProcess(plan, call) ? await boxOf(ports, call, caller) : undefined;
   if (box?.ok === false) return box;
+  const told = shared ? await shared.keep() : named;
+  if (!told.ok) return told;
   const ran =
     plan.retries.length === 0
       ? await attempt(ports, primitive, call, to, seen)
@@ -505,14 +532,18 @@ export async function runBody(
           () => seen.delivered,
           () => attempt(ports, primitive, call, to, seen),
         );
-  const seenInside = box ? box.output.marks : EMPTY;
+  // Who wrote a file meanwhile had said before what it is made of.
+  if (shared) await shared.catchUp();
+  const inBox = box ? box.output.marks : EMPTY;
+  const seenInside = shared ? mergeAll([inBox, ...looks.map((look) => look())]) : inBox;
   const noted =
     box?.output.ended(ran.ok ? marksOf(ran.output, ports.labels, caller) : EMPTY) ?? ok(null);
   if (!noted.ok) return noted;
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
   if (!ran.ok) {
-    const kept = keepLongOutput(ports.labels, ran.error.detail, seenInside);
+    const long = keepLongOutput(ports.labels, ran.error.detail, seenInside);
+    const kept = long.ok && shared ? await shared.keep() : long;
     if (!kept.ok) return kept;
     const strangers = isTrusted(plan, caller) ? EMPTY : strangersIn(plan, ran.error);
     const clean = redactFailure(ran, secrets, isTrusted(plan, caller));
@@ -520,5 +551,7 @@ export async function runBody(
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
-  return labelled(ports, plan, result, given, seenInside, durationMs, caller);
+  const value = labelled(ports, plan, result, given, seenInside, durationMs, caller);
+  const kept = shared ? await shared.keep() : value;
+  return kept.ok ? value : kept;
 }

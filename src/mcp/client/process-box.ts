@@ -71,6 +71,8 @@ export function createProcessBox(
     },
     ended() {
       const faults = watches.map((watch) => watch.ended()).filter((one): one is Failure => !one.ok);
+      // What could not be told stays marked as a whole, until it is.
+      void labels.shared?.keep();
       return faults[0] ?? ok(null);
     },
   };

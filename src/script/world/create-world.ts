@@ -22,7 +22,9 @@ function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>
         const known =
           before === undefined ? undefined : ports.labels.recall(place.absolute, before);
         const marks = known ? [known, descriptor] : descriptor;
-        return ports.labels.remember(place.absolute, sha256, marks);
+        const kept = ports.labels.remember(place.absolute, sha256, marks);
+        const { shared } = ports.labels;
+        return kept.ok && shared ? shared.keep() : kept;
       },
     });
   const write = async (request: Request): Promise<Outcome<null>> => {

@@ -30,6 +30,7 @@ import {
   fileLabels,
   inodeOf,
   type LabelRecords,
+  type MaybePromise,
   markFailure,
   mergeAll,
   namedFolders,
@@ -148,7 +149,30 @@ function nearestReal(path: string): string {
 
 type WorldFiles = Pick<ScriptWorld, 'readFile' | 'glob' | 'exists' | 'list'>;
 
-export function createWorldFiles(access: Access, labels: LabelRecords): WorldFiles {
+/** Looked at again when others have written meanwhile: they say first what a file is made of. */
+function followed({ shared }: LabelRecords, files: WorldFiles): WorldFiles {
+  if (!shared) return files;
+  async function steady<T>(look: () => MaybePromise<T>): Promise<T> {
+    let before = await shared?.catchUp();
+    for (;;) {
+      const seen = await look();
+      const now = await shared?.catchUp();
+      if (now === before) return seen;
+      before = now;
+    }
+  }
+  return {
+    readFile: (path, frame) => steady(() => files.readFile(path, frame)),
+    glob: (pattern, frame) => steady(() => files.glob(pattern, frame)),
+    exists: (path, frame) => steady(() => files.exists(path, frame)),
+    list: (path, frame) => steady(() => files.list(path, frame)),
+  };
+}
+
+export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFiles =>
+  followed(labels, createFiles(access, labels));
+
+function createFiles(access: Access, labels: LabelRecords): WorldFiles {
   /** Where a path really leads, if that is a place the script may read. */
   function place(path: string): Outcome<FilePlace> {
     try {

@@ -136,7 +136,9 @@ export function createProcesses(ports: WorldPorts) {
     if (!box.ok) return box;
     const ran = await ports.subprocess().run(call);
     const { marks } = box.output;
-    const noted = box.output.ended();
+    const ended = box.output.ended();
+    const { shared } = ports.labels;
+    const noted = ended.ok && shared ? await shared.keep() : ended;
     if (!noted.ok) return noted;
     const isEnded = !ran.ok && ran.error.code === 'tool_failed' && 'exit_code' in ran.error.detail;
     const failure = ran.ok || isEnded ? undefined : ran;

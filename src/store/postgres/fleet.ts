@@ -18,7 +18,7 @@ const SCOPE = /^(?:provider|tenant):\S{1,200}$/;
 const MOST = 1e15;
 const LABEL_ROWS = 1000;
 /** Where nothing is limited nobody is counted. */
-const NO_PLACE = '0';
+const NO_PLACE = '';
 
 /** An older or newer worker may say less or more. */
 function readState(text: string, id: string): WorkerState {
@@ -166,7 +166,10 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
   );
   if (!answer.ok) return answer;
   const entered = answer.output;
-  if (!entered || entered.full_limit === '') return ok({ place: entered?.got ?? NO_PLACE });
+  if (!entered || entered.full_limit === '') {
+    const isCounted = entered !== undefined && entered.got !== '0';
+    return ok({ place: isCounted ? entered.got : NO_PLACE });
+  }
   const { full_limit: limit, full_scope: scope, used, most } = entered;
   if (!entered.never) return ok({ wait_ms: entered.wait_ms, limit, scope });
   const when =
