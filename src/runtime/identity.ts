@@ -11,7 +11,7 @@ type Identified = Pick<OpenProject, 'project' | 'home' | 'clock' | 'own'>;
 const digests = new WeakMap<Identified, () => Outcome<string>>();
 
 /** The stable id of a project; what to do when it has none. */
-function projectId(project: string): Outcome<{ id: string; isSticky: boolean }> {
+export function projectId(project: string): Outcome<{ id: string; isSticky: boolean }> {
   const { id, isSticky, diagnostics, file } = readProjectFile(join(project, '.ai'));
   if (id !== undefined) return ok({ id, isSticky });
   const [wrong] = diagnostics;

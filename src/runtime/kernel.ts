@@ -203,7 +203,7 @@ function sharedLines(open: OpenProject): SharedLines {
     if (store?.ok === false) return store;
     const fleet = store?.output.fleet;
     return fleet
-      ? await work(fleet, id.output)
+      ? await work(fleet, id.output.id)
       : fail('internal_error', 'this store keeps no labels of files');
   }
   return {
