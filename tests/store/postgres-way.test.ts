@@ -2,11 +2,12 @@
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import pg from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
-import { systemClock, systemRandom } from '../../src/base/index.ts';
+import { type Outcome, systemClock, systemRandom } from '../../src/base/index.ts';
 import { shownPlace } from '../../src/store/place.ts';
 import type { Store } from '../../src/store/port.ts';
 import { migrateStore } from '../../src/store/postgres/migrate.ts';
 import { openPostgresStore } from '../../src/store/postgres/store.ts';
+import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import {
   aThread,
   begin,
@@ -160,6 +161,44 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
 
   const journal = async (store: Store, id: string): Promise<unknown[]> =>
     must(await store.read(id, { limit: 10_000 })).map(({ seq, data }) => [seq, data['text']]);
+
+  test('a refusal says what one of a file says, and nothing else', async () => {
+    const store = must(await openPostgresStore(optionsOf(url)));
+    const file = must(await openSqliteStore({ file: ':memory:', clock: systemClock }));
+    const refusals = async (on: Store): Promise<unknown[]> => {
+      const writer = await begin(on, 'same', { budget: { tokens: 5n, spend: 9n } });
+      await writer.must({ reserve: [{ key: 'k', amounts: { tokens: 2n }, standing: true }] });
+      const { epoch, seq } = writer;
+      const answers: Outcome<unknown>[] = [
+        await on.commit('same', { expect: { epoch: 7, seq }, events: [event()] }),
+        await on.commit('same', { expect: { epoch, seq: 9 }, events: [event()] }),
+        await on.commit('nobody', { expect: { epoch, seq }, events: [event()] }),
+        await writer.commit({ charge: { tokens: 4n } }),
+        await writer.commit({ charge: { spend: 10n } }),
+        await writer.commit({ reserve: [{ key: 'd', amounts: { tokens: 3n }, from: 'k' }] }),
+        await writer.commit({ reserve: [{ key: 'k', amounts: {} }] }),
+        await writer.commit({ settle: [{ key: 'none', actual: {} }] }),
+        await writer.commit({ raise: { tokens: 1n } }),
+        await writer.commit({ raise: { spawns: 1n } }),
+        await writer.commit({ children: [aThread('same')] }),
+        await writer.commit({ use: [{ approval: 'none', binding: {} }] }),
+        await on.claim('same', owner('there')),
+        await on.artifact('same', 'none'),
+      ];
+      await writer.must({ status: 'completed', release: true });
+      answers.push(await on.claim('same', owner()));
+      const word = { thread: 'same', kind: 'message', payload: 1, key: 'k', by: 'me' };
+      answers.push(await on.signal(word), await on.signal({ ...word, thread: 'nobody' }));
+      return answers.map((answer) => (answer.ok ? 'ok' : answer.error));
+    };
+    const [here, there] = [await refusals(store), await refusals(file)];
+    // Until when is a matter of the clock.
+    const plain = (all: unknown[]) =>
+      JSON.parse(JSON.stringify(all), (key, value) => (key === 'until' ? 0 : value));
+    expect(plain(here)).toEqual(plain(there));
+    expect(here).not.toContain('ok');
+    await Promise.all([store.close(), file.close()]);
+  });
 
   test('writers go on while the server ends their connections, and everything is there once', async () => {
     // Others are at the same server.

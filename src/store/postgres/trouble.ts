@@ -68,7 +68,7 @@ function knownOf(code: string, message: string): Known | undefined {
 }
 
 function refusalOf(code: string, text: string): Failure {
-  const { message, ...detail }: { message: string } & JsonObject = JSON.parse(text);
+  const { message, code: _, ...detail }: { message: string } & JsonObject = JSON.parse(text);
   return fail(code, message, detail);
 }
 
