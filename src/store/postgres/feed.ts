@@ -115,6 +115,89 @@ function createGathering(database: Database) {
   };
 }
 
+interface Hearing {
+  hear(line: string): void;
+  /** What was said while nobody listened, which may be so long. */
+  catchUp(client: pg.Client, silentMs: number): Promise<void>;
+  /** Asked all the time: whoever does not answer is gone. */
+  look(client: pg.Client): Promise<void>;
+}
+
+/** One connection that listens, and is made again when it breaks or says nothing. */
+function createLink(database: Database, clock: Clock, { hear, catchUp, look }: Hearing) {
+  const state = { isOver: false };
+  let running: Promise<void> | undefined;
+  let client: pg.Client | undefined;
+  let wake = (): void => {};
+  /** When everything until then was heard. */
+  let heardUntil = 0;
+
+  const rest = (ms: number): Promise<void> =>
+    new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+
+  /** Until it breaks, or says nothing when it is asked. */
+  async function listen(): Promise<void> {
+    const connected = await database.connect();
+    client = connected;
+    const isGone = { now: false };
+    const end = (): void => {
+      isGone.now = true;
+      wake();
+    };
+    connected.on('end', end).on('error', end);
+    connected.on('notification', ({ payload = '' }) => {
+      for (const line of payload.split('\n')) hear(line);
+    });
+    try {
+      await connected.query(`LISTEN km_${database.schema}`);
+      await catchUp(connected, clock.monotonic() - heardUntil);
+      while (!isGone.now && !state.isOver) {
+        const before = clock.monotonic();
+        await look(connected);
+        heardUntil = before;
+        if (!isGone.now && !state.isOver) await rest(ASK_MS);
+      }
+    } finally {
+      client = undefined;
+      void connected.end().catch(() => {});
+    }
+  }
+
+  async function run(): Promise<void> {
+    for (let tries = 0; !state.isOver; tries++) {
+      const start = clock.monotonic();
+      try {
+        await listen();
+      } catch {
+        // It is tried again.
+      }
+      if (clock.monotonic() - start > ASK_MS) tries = 0;
+      if (!state.isOver) await rest(BACK_MS[Math.min(tries, BACK_MS.length - 1)] ?? 0);
+    }
+  }
+
+  return {
+    /** From now on somebody waits. */
+    begin(): void {
+      if (state.isOver || running) return;
+      heardUntil = clock.monotonic();
+      running = run();
+    },
+    async close(): Promise<void> {
+      state.isOver = true;
+      wake();
+      void client?.end().catch(() => {});
+      await running;
+    },
+  };
+}
+
 export type ListeningFeed = ReturnType<typeof createListeningFeed>;
 
 export function createListeningFeed(database: Database, held: HeldHereMap, clock: Clock) {
@@ -123,12 +206,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
   const listeners = new Set<(note: SignalNote) => void>();
   const queues = new Set<OnQueue>();
   const closing = new Set<() => void>();
-  const state = { isOver: false };
-  let running: Promise<void> | undefined;
-  let client: pg.Client | undefined;
-  let wake = (): void => {};
-  /** When everything until then was heard. */
-  let heardUntil = 0;
+  let isOver = false;
 
   function said(note: SignalNote): void {
     const thread = held.get(note.thread);
@@ -156,81 +234,29 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     }
   }
 
-  /** What was said while nobody listened. */
-  async function catchUp(from: pg.Client): Promise<void> {
-    const ids = watched.ids();
-    if (ids.length > 0) {
-      for (const head of (await from.query<Head>(HEADS, [ids])).rows) watched.tell(head);
-    }
-    if (watched.watchesAll()) {
-      const ago = clock.monotonic() - heardUntil + OVERLAP_MS;
-      for (const head of (await from.query<Head>(SINCE, [Math.ceil(ago)])).rows) watched.tell(head);
-    }
-    if (listeners.size > 0) {
-      for (const note of (await from.query<SignalNote>(CALLED)).rows) said(note);
-    }
-    queued(undefined, undefined);
-  }
-
-  const rest = (ms: number): Promise<void> =>
-    new Promise((resolve) => {
-      const timer = setTimeout(resolve, ms);
-      wake = () => {
-        clearTimeout(timer);
-        resolve();
-      };
-    });
-
-  /** Until it breaks, or says nothing when it is asked. */
-  async function listen(): Promise<void> {
-    const asked = clock.monotonic();
-    const connected = await database.connect();
-    client = connected;
-    const isGone = { now: false };
-    const end = (): void => {
-      isGone.now = true;
-      wake();
-    };
-    connected.on('end', end).on('error', end);
-    connected.on('notification', ({ payload = '' }) => {
-      for (const line of payload.split('\n')) hear(line);
-    });
-    try {
-      await connected.query(`LISTEN km_${database.schema}`);
-      await catchUp(connected);
-      heardUntil = asked;
-      while (!isGone.now && !state.isOver) {
-        const before = clock.monotonic();
-        const ids = watched.ids();
-        const { rows } = await connected.query<Head>(HEADS, [ids]);
-        for (const head of rows) watched.tell(head);
-        heardUntil = before;
-        if (!isGone.now && !state.isOver) await rest(ASK_MS);
+  const link = createLink(database, clock, {
+    hear,
+    async look(client) {
+      for (const head of (await client.query<Head>(HEADS, [watched.ids()])).rows) {
+        watched.tell(head);
       }
-    } finally {
-      client = undefined;
-      void connected.end().catch(() => {});
-    }
-  }
-
-  async function run(): Promise<void> {
-    for (let tries = 0; !state.isOver; tries++) {
-      const start = clock.monotonic();
-      try {
-        await listen();
-      } catch {
-        // It is tried again.
+    },
+    async catchUp(client, silentMs) {
+      if (watched.watchesAll()) {
+        const ago = Math.ceil(silentMs) + OVERLAP_MS;
+        for (const head of (await client.query<Head>(SINCE, [ago])).rows) watched.tell(head);
       }
-      if (clock.monotonic() - start > ASK_MS) tries = 0;
-      if (!state.isOver) await rest(BACK_MS[Math.min(tries, BACK_MS.length - 1)] ?? 0);
-    }
-  }
+      if (listeners.size > 0) {
+        for (const note of (await client.query<SignalNote>(CALLED)).rows) said(note);
+      }
+      queued(undefined, undefined);
+    },
+  });
 
-  /** From now on somebody waits. */
-  function begin(): void {
-    if (state.isOver || running) return;
-    heardUntil = clock.monotonic();
-    running = run();
+  /** Somebody waits; answers with the end. */
+  function wait<T>(all: Set<T>, one: T): () => void {
+    link.begin();
+    return joinSet(all, one);
   }
 
   return {
@@ -242,32 +268,24 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     queued: () => queued(undefined, undefined),
     /** Called for heads of this thread (of all, when undefined); answers with the end. */
     onMove(thread: string | undefined, watcher: OnHead): () => void {
-      begin();
+      link.begin();
       return watched.join(thread, watcher);
     },
-    onSignal(listener: (note: SignalNote) => void): () => void {
-      begin();
-      return joinSet(listeners, listener);
-    },
+    onSignal: (listener: (note: SignalNote) => void) => wait(listeners, listener),
     /** Called when something may have been queued. */
-    onQueue(listener: OnQueue): () => void {
-      begin();
-      return joinSet(queues, listener);
-    },
+    onQueue: (listener: OnQueue) => wait(queues, listener),
     /** Called once, when the store closes. */
     onClose(listener: () => void): () => void {
-      if (state.isOver) listener();
+      if (isOver) listener();
       return joinSet(closing, listener);
     },
     /** Whoever waits is told; what is `answered` meanwhile is still told to others. Before the database is closed. */
     async close(answered: () => Promise<void>): Promise<void> {
-      state.isOver = true;
+      isOver = true;
       for (const listener of closing) listener();
       watched.clear();
       for (const all of [listeners, queues, closing]) all.clear();
-      wake();
-      void client?.end().catch(() => {});
-      await running;
+      await link.close();
       await answered();
       await gathering.close();
     },

@@ -93,10 +93,8 @@ export async function migrateJobs(place: DatabasePlace): Promise<void> {
   await engine.stop({ graceful: false });
 }
 
-export type JobQueues = ReturnType<typeof createJobs>;
-
-/** Nothing is loaded and connected before it is needed. */
-export function createJobs(place: DatabasePlace) {
+/** The engine and its queues, each when it is needed for the first time. */
+function createQueues(place: DatabasePlace) {
   let engine: Promise<PgBoss> | undefined;
   const known = new Map<string, Promise<void>>();
 
@@ -108,20 +106,34 @@ export function createJobs(place: DatabasePlace) {
     return engine;
   }
 
-  /** The engine, once this queue is there. */
-  async function withQueue(name: string): Promise<PgBoss> {
-    const boss = await started();
-    let made = known.get(name);
-    if (!made) {
-      made = boss.createQueue(name, QUEUE).catch((error: unknown) => {
-        known.delete(name);
-        throw error;
-      });
-      known.set(name, made);
-    }
-    await made;
-    return boss;
-  }
+  return {
+    started,
+    /** The engine, once this queue is there. */
+    async withQueue(name: string): Promise<PgBoss> {
+      const boss = await started();
+      let made = known.get(name);
+      if (!made) {
+        made = boss.createQueue(name, QUEUE).catch((error: unknown) => {
+          known.delete(name);
+          throw error;
+        });
+        known.set(name, made);
+      }
+      await made;
+      return boss;
+    },
+    async close(): Promise<void> {
+      const boss = await engine?.catch(() => undefined);
+      await boss?.stop({ graceful: false }).catch(() => {});
+    },
+  };
+}
+
+export type JobQueues = ReturnType<typeof createJobs>;
+
+/** Nothing is loaded and connected before it is needed. */
+export function createJobs(place: DatabasePlace) {
+  const { started, withQueue, close } = createQueues(place);
 
   async function insert(db: Sql, name: string, jobs: readonly WaitingJob[]): Promise<void> {
     const boss = await withQueue(name);
@@ -191,9 +203,6 @@ export function createJobs(place: DatabasePlace) {
     },
     /** Of the engine's own jobs; for whoever looks whether one is there. */
     table: `${schemaOf(place)}.job`,
-    async close(): Promise<void> {
-      const boss = await engine?.catch(() => undefined);
-      await boss?.stop({ graceful: false }).catch(() => {});
-    },
+    close,
   } satisfies Jobs & Record<string, unknown>;
 }

@@ -135,7 +135,7 @@ function createGatheredReads(database: Database) {
   };
 }
 
-export type EventReader = ReturnType<typeof createEventReader>;
+type EventReader = ReturnType<typeof createEventReader>;
 
 /** One for all watchers of this process. */
 export function createEventReader(database: Database, feed: ListeningFeed) {
