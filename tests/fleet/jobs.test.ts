@@ -101,7 +101,9 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     expect(rows).toEqual([{ epoch: 1 }]);
   });
 
-  test('parking crosses signals 300 times: nobody is stuck, nobody runs twice', async () => {
+  test('parking crosses signals 300 times: nobody is stuck, nobody runs twice', {
+    timeout: 120_000,
+  }, async () => {
     const on = await stage();
     const [store, other] = [await on.open(), await on.open()];
     const threads = ['a', 'b', 'c'];
@@ -219,6 +221,9 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     must(await store.release(first, { again: true, delayMs: 120 }));
     const waiting = other.take(owner(), { ...ONE, waitMs: 20_000 });
     expect(names(must(await waiting))).toEqual(['first']);
+    const third = await begin(store, 'third');
+    await third.must({ status: 'waiting', release: { wake: wrong.now() + 100 } });
+    expect(names(must(await other.take(owner(), { ...ONE, waitMs: 20_000 })))).toEqual(['third']);
     // A word ends the waiting, and there is still one job.
     const second = await begin(store, 'second');
     must(await store.release(second, { again: true, delayMs: 3_600_000 }));
@@ -226,7 +231,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     const soon = other.take(owner(), { ...ONE, waitMs: 20_000 });
     must(await store.signal(said('second', 'k')));
     expect(names(must(await soon))).toEqual(['second']);
-    expect(await jobsOf(on)).toEqual(['active first', 'active second']);
+    expect(await jobsOf(on)).toEqual(['active first', 'active second', 'active third']);
   });
 
   test('projects are visited in turn, and tenants never see each other', async () => {

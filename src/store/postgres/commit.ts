@@ -60,7 +60,7 @@ function moreOf(encoded: CommitText, maxLeaseMs: number): string | null {
 }
 
 function valuesOf(
-  { held, maxLeaseMs }: ServerRegistry,
+  { held, clock, maxLeaseMs }: ServerRegistry,
   thread: string,
   encoded: CommitText,
 ): unknown[] {
@@ -68,13 +68,15 @@ function valuesOf(
   const { expect, heard = 0, status = null, attempt = null, release } = commit;
   const known = held.get(thread);
   const told = known?.epoch === expect.epoch ? known.told : heard;
+  // How long from now: whoever asks may have another time than the server.
+  const wakeIn = typeof release === 'object' ? Math.round(release.wake - clock.now()) : null;
   // biome-ignore format: in the order of the function
   return [
     thread, expect.seq, expect.epoch, expect.quiet === true, heard, told,
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
     status, cost, attempt, release !== undefined,
-    typeof release === 'object' ? release.wake : null, isMoving(commit), hasRest(encoded), moreOf(encoded, maxLeaseMs),
+    wakeIn, isMoving(commit), hasRest(encoded), moreOf(encoded, maxLeaseMs),
   ];
 }
 

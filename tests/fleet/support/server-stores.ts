@@ -40,7 +40,7 @@ export async function openServerStores(url: string): Promise<ServerStores> {
     schema,
     query,
     async open(clock = systemClock) {
-      const store = must(await openPostgresStore({ ...base, clock }));
+      const store = must(await openPostgresStore({ ...base, clock, maxLeaseMs: 60_000 }));
       stores.push(store);
       return store;
     },

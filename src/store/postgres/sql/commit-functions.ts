@@ -176,7 +176,7 @@ BEGIN
     owner = CASE WHEN p_release THEN NULL ELSE owner END,
     lease_until = CASE WHEN p_release THEN NULL ELSE lease_until END,
     queued = CASE WHEN NOT p_release THEN queued WHEN km_ended(coalesce(p_status, status)) THEN NULL
-      WHEN wakes > greatest(heard, p_heard) THEN v_now ELSE p_wake END
+      WHEN wakes > greatest(heard, p_heard) THEN v_now ELSE v_now + p_wake END
     WHERE id = p_thread AND seq = p_seq AND epoch = p_epoch AND lease_until > km_now()
       AND (NOT p_quiet OR wakes <= greatest(heard, p_heard))
     RETURNING * INTO t;
