@@ -41,7 +41,7 @@ export { goOnAfterAnswers, goOnHere } from './go-on.ts';
 export { identify } from './identity.ts';
 export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
-export { BUNDLE, ownKey, type RuntimeOptions } from './project.ts';
+export { BUNDLE, ownKey, type RuntimeOptions, recordsFolder } from './project.ts';
 export type { OnLooker } from './queued-threads.ts';
 export type { Runtime } from './runtime.ts';
 export { findScriptProject } from './scripts.ts';

@@ -71,6 +71,11 @@ describe.skipIf(server === '')('with a server (needs PostgreSQL)', () => {
     expect((await tell('store', 'migrate', '--store', address)).code).toBe(0);
     expect((await tell('store', 'copy', '.', address)).output).toContain('init --id');
     expect((await km('init', '--id')).code).toBe(0);
+    const labels = join(fixture.root, '.ai/labels.jsonl');
+    const lines = ['a b.txt', '../x'].map((name) =>
+      JSON.stringify({ path: join(fixture.root, name), hash: 'h', labels: ['untrusted'] }),
+    );
+    fixture.write(labels, `${lines.join('\n')}\n`);
     const copied = await tell('store', 'copy', '.', address, '--json');
     expect(copied.code, copied.output).toBe(0);
     expect(JSON.parse(copied.output)).toMatchObject({ output: { trees: 1, rows: { threads: 1 } } });
@@ -78,9 +83,11 @@ describe.skipIf(server === '')('with a server (needs PostgreSQL)', () => {
     expect(listed.output).toContain(id);
     expect((await tell('store', 'copy', '.', address)).output).toContain(id);
     renameSync(registry(), `${registry()}.old`);
+    renameSync(labels, `${labels}.old`);
     const back = await tell('store', 'copy', address, registry());
     expect(back.code, back.output).toBe(0);
     expect(existsSync(registry())).toBe(true);
+    expect(readFileSync(labels, 'utf8').split('\n').filter(Boolean)).toEqual(lines);
     expect((await tell('threads', 'show', id)).output).toContain('completed');
     expect((await tell('replay', id)).code).toBe(0);
     said.push(readFileSync(join(fixture.root, '.ai/audit.jsonl'), 'utf8'));

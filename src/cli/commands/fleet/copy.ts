@@ -15,6 +15,7 @@ import {
 import { asList, asText } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
+import { moveLabels } from './labels.ts';
 
 /** An address, a file, or a folder with a project in it. */
 function placeOf(text: string, cwd: string): Outcome<CopyPlace> {
@@ -97,6 +98,22 @@ function teller(terminal: Terminal): (done: number, all: number) => void {
   };
 }
 
+/** Of this project, when one of the two places is a server. */
+async function withLabels(
+  { project, home }: Runtime,
+  from: CopyPlace,
+  to: CopyPlace,
+  identity: Uint8Array,
+): Promise<Outcome<null>> {
+  const isBack = 'address' in from;
+  const address = isBack ? from.address : 'address' in to ? to.address : '';
+  if ('file' in from === 'file' in to) return ok(null);
+  const own = identify({ project, home, clock: systemClock, own: {} });
+  // Whoever has no id yet is told so with the threads.
+  if (!own.ok) return ok(null);
+  return await moveLabels({ project, home }, own.output.project, { address, identity, isBack });
+}
+
 const places = (value: unknown, cwd: string): string[] =>
   asList(value).map((text) => resolve(cwd, text));
 
@@ -112,12 +129,15 @@ export const copyStore = inProject(async (runtime, call) => {
   if (!names.ok) return names;
   const key = runtime.keys.tokenKey();
   if (!key.ok) return key;
+  const identity = deriveVaultKey(key.output.exportPrivate());
+  const labelled = await withLabels(runtime, from.output, to.output, identity);
+  if (!labelled.ok) return labelled;
   const copied = await interruptible((signal) =>
     copyRegistry({
       from: from.output,
       to: to.output,
       clock: systemClock,
-      identity: deriveVaultKey(key.output.exportPrivate()),
+      identity,
       ...names.output,
       progress: teller(terminal),
       signal,
