@@ -4,6 +4,7 @@ import { onTestFinished } from 'vitest';
 import { type Outcome, systemClock } from '../../src/base/index.ts';
 import type { RuntimeOptions, Threads } from '../../src/runtime/index.ts';
 import type { Held, StoredEvent } from '../../src/store/index.ts';
+import { isLate } from './late-store.ts';
 import { openStage, type Play, type Stage } from './thread-project.ts';
 
 type ThreadResult = Extract<Awaited<ReturnType<Threads['goOnWith']>>, { ok: true }>['output'];
@@ -23,19 +24,38 @@ export const got = <T>(outcome: Outcome<T>): T => {
   return outcome.output;
 };
 
+const PROJECT = 'prj_ofthreadsoftests0000000a';
 let workers = 0;
+
+/** Where registries are on a server: each project has a place of its own. */
+interface ServerPlaces {
+  make(): Promise<string>;
+  /** By the folder of the project. */
+  readonly places: Map<string, string>;
+}
+
+let server: ServerPlaces | undefined;
+
+/** From here on; for a file that runs these tests over a server. */
+export function onServer(make: ServerPlaces['make']): void {
+  server = { make, places: new Map() };
+}
+
+/** May a test give the registry a clock of its own? */
+export const hasOwnClock = (): boolean => server === undefined && !isLate;
 
 /** A process of its own in all but name: its own registry, its own threads, its own name in leases. */
 export async function openWorker(
   { fixture }: Pick<Stage, 'fixture'>,
   options: Partial<RuntimeOptions> = {},
 ): Promise<TestWorker> {
-  const runtime = await fixture.open(options);
+  const store = server ? { store: server.places.get(fixture.root) ?? '' } : {};
+  const runtime = await fixture.open({ ...store, ...options });
   onTestFinished(() => runtime.close());
   const threads = got(await runtime.threads());
   workers += 1;
   const owner = { owner: `worker-${workers}`, ttlMs: 30_000 };
-  const wanted = { count: 1, projects: [fixture.root] };
+  const wanted = { count: 1, projects: [server ? PROJECT : fixture.root] };
   const takeNow = async (waitMs = 0): Promise<Held[]> =>
     got(await threads.store.take(owner, { ...wanted, waitMs }));
   async function take(): ReturnType<TestWorker['take']> {
@@ -66,7 +86,11 @@ export async function openFleetStage(
   play: Play,
   options: Partial<RuntimeOptions> = {},
 ): Promise<FleetStage> {
-  const made = await openStage(files, play, options);
+  const place = await server?.make();
+  const known = place !== undefined && { '.ai/config/project.yaml': `id: ${PROJECT}\n` };
+  const store = place === undefined ? {} : { store: place };
+  const made = await openStage({ ...files, ...known }, play, { ...store, ...options });
+  if (place !== undefined) server?.places.set(made.fixture.root, place);
   return {
     ...made,
     async queue(name, more = {}) {

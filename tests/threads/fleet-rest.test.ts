@@ -2,8 +2,14 @@
 import { expect, test, vi } from 'vitest';
 import { plainText, systemClock } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
-import { eventsOf, got, openFleetStage, openWorker, statesIn } from '../support/fleet-stage.ts';
-import { isLate } from '../support/late-store.ts';
+import {
+  eventsOf,
+  got,
+  hasOwnClock,
+  openFleetStage,
+  openWorker,
+  statesIn,
+} from '../support/fleet-stage.ts';
 import { call, directive, hook, READ, read, rows, type Stage } from '../support/thread-project.ts';
 
 const ASKS = directive('look', {
@@ -56,8 +62,7 @@ test('who waits for a person goes on with whoever takes it, when somebody has an
   expect(done).toEqual(['a']);
 });
 
-// The clock of the late store is the machine's.
-test.skipIf(isLate)(
+test.skipIf(!hasOwnClock())(
   'a question that nobody answered wakes the thread when it expires',
   async () => {
     const { tools, done } = writer();

@@ -101,8 +101,10 @@ function parentToken(
   if (live) return ok(live.thread.rights.own.token);
   const row = rows.get(id);
   if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
+  const known = ports.identity?.();
+  if (known && !known.ok) return known;
   // Its directive is another project's; a namesake here could hold anything.
-  if (row.project !== ports.project) {
+  if (row.project !== (known?.output.project ?? ports.project)) {
     return fail(
       'spawn_failed',
       `parent \`${id}\` belongs to another project and does not run here`,
