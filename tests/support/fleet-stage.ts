@@ -41,6 +41,8 @@ export function onServer(make: ServerPlaces['make']): void {
   server = { make, places: new Map() };
 }
 
+export const isOnServer = (): boolean => server !== undefined;
+
 /** May a test give the registry a clock of its own? */
 export const hasOwnClock = (): boolean => server === undefined && !isLate;
 

@@ -7,6 +7,7 @@ import {
   eventsOf,
   type FleetStage,
   got,
+  isOnServer,
   openFleetStage,
   openWorker,
   statesIn,
@@ -231,6 +232,46 @@ for (const how of ['a wait', 'a spawn that waits', 'the end'] as const) {
     expect(audit.filter(({ decision }) => decision === 'failed')).toEqual([]);
   });
 }
+
+// Where a file is shared, a child that another process has is left to it, and its parent is told nothing.
+test.skipIf(!isOnServer())('a parent and its child go on in two processes', async () => {
+  const under = gate();
+  const { tool, done } = writer((at) => (at === 'a' ? under.pass(at) : Promise.resolve()));
+  const files = {
+    ...directive('lead', { permissions: `${WRITE}<orchestration enabled="true"/>` }),
+    ...directive('part', { permissions: WRITE }),
+  };
+  const later = gate();
+  const made = await openFleetStage(files, {
+    lead: [{ tool_calls: [spawn('part')] }, { text: 'led' }],
+    part: [write('a'), () => later.pass(write('b')), { text: 'part done' }],
+  });
+  const options = { tools: [tool] };
+  const first = await openWorker(made, options);
+  const others = [await openWorker(made, options), await openWorker(made, options)];
+  const id = await made.queue('lead');
+  const left = first.work();
+  await under.begun;
+  const gone = first.threads.handOver();
+  under.letThrough();
+  await Promise.all([left, gone]);
+  // The child was handed over first, and so it is taken first.
+  const part = others[0]?.work();
+  await later.begun;
+  const lead = others[1]?.work();
+  const heard = made.threads.store.changes({ threads: [id] }, AbortSignal.timeout(20_000));
+  for await (const { status } of heard) if (status === 'running') break;
+  later.letThrough();
+  expect(await part).toMatchObject({ status: 'completed', text: 'part done' });
+  expect(await lead).toMatchObject({ thread_id: id, status: 'completed', text: 'led' });
+  expect(done).toEqual(['a', 'b']);
+  const ends = (await eventsOf(made, id)).filter(({ type }) => type === 'child_end');
+  expect(ends.map(({ data }) => data.status)).toEqual(['completed']);
+  // What both used is what the parent says, and what is charged to it.
+  const { tokens } = got(await made.threads.store.thread(id)).cost;
+  const [budget] = got(await made.threads.store.budgets([id]));
+  expect(budget?.used.tokens).toBe(BigInt(Number(tokens)));
+});
 
 test('a script goes on with what it has done', async () => {
   const under = gate();
