@@ -18,7 +18,14 @@ import {
   type ThreadStatus,
   type WorkerRow,
 } from '../store/index.ts';
-import { lastDeed, lookForCrashes, MAX_CRASHES, noteReturned } from './poison.ts';
+import {
+  lastDeed,
+  lastPlace,
+  lookForCrashes,
+  MAX_CRASHES,
+  notePlace,
+  noteReturned,
+} from './notes.ts';
 
 /** A project that a worker has on its disk, and what goes on with the threads of it. */
 export interface WorkerProject {
@@ -179,15 +186,6 @@ async function checkItems(
   return { failure: fail('items_differ', message), delayMs };
 }
 
-/** Whoever had it last, as its journal says. */
-async function lastHolder({ store }: Shift, thread: string): Promise<string | undefined> {
-  const told = await store.read(thread, { types: ['signal'] });
-  if (!told.ok) return undefined;
-  const begun = told.output.findLast(({ data }) => data.kind === 'start' || data.kind === 'resume');
-  const name = begun?.data.process ?? begun?.data.by;
-  return typeof name === 'string' ? name : undefined;
-}
-
 /** In a project whose files differ: the one that began it lives and takes threads, so it goes on there. */
 async function checkPlace(
   shift: Shift,
@@ -195,7 +193,7 @@ async function checkPlace(
   { thread, row }: Held,
 ): Promise<Refusal | undefined> {
   if (!project.isSticky || row.status === 'spawning') return undefined;
-  const holder = await lastHolder(shift, thread);
+  const holder = await lastPlace(shift.store, thread);
   if (holder === undefined || holder === shift.worker) return undefined;
   const peers = await shift.peers();
   const lives = peers.some(({ id, draining }) => id === holder && !draining);
@@ -264,8 +262,12 @@ export async function workOn(shift: Shift, taken: Held, since: number): Promise<
   if (refused) return await handBack(shift, taken, refused);
   const looked = await lookForCrashes(store, taken, worker);
   if (!looked.ok) return await giveBackRefused(shift, taken, looked, false);
-  const { held, crashes, isNoted } = looked.output;
-  if (crashes >= MAX_CRASHES) return await endPoisoned(shift, held, crashes);
+  const { crashes, isNoted } = looked.output;
+  if (crashes >= MAX_CRASHES) return await endPoisoned(shift, taken, crashes);
+  const isNew = project.isSticky && row.status === 'spawning';
+  const placed = isNew ? await notePlace(store, looked.output.held, worker) : undefined;
+  if (placed && !placed.ok) return await giveBackRefused(shift, taken, placed, isNoted);
+  const held = placed?.output ?? looked.output.held;
   const { directive, tenant = '' } = row;
   tell({ kind: 'claimed', thread, directive, project: project.id, tenant });
   const begun = clock.monotonic();

@@ -280,7 +280,7 @@ test('a store that is gone is said once, asked ever more rarely, and worked with
   yard.stop.abort();
   await ended;
   expect(kinds(yard)).toEqual(['store_gone', 'store_back', 'claimed', 'done', 'draining']);
-  const asked = yard.waits.filter((ms) => ![1800, 2700, 60_000].includes(Math.round(ms)));
+  const asked = yard.waits.filter((ms) => ![5, 1800, 2700, 60_000].includes(Math.round(ms)));
   expect(asked).toEqual([100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
 });
 
@@ -377,7 +377,7 @@ test('where files differ from worker to worker a thread goes on where it began, 
   const before = must(await yard.store.claim('t', { owner: 'w2', ttlMs: 60_000 }));
   const begun = [
     { type: 'status', data: { status: 'running' } },
-    { type: 'signal', data: { kind: 'start', by: 'w2' } },
+    { type: 'signal', data: { kind: 'resume', by: 'w2' } },
     { type: 'status', data: { status: 'waiting' } },
   ] as const;
   const expected = { seq: before.row.seq, epoch: before.epoch };
@@ -398,4 +398,32 @@ test('where files differ from worker to worker a thread goes on where it began, 
   await yard.until(() => kinds(yard).includes('done'));
   yard.stop.abort();
   await ended;
+});
+
+test('where files differ who begins a thread notes it, and goes on with it itself', async () => {
+  const yard = openYard(() => ({ fleet: fleetOf([worker('w1', 'sha256:a')]) }));
+  await yard.queue('t');
+  let runs = 0;
+  const [park, end] = [endIn(yard.store, 'waiting'), endIn(yard.store)];
+  const ended = yard.start(
+    async (held) => {
+      runs += 1;
+      const done = await (runs === 1 ? park : end)(held);
+      const key = `k${runs}`;
+      if (runs === 1) {
+        const more = { kind: 'message', payload: {}, key, by: 'me' };
+        must(await yard.store.signal({ thread: 't', ...more }));
+      }
+      return done;
+    },
+    { isSticky: true },
+  );
+  await yard.until(() => kinds(yard).includes('done'));
+  yard.stop.abort();
+  await ended;
+  expect(kinds(yard)).toEqual(['claimed', 'parked', 'claimed', 'done', 'draining']);
+  const events = must(await yard.store.read('t'));
+  expect(events.filter(({ data }) => data.by === 'w1')).toMatchObject([
+    { type: 'status', data: { status: 'spawning' } },
+  ]);
 });

@@ -55,6 +55,7 @@ const ANNOUNCE_MS = 3000;
 const SWEEP_MS = 2000;
 /** A question to the queue waits so long; what is queued meanwhile is answered at once. */
 const WAIT_MS = 1000;
+const PAUSE_MS = 5;
 const [RETRY_MS, RETRY_LAST_MS] = [100, 5000];
 /** Form of the journal that this code reads and writes. */
 const JOURNAL = 2;
@@ -140,7 +141,7 @@ async function takeSome(
 
 /** Threads of one tenant, as long as there are places. While none waits it keeps one place from the others. */
 async function serveTenant(floor: Floor, tenant: string | undefined): Promise<void> {
-  const { slots, stop, tenants } = floor;
+  const { slots, stop, tenants, wait } = floor;
   const isAlone = tenants.length === 1;
   while (!stop.signal.aborted) {
     if (!(await slots.enter(stop.signal))) return;
@@ -151,6 +152,8 @@ async function serveTenant(floor: Floor, tenant: string | undefined): Promise<vo
     }
     if (got.ok) meetAnswer(floor);
     else await meetTrouble(floor, got);
+    // A question that was to wait and did not would be asked as fast as it is answered.
+    if (got.ok && got.output === 0) await wait(PAUSE_MS, stop.signal);
   }
 }
 

@@ -1,4 +1,5 @@
 // Real worker processes over a real server.
+import pg from 'pg';
 import { expect, inject, test } from 'vitest';
 import { must } from '../support/registry.ts';
 import {
@@ -94,6 +95,8 @@ onServer(
     const events = must(await stage.threads.store.read(id));
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
     expect(events.filter(({ data }) => data.reason === 'its process is gone')).toHaveLength(1);
+    const again = must(await stage.threads.replay(id));
+    expect(again, JSON.stringify(again.difference)).toMatchObject({ isSame: true });
   },
 );
 
@@ -185,5 +188,84 @@ onServer(
     expect(await unnamed.ended).toBe(3);
     expect(JSON.stringify(unnamed.said)).toContain('project.yaml');
     expect(must(await fleetOf(stage).queues())).toMatchObject([{ ready: 1 }]);
+  },
+);
+
+onServer(
+  `tenants have workers of their own, and sticky threads their place${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const { fixture, store } = stage;
+    const acme = await fixture.open({ store, tenant: 'acme' });
+    const threads = must(await acme.threads());
+    const own = await queue(stage, 'greet');
+    const theirs = must(await threads.enqueue({ directive: 'greet' })).thread;
+    const worker = stage.work([
+      '--tenant',
+      'acme',
+      '--tenant',
+      'other',
+      '--sticky',
+      '--slots',
+      '1',
+    ]);
+    await worker.hears('done');
+    expect(worker.said.filter(({ kind }) => kind === 'claimed')).toMatchObject([
+      { thread: theirs, tenant: 'acme' },
+    ]);
+    expect(worker.said[0]).toMatchObject({
+      projects: [{ sticky: true }],
+      tenants: ['acme', 'other'],
+    });
+    expect(await statusOf(stage, own)).toBe('spawning');
+    const placed = must(await stage.threads.store.read(theirs, { types: ['status'] }));
+    expect(placed.some(({ data }) => data.by === worker.said[0]?.worker)).toBe(true);
+    expect(must(await stage.threads.replay(theirs))).toMatchObject({ isSame: true });
+    await acme.close();
+    worker.child.kill('SIGTERM');
+    expect(await worker.ended).toBe(0);
+  },
+);
+
+/** What a thread leaves that takes down its worker: the store's own words count, so the real one is asked. */
+onServer(
+  `a thread that takes down its process again and again is failed${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const { store } = stage.threads;
+    const id = await queue(stage, 'talk');
+    const client = new pg.Client({ connectionString: url });
+    await client.connect();
+    const schema = new URL(stage.store).searchParams.get('schema');
+    for (let at = 0; at < 5; at++) {
+      const owner = { owner: `elsewhere:${at}`, ttlMs: 10_000 };
+      const [held] = must(
+        await store.take(owner, { count: 1, projects: [PROJECT_ID], waitMs: 9000 }),
+      );
+      expect(held?.thread).toBe(id);
+      if (!held) return;
+      const { epoch, row } = held;
+      const events = [
+        { type: 'status', data: { status: 'running' } },
+        { type: 'signal', data: { kind: 'resume', by: owner.owner } },
+      ] as const;
+      must(await store.commit(id, { expect: { seq: row.seq, epoch }, events, status: 'running' }));
+      await client.query(`UPDATE ${schema}.threads SET lease_until = 1 WHERE id = $1`, [id]);
+      expect(must(await store.sweep()).interrupted).toEqual([id]);
+    }
+    await client.end();
+    const worker = stage.work();
+    await worker.hears('done');
+    expect(worker.said.find(({ kind }) => kind === 'done')).toMatchObject({
+      thread: id,
+      status: 'failed',
+      reason: expect.stringContaining('was lost 5 times'),
+    });
+    expect(stage.asked()).toBe(0);
+    expect(await statusOf(stage, id)).toBe('failed');
+    worker.child.kill('SIGTERM');
+    expect(await worker.ended).toBe(0);
   },
 );

@@ -76,7 +76,9 @@ export function startWorkerProcess(
     ended,
     async hears(kind, count = 1) {
       const heard = () => said.filter((one) => one.kind === kind).length;
-      await expect.poll(heard, { message: `${kind} of\n${errors}` }).toBeGreaterThanOrEqual(count);
+      // As a text, so that a failure shows what was said instead.
+      const told = () => (heard() >= count ? kind : `${JSON.stringify(said.slice(-5))} ${errors}`);
+      await expect.poll(told, { timeout: 60_000 }).toBe(kind);
     },
   };
 }

@@ -1,3 +1,5 @@
+// What workers note in the journals of threads, as changes of status that change nothing.
+//
 // A thread that takes down whoever works on it would go through all workers of a fleet, one after the
 // other, for ever. Its journal tells: a process that was lost at work leaves `interrupted`, written by
 // whoever found out; one that was lost before it had begun leaves nothing, so a worker that takes up such
@@ -12,6 +14,7 @@ export const MAX_CRASHES = 5;
 const LOST = 'its process is gone';
 const TAKEN = 'taken up by a worker after its process was lost';
 const RETURNED = 'handed back by a worker';
+const PLACED = 'begun by a worker, where its files are';
 
 /** What a run leaves when it gets further; the rest says that it began. */
 const PROGRESS: ReadonlySet<string> = new Set([
@@ -93,6 +96,21 @@ export async function lookForCrashes(
   if (begun && epoch <= begun.output + MAX_CRASHES) return ok({ held, crashes, isNoted: false });
   const noted = await note(store, held, worker, TAKEN);
   return noted.ok ? ok({ held: noted.output, crashes, isNoted: true }) : noted;
+}
+
+/** Where files differ: who began it, for whoever takes it later. */
+export const notePlace = (store: Store, held: Held, worker: string): Promise<Outcome<Held>> =>
+  note(store, held, worker, PLACED);
+
+/** Whoever had it last, as its journal says: that noted its place, or went on with it. */
+export async function lastPlace(store: Store, thread: string): Promise<string | undefined> {
+  const told = await store.read(thread, { types: ['signal', 'status'] });
+  if (!told.ok) return undefined;
+  const named = told.output.findLast(
+    ({ type, data }) => data.reason === PLACED || (type === 'signal' && data.kind === 'resume'),
+  );
+  const name = named?.data.process ?? named?.data.by;
+  return typeof name === 'string' ? name : undefined;
 }
 
 /** It did not begin here, in good order. */

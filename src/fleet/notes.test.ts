@@ -4,8 +4,8 @@ import { makeClock, must } from '../../tests/support/registry.ts';
 import { aThread } from '../../tests/support/store-suite/stage.ts';
 import { fail, ok } from '../base/index.ts';
 import type { Held, NewEvent, Store } from '../store/index.ts';
+import { lookForCrashes, MAX_CRASHES } from './notes.ts';
 import type { WorkerNews, WorkerProject } from './one-thread.ts';
-import { lookForCrashes, MAX_CRASHES } from './poison.ts';
 import { startWorker } from './worker.ts';
 
 function openLab() {
