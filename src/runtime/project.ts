@@ -151,11 +151,12 @@ export interface OpenProject {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   /** What the program put in the place of ours. */
-  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant'>;
+  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant'> & {
+    /** Who named the store, for messages. */
+    storeFrom?: string;
+  };
   /** Address of the store, when its registry is no file of the project; it may hold a password. */
   address?: string;
-  /** Who named it, for messages. */
-  addressFrom?: string;
   host?: HostProject;
   /** Other projects that threads were started in, opened over this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
@@ -265,8 +266,8 @@ export function openProject(
     primitives: new Map(),
     shared: {},
     others: { known: new Map(), open: openOther },
-    own: { ...options, ...(tenant !== undefined && { tenant }) },
-    ...(address !== undefined && { address, addressFrom: from }),
+    own: { ...options, storeFrom: from, ...(tenant !== undefined && { tenant }) },
+    ...(address !== undefined && { address }),
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

@@ -17,16 +17,12 @@ export interface RegistryDoor {
 }
 
 /** `place`: what was given as the address is one, and this is how it is shown. */
-async function placeOf({
-  address,
-  addressFrom = 'the store',
-  own,
-}: OpenProject): Promise<Outcome<string | undefined>> {
+async function placeOf({ address, own }: OpenProject): Promise<Outcome<string | undefined>> {
   if (address === undefined || own.openStore) return ok(undefined);
   const { readPlace, shownPlace } = await import('../store/index.ts');
   const place = readPlace(address);
   if (place.ok) return ok(shownPlace(address));
-  return fail('config_invalid', `${addressFrom}: ${place.error.detail.message}`);
+  return fail('config_invalid', `${own.storeFrom ?? 'the store'}: ${place.error.detail.message}`);
 }
 
 /** Nothing is connected to; what is no address is refused before anything is done. */

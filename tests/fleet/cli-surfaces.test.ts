@@ -1,6 +1,6 @@
 // The library, the page and tools start threads over a server as commands do: queued, and run by workers.
 import { describe, expect, inject, onTestFinished, test } from 'vitest';
-import { getOwn, ok, systemClock } from '../../src/base/index.ts';
+import { getOwn, ok, plainText, systemClock } from '../../src/base/index.ts';
 import { createRuntime } from '../../src/index.ts';
 import { createRuns } from '../../src/web/server/runs.ts';
 import { runCommand } from '../support/command-line.ts';
@@ -51,7 +51,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const parameters = { directive_name: 'look' };
     const request = { item_type: 'tool', item_id: 'threads/thread_directive', parameters };
     const spawned = got(await runtime.call('execute', request, { surface: 'cli' }));
-    const id = String(getOwn(spawned, 'thread_id'));
+    const id = plainText(getOwn(spawned, 'thread_id'));
     expect(got(await threads.store.thread(id)).status).toBe('spawning');
     expect(threads.atWork()).toEqual([]);
     await work();
@@ -67,14 +67,13 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const { fixture } = await openCliStage(server, LOOK, SEEN);
     const env = { ...fixture.env, KERNMANTLE_STORE: own.url };
     expect((await runCommand(['store', 'migrate'], fixture.root, env)).code).toBe(0);
-    const write = process.stderr.write;
     const running = runCommand(['run', 'look'], fixture.root, env);
     const caught = process.stderr.write;
     const queued = Promise.withResolvers<void>();
-    process.stderr.write = ((text: string) => {
+    process.stderr.write = (text: string) => {
       if (text.includes('no worker')) queued.resolve();
       return caught.call(process.stderr, text);
-    }) as typeof write;
+    };
     await queued.promise;
     await own.stop();
     const ran = await running;

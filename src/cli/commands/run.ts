@@ -12,7 +12,7 @@ import {
 } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
-import { personRow, type Runtime, reports, type Speaker, spokenBy } from '../../runtime/index.ts';
+import { personRow, type Runtime, type Speaker, spokenBy } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { speaker } from '../project.ts';
@@ -26,6 +26,14 @@ import {
   tellNext,
 } from '../threads/ending.ts';
 import { createRunView, type RunView } from '../threads/live-view.ts';
+import {
+  awayFrom,
+  howToGoOn,
+  listenToLeave,
+  mayLeave,
+  tellUnserved,
+  watchServer,
+} from '../threads/look-on.ts';
 import { answerHere, signalKey, type ThreadWork, withThreads } from '../threads/open-threads.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
@@ -77,58 +85,14 @@ function listenForInterrupts(view: RunView, store: Store, person: Speaker) {
   };
 }
 
-/**
- * Where a worker runs it, whoever looks on may leave: nothing ends. A second signal ends this process at
- * once, whatever the server does.
- */
-function listenToLeave() {
-  const controller = new AbortController();
-  let presses = 0;
-  function press(): void {
-    presses += 1;
-    if (presses > 1) process.exit(EXIT.interrupted);
-    controller.abort();
-  }
-  process.on('SIGINT', press);
-  process.on('SIGTERM', press);
-  return {
-    signal: controller.signal,
-    count: () => presses,
-    release(): void {
-      process.off('SIGINT', press);
-      process.off('SIGTERM', press);
-    },
-  };
-}
-
-const HOW_ON = (thread: string): string =>
-  `\`km threads tail -f ${thread}\` follows it, \`km threads stop ${thread}\` ends it`;
-
 /** Nobody looks on any more; it goes on, and its id is the answer. */
 function tellLeft(thread: string, terminal: Terminal): number {
   if (terminal.json) terminal.out(resultLine(ok({ thread_id: thread, status: 'queued' })));
   else {
     terminal.out(thread);
-    terminal.note(`it goes on without you: ${HOW_ON(thread)}`);
+    terminal.note(`it goes on without you: ${howToGoOn(thread)}`);
   }
   return EXIT.done;
-}
-
-/** Said at once when nobody would take it; with `--no-wait` that ends the looking on. */
-async function tellUnserved(
-  { store }: ThreadWork,
-  thread: string,
-  view: Pick<RunView, 'say'>,
-): Promise<boolean> {
-  const { fleet } = store;
-  const row = await store.thread(thread);
-  const { whoServes } = await reports.serving();
-  const serving = fleet && row.ok ? await whoServes(fleet, row.output) : undefined;
-  if (!serving?.ok || serving.output.length > 0) return false;
-  view.say(
-    'no worker serves it: start `km worker` where this project has the same items; it waits',
-  );
-  return true;
 }
 
 /** Events came before, so this line says what it is. */
@@ -253,28 +217,6 @@ function tellPolicies(runtime: Runtime, terminal: Terminal): void {
   terminal.diagnostics(found.map((one) => ({ ...one, severity: 'warning' })));
 }
 
-const LOOK_MS = 3000;
-
-/** Whoever looks on hears nothing from a server that is away: it is asked, and patience has an end. */
-function watchServer({ store }: ThreadWork, id: () => string, onAway: (why: Failure) => void) {
-  let isAsking = false;
-  const look = async (): Promise<void> => {
-    if (isAsking || id() === '') return;
-    isAsking = true;
-    const row = await store.thread(id());
-    isAsking = false;
-    if (!row.ok && row.error.code !== 'store_closed') onAway(row);
-  };
-  const timer = setInterval(() => void look(), LOOK_MS);
-  return () => clearInterval(timer);
-}
-
-/** The server is away, the thread is not: how to find it again. */
-function awayFrom({ error: { code, detail } }: Failure, thread: string): Failure {
-  const hint = `thread \`${thread}\` goes on when the server is there: ${HOW_ON(thread)}`;
-  return fail(code, detail.message, { ...detail, thread, hint });
-}
-
 /** Looks on at a worker; leaving, or nobody who serves it, is how this ends before the thread does. */
 async function lookAtWorker(
   call: CommandCall,
@@ -314,7 +256,7 @@ async function lookAtWorker(
   const hasLeft = !done.ok && done.error.code === 'cancelled';
   if (!hasLeft || id === '') return await finish(done, access.store, terminal, codes);
   if (isUnserved && options.wait === false) {
-    const hint = `it stays queued: ${HOW_ON(id)}`;
+    const hint = `it stays queued: ${howToGoOn(id)}`;
     const none = fail('unavailable', `no worker serves thread \`${id}\``, { thread: id, hint });
     return refuse(none, terminal, codes);
   }
@@ -361,23 +303,6 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
   } finally {
     await view.end();
   }
-}
-
-/** Without workers nobody would go on with it; and they ask their own providers. */
-function mayLeave({ options }: CommandCall, { registry }: Runtime): Outcome<null> {
-  const isShared = registry.place !== undefined;
-  const given = [
-    options.detach === true ? '--detach' : '',
-    options.wait === false ? '--no-wait' : '',
-    options.items === undefined ? '' : '--items',
-  ];
-  const word = given.find((one) => one !== '');
-  if (!isShared && word !== undefined) {
-    return fail('usage', `\`${word}\` needs a store on a server, whose workers run the thread`);
-  }
-  return isShared && options.replies !== undefined
-    ? fail('usage', '`--replies` is for threads that run here; workers ask their own providers')
-    : ok(null);
 }
 
 /** Limits that options of their name narrow; all are counts except `spend`, which is money. */

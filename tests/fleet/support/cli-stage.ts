@@ -81,7 +81,7 @@ export async function openCliStage(
       const id = `worker-${working.length + 1}`;
       const options = { id, version: '0', store, projects: [project], slots: 4 };
       const done = startWorker({ ...options, signal: over.signal, graceMs: 1000 });
-      working.push(done.finally(() => runtime.close()));
+      working.push(done.then(() => runtime.close()));
     },
   };
 }
