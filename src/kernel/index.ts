@@ -30,6 +30,7 @@ export {
   auditRow,
   callTarget,
   createAudit,
+  forwardAudit,
 } from './rights/audit.ts';
 export {
   forViewer,

@@ -191,6 +191,7 @@ async function wireRuntime(
         if (there.ok) await there.output.runtime.close();
       }
       await open.shared.requests?.settled();
+      await open.audit.kept?.();
       await worlds.close();
       for (const primitive of open.primitives.values()) {
         primitive.close?.();

@@ -7,6 +7,7 @@ import {
   createFrame,
   createLabelRecords,
   type LabelRecords,
+  type MaybePromise,
   type RecordEntry,
   type SharedLines,
 } from '../flow/index.ts';
@@ -174,17 +175,22 @@ export function createAuthorize(
   };
 }
 
+/** What cannot be recorded counts as failed; the pipeline turns this into an outcome. */
+export function mustBeKept(written: Outcome<null>): void {
+  if (!written.ok) throw new Error(written.error.detail.message);
+}
+
 /** A caller without a thread: its frame carries the policy, and its act writes the audit. */
 export function callerOf(
   open: OpenProject,
   { surface = 'library', name = '', signal, person, isViewer, handles, onOutput }: CallOptions,
 ): Caller {
-  const record = (entry: RecordEntry): void => {
+  const record = (entry: RecordEntry): MaybePromise<void> => {
     const row = auditRow(entry, { surface, caller: name, subject: `policy:${surface}` });
     const target = handles?.claimOf(row.target) ?? row.target;
     const written = open.audit.write({ ...row, target });
-    // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
-    if (!written.ok) throw new Error(written.error.detail.message);
+    const kept = written.ok ? open.audit.kept?.() : undefined;
+    return kept ? kept.then(mustBeKept) : mustBeKept(written);
   };
   const ask = askOutside(open, { surface, name, person });
   const frame = createFrame({ policy: open.policies.current().policy, ports: { ask } });

@@ -27,6 +27,7 @@ import {
   type Audit,
   createAudit,
   type EmbeddedKernel,
+  forwardAudit,
   isHeldFolder,
   type Primitive,
   type ProcessPorts,
@@ -229,7 +230,16 @@ export function openProject(
   if (!chosen.ok) return chosen;
   const { address, from, tenant } = chosen.output;
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
-  const audit = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
+  const file = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
+  // Where machines share a registry, it has the rows of all of them.
+  const audit =
+    address === undefined
+      ? file
+      : forwardAudit(file, async (rows) => {
+          const store = await open.store?.();
+          if (!store) return fail('store_closed', 'there is no registry');
+          return store.ok ? await store.output.audit(rows) : store;
+        });
   const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {

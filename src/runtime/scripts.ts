@@ -12,6 +12,7 @@ import {
   type Frame,
   type GuardSet,
   type LabelRecords,
+  type MaybePromise,
   makeValue,
   mergeDescriptors,
   type Ports,
@@ -21,7 +22,7 @@ import type { ItemKind } from '../items/index.ts';
 import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
-import { createAuthorize, labelRecords } from './kernel.ts';
+import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
 import { findProject, mayShare, type OpenProject, type Rooms, recordsFolder } from './project.ts';
 
 export interface ScriptUse {
@@ -164,14 +165,14 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     const authority = authorityNow();
     return authority.ok ? authority.output.subject : 'none';
   };
-  const write = (entry: RecordEntry): void => {
+  const write = (entry: RecordEntry): MaybePromise<void> => {
     const written = audit.write(auditRow(entry, { ...who, subject: subjectNow() }));
-    // What cannot be recorded counts as failed; the pipeline turns this into an outcome.
-    if (!written.ok) throw new Error(written.error.detail.message);
+    const kept = written.ok ? audit.kept?.() : undefined;
+    return kept ? kept.then(mustBeKept) : mustBeKept(written);
   };
   /** Statements that stay inside the script leave no row, refusals always do. */
-  const record = (entry: RecordEntry): void => {
-    if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') write(entry);
+  const record = (entry: RecordEntry): MaybePromise<void> => {
+    if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') return write(entry);
   };
   const frame = createFrame({
     policy,

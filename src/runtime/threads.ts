@@ -110,6 +110,7 @@ export async function readAudit(
   open: OpenProject,
   filter: AuditFilter,
 ): Promise<Outcome<AuditRow[]>> {
+  await open.audit.kept?.();
   const others = open.audit.read(filter);
   const store = hasRegistry(open) ? await open.store?.() : undefined;
   if (!others.ok || !store) return others;

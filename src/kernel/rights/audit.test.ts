@@ -2,7 +2,8 @@ import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
-import { type AuditFilter, createAudit } from './audit.ts';
+import { fail, ok } from '../../base/index.ts';
+import { type AuditFilter, createAudit, forwardAudit } from './audit.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'km-audit-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -100,4 +101,31 @@ test('rows are found by surface, thread, tool and time, at any place of a long f
   expect(operations(audit, { surface: 'thread' })).toEqual(['tool:fs/read_file']);
   const since = '2030-01-01T00:00:00.500Z'; // filler rows say 't', which is later
   expect(operations(audit, { since, decision: 'allowed' })).toEqual(['last']);
+});
+
+test('rows that go elsewhere arrive in order; those that do not stand in the file', async () => {
+  const file = createAudit(join(dir, 'forwarded.jsonl'), clock);
+  const arrived: string[] = [];
+  let isAway = false;
+  const audit = forwardAudit(file, async (rows) => {
+    await Promise.resolve();
+    if (isAway) return fail('store_failed', 'nobody answers');
+    arrived.push(...rows.map(({ operation }) => operation));
+    return ok(null);
+  });
+  const write = (operation: string) => audit.write({ ...row, operation, decision: 'allowed' });
+  const names = Array.from({ length: 1200 }, (_, at) => `row ${at}`);
+  for (const name of names) write(name);
+  expect(await audit.kept?.()).toEqual({ ok: true, output: null });
+  expect(arrived).toEqual(names);
+  expect(operations(file, {})).toEqual([]);
+  isAway = true;
+  write('lost 1');
+  write('lost 2');
+  expect(await audit.kept?.()).toEqual({ ok: true, output: null });
+  expect(operations(file, {})).toEqual(['lost 1', 'lost 2']);
+  isAway = false;
+  write('x'.repeat(2000));
+  await audit.kept?.();
+  expect(arrived.at(-1)).toHaveLength(501);
 });

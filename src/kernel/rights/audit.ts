@@ -49,9 +49,14 @@ export interface Audit {
   write(row: Omit<AuditRow, 'time'>): Outcome<null>;
   /** Oldest first. Takes memory for what is found, however long the file is. */
   read(filter: AuditFilter): Outcome<AuditRow[]>;
+  /** Where rows go elsewhere: when all so far have arrived, or stand in the file. */
+  kept?(): Promise<Outcome<null>>;
   /** Gives back what it holds open; a later row opens it again. */
   close?(): void;
 }
+
+type NewRow = Omit<AuditRow, 'time'>;
+const MAX_SENT = 500;
 
 /** Of a URL the host: what stands behind it may hold a key. */
 const hostOf = (text: string): string => (URL.canParse(text) ? new URL(text).host : '') || text;
@@ -230,5 +235,42 @@ export function createAudit(file: string, clock: Clock): Audit {
       }
     },
     close: () => records.close(),
+  };
+}
+
+/** Rows go where `send` brings them, in order; those that do not arrive stand in the file. */
+export function forwardAudit(
+  file: Audit,
+  send: (rows: readonly NewRow[]) => Promise<Outcome<unknown>>,
+): Audit {
+  let waiting: NewRow[] = [];
+  let sending: Promise<Outcome<null>> | undefined;
+
+  /** What nobody knows the fate of may be there twice: better than not at all. */
+  async function sendAll(): Promise<Outcome<null>> {
+    let kept: Outcome<null> = ok(null);
+    while (waiting.length > 0) {
+      const rows = waiting.slice(0, MAX_SENT);
+      waiting = waiting.slice(MAX_SENT);
+      const sent = await send(rows);
+      for (const row of sent.ok ? [] : rows) {
+        const written = file.write(row);
+        if (!written.ok) kept = written;
+      }
+    }
+    sending = undefined;
+    return kept;
+  }
+
+  return {
+    ...file,
+    write({ operation, target, reason, ...row }) {
+      const about = { operation: short(operation), target: short(target), reason: short(reason) };
+      waiting.push({ ...row, ...about });
+      // What comes in the same moment goes together.
+      sending ??= Promise.resolve().then(sendAll);
+      return ok(null);
+    },
+    kept: () => sending ?? Promise.resolve(ok(null)),
   };
 }
