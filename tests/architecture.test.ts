@@ -100,7 +100,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['run-script.ts'],
   ],
   mcp: [['client', 'server'], ['connector']],
-  runtime: [['.'], ['reports']],
+  runtime: [['shared'], ['.'], ['reports']],
   web: [['model'], ['server', 'page']],
   cli: [
     ['terminal'],

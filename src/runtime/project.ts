@@ -21,7 +21,7 @@ import {
   type PolicyFiles,
   type PolicyPlace,
 } from '../flow/index.ts';
-import type { HarnessPorts, LiveThreads, ModelPort, Runner } from '../harness/index.ts';
+import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy, type Library } from '../items/index.ts';
 import {
   type Audit,
@@ -46,6 +46,7 @@ import {
   type TokenVerifierPorts,
   type TrustStore,
 } from '../trust/index.ts';
+import type { SharedRequests } from './shared/requests.ts';
 import { chooseStore } from './user-settings.ts';
 
 export interface RuntimeOptions {
@@ -173,14 +174,6 @@ export interface OpenProject {
   verify?: TokenVerifier['verify'];
   /** Takes what a thread knows to be secret out of a text. */
   mask?: (thread: string, text: string) => string;
-}
-
-/** How models are asked where machines share the limits of a key or a tenant. */
-export interface SharedRequests {
-  /** The same model, asked only when there is room for it among all. */
-  share(model: ModelPort): ModelPort;
-  /** What requests took is told. */
-  settled(): Promise<void>;
 }
 
 /** A project and the rooms over it. */

@@ -129,7 +129,7 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
     const { name = '', signal } = use;
     const own = createModelPort(kernel);
     const ask = mayShare(open)
-      ? await (await import('./shared-requests.ts')).shareModel(rooms, own)
+      ? await (await import('./share-model.ts')).shareModel(rooms, own)
       : own;
     const line = await ask(found.output, { surface: SURFACE, name, frame });
     if (!line.ok) return line;

@@ -165,7 +165,7 @@ export async function runPlain(
   const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
   const own = createModelPort(rooms.kernel);
   const model = mayShare(rooms.open)
-    ? await (await import('./shared-requests.ts')).shareModel(rooms, own)
+    ? await (await import('./share-model.ts')).shareModel(rooms, own)
     : own;
   return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
@@ -468,7 +468,7 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
   open.live ??= harness.createLiveThreads();
   open.mask = watch.mask;
   open.registry = createRegistry(open, store);
-  if (store.fleet) (await import('./shared-requests.ts')).requestsOver(rooms, store);
+  if (store.fleet) (await import('./share-model.ts')).requestsOver(rooms, store);
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 

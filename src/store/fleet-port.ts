@@ -7,7 +7,7 @@ export interface Fleet extends Workers, FleetLimits, LabelRows {
   readonly place: string;
 }
 
-export interface Workers {
+interface Workers {
   /** Said every few seconds; whoever has not been heard of for `GONE_MS` is gone. */
   announce(worker: WorkerState): Told<null>;
   /** It goes by itself: nobody has to wait until it is not heard of. */
@@ -106,7 +106,7 @@ export interface FleetLimits {
 }
 
 /** Labels of files, which are the same wherever a thread goes on. */
-export interface LabelRows {
+interface LabelRows {
   /** In the order in which they were written, after a number; pages of at most 1,000. */
   labelRows(project: string, after: number): Told<{ number: number; text: string }[]>;
   addLabelRows(project: string, rows: readonly string[]): Told<null>;

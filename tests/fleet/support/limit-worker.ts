@@ -1,7 +1,7 @@
 // A process that asks a provider as threads do, under limits that it shares with others:
 // URL SCHEMA NAME PROVIDER LOOPS REQUESTS.
-import { systemClock, systemRandom } from '../../../src/base/index.ts';
-import { createSharedRequests } from '../../../src/runtime/shared-requests.ts';
+import { fail, systemClock, systemRandom } from '../../../src/base/index.ts';
+import { createSharedRequests } from '../../../src/runtime/shared/requests.ts';
 import { openShared } from './shared-database.ts';
 
 const [url = '', schema = '', name = '', provider = '', loops = '1', requests = '1'] =
@@ -22,8 +22,12 @@ const ask = shared.share(() =>
     output: {
       async ask(request, signal) {
         if (systemClock.monotonic() > (request.sendBy ?? 0)) throw new Error('sent too late');
-        const answer = await fetch(provider, { signal, headers: { 'x-name': name } });
-        await answer.text();
+        try {
+          const answer = await fetch(provider, { signal, headers: { 'x-name': name } });
+          await answer.text();
+        } catch (error) {
+          return fail('network_error', String(error));
+        }
         const usage = {
           input_tokens: 1,
           output_tokens: 1,
@@ -46,12 +50,14 @@ const line = await ask(
 );
 let answered = 0;
 async function loop(): Promise<void> {
-  for (let count = 0; count < Number(requests); count++) {
+  for (let count = 0; count < Number(requests); ) {
     const answer = line.ok
       ? await line.output.ask({ maxTokens: 1, reading: { requestBytes: 1 } } as never, signal)
       : line;
+    // Who stood still for too long has ended its request, and asks again.
+    if (!answer.ok && answer.error.code === 'timeout') continue;
     if (!answer.ok) throw new Error(JSON.stringify(answer.error));
-    answered += 1;
+    [answered, count] = [answered + 1, count + 1];
   }
 }
 await Promise.all(Array.from({ length: Number(loops) }, loop));

@@ -11,23 +11,13 @@ import {
   type Outcome,
   ok,
   type RandomBytes,
-  systemRandom,
   withDetail,
-} from '../base/index.ts';
-import type { ModelLine, ModelPort } from '../harness/index.ts';
-import {
-  costOf,
-  createPrices,
-  estimateTokens,
-  type ModelReply,
-  type Price,
-  type Prices,
-  worstCost,
-} from '../llm/index.ts';
-import { type FleetLimits, nameOwner, SEND_WITHIN_MS, type Store } from '../store/index.ts';
-import type { Rooms, SharedRequests } from './project.ts';
+} from '../../base/index.ts';
+import type { ModelLine, ModelPort } from '../../harness/index.ts';
+import { costOf, estimateTokens, type ModelReply, type Price, worstCost } from '../../llm/index.ts';
+import { type FleetLimits, SEND_WITHIN_MS } from '../../store/index.ts';
 
-interface SharedPorts {
+export interface SharedPorts {
   readonly limits: Pick<FleetLimits, 'enter' | 'stay' | 'exit'>;
   /** As leases name this process. */
   readonly owner: string;
@@ -260,6 +250,14 @@ function createEntrance({ limits, owner, clock, random }: SharedPorts) {
   };
 }
 
+/** How models are asked where machines share the limits of a key or a tenant. */
+export interface SharedRequests {
+  /** The same model, asked only when there is room for it among all. */
+  share(model: ModelPort): ModelPort;
+  /** What requests took is told. */
+  settled(): Promise<void>;
+}
+
 export function createSharedRequests(ports: SharedPorts): SharedRequests {
   const holder = createHolder(ports);
   const entrance = createEntrance(ports);
@@ -315,58 +313,4 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     },
     settled: () => entrance.settled(),
   };
-}
-
-/** Of a thread that is gone nobody asks. */
-const MAX_TENANTS = 10_000;
-
-function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
-  const known = new Map<string, string>();
-  return async (thread) => {
-    if (thread === undefined) return own;
-    const tenant = known.get(thread);
-    if (tenant !== undefined) return tenant;
-    const row = await store.thread(thread);
-    if (!row.ok) return own;
-    if (known.size >= MAX_TENANTS) known.clear();
-    known.set(thread, row.output.tenant ?? '');
-    return row.output.tenant ?? '';
-  };
-}
-
-function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
-  let layers: unknown;
-  let prices: Prices | undefined;
-  return (model) => {
-    const now = library.config('pricing').layers;
-    if (!prices || now !== layers) {
-      const { allowsLowerPrices: allowsLower } = open.policies.current().policy;
-      prices = createPrices(now, { clock: open.clock, allowsLower });
-      layers = now;
-    }
-    const found = prices.find(model);
-    return found.ok ? found.output : undefined;
-  };
-}
-
-/** One for a project; undefined where nothing is shared. */
-export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undefined {
-  const { open } = rooms;
-  if (!store.fleet) return undefined;
-  open.shared.requests ??= createSharedRequests({
-    limits: store.fleet,
-    owner: nameOwner(),
-    clock: open.clock,
-    random: systemRandom,
-    tenantOf: tenantsIn(store, open.own.tenant ?? ''),
-    priceOf: pricesIn(rooms),
-  });
-  return open.shared.requests;
-}
-
-/** For whoever asks a model outside of threads. */
-export async function shareModel(rooms: Rooms, model: ModelPort): Promise<ModelPort> {
-  const store = await rooms.open.store?.();
-  if (store?.ok === false) return () => Promise.resolve(store);
-  return (store && requestsOver(rooms, store.output)?.share(model)) ?? model;
 }

@@ -1,0 +1,61 @@
+// How this runtime asks models where machines share limits: whose a thread is, and what a model costs.
+import { systemRandom } from '../base/index.ts';
+import type { ModelPort } from '../harness/index.ts';
+import { createPrices, type Prices } from '../llm/index.ts';
+import { nameOwner, type Store } from '../store/index.ts';
+import type { Rooms } from './project.ts';
+import { createSharedRequests, type SharedPorts, type SharedRequests } from './shared/requests.ts';
+
+/** Of a thread that is gone nobody asks. */
+const MAX_TENANTS = 10_000;
+
+function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
+  const known = new Map<string, string>();
+  return async (thread) => {
+    if (thread === undefined) return own;
+    const tenant = known.get(thread);
+    if (tenant !== undefined) return tenant;
+    const row = await store.thread(thread);
+    if (!row.ok) return own;
+    if (known.size >= MAX_TENANTS) known.clear();
+    known.set(thread, row.output.tenant ?? '');
+    return row.output.tenant ?? '';
+  };
+}
+
+function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
+  let layers: unknown;
+  let prices: Prices | undefined;
+  return (model) => {
+    const now = library.config('pricing').layers;
+    if (!prices || now !== layers) {
+      const { allowsLowerPrices: allowsLower } = open.policies.current().policy;
+      prices = createPrices(now, { clock: open.clock, allowsLower });
+      layers = now;
+    }
+    const found = prices.find(model);
+    return found.ok ? found.output : undefined;
+  };
+}
+
+/** One for a project; undefined where nothing is shared. */
+export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undefined {
+  const { open } = rooms;
+  if (!store.fleet) return undefined;
+  open.shared.requests ??= createSharedRequests({
+    limits: store.fleet,
+    owner: nameOwner(),
+    clock: open.clock,
+    random: systemRandom,
+    tenantOf: tenantsIn(store, open.own.tenant ?? ''),
+    priceOf: pricesIn(rooms),
+  });
+  return open.shared.requests;
+}
+
+/** For whoever asks a model outside of threads. */
+export async function shareModel(rooms: Rooms, model: ModelPort): Promise<ModelPort> {
+  const store = await rooms.open.store?.();
+  if (store?.ok === false) return () => Promise.resolve(store);
+  return (store && requestsOver(rooms, store.output)?.share(model)) ?? model;
+}
