@@ -21,13 +21,13 @@ export interface TurnCosts {
 
 /** Measured with `npm run bench:fleet`: two cores, database, workers and provider on the same machine. */
 const MEASURED: TurnCosts = {
-  worker_ms: 3,
-  database_ms: 2,
-  log_kb: 12,
-  disk_kb: 6,
-  worker_mb: 110,
-  thread_mb: 0.3,
-  source: 'estimates before the first measurement',
+  worker_ms: 6.9,
+  database_ms: 4.4,
+  log_kb: 5.9,
+  disk_kb: 3.8,
+  worker_mb: 100,
+  thread_mb: 1.5,
+  source: 'measured 2026-11-16 on two cores that were busy with other work: an upper bound',
 };
 
 export interface Assumptions {
@@ -93,7 +93,9 @@ export function needOf(threads: number, costs: TurnCosts, assumed: Assumptions):
     at_once: atOnce,
     worker_cores: workerCores,
     worker_machines: machines,
-    worker_gb: (machines * costs.worker_mb + atOnce * costs.thread_mb) / 1024,
+    // One process for each core.
+    worker_gb:
+      (machines * assumed.cores_per_worker * costs.worker_mb + atOnce * costs.thread_mb) / 1024,
     database_cores: databaseCores,
     log_mb_a_second: log,
     disk_gb: (threads * turns * days * costs.disk_kb) / 1024 / 1024,

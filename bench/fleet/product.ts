@@ -49,6 +49,7 @@ export async function openProduct(store: string, directives: readonly string[]):
       cwd: root,
       env,
       encoding: 'utf8',
+      stdio: ['ignore', 'pipe', 'pipe'],
     });
   km('init');
   const files = directives.map((name) => [
@@ -69,7 +70,7 @@ export async function openProduct(store: string, directives: readonly string[]):
       const child = spawn(process.execPath, args, {
         cwd: root,
         env,
-        stdio: ['ignore', 'ignore', 'inherit'],
+        stdio: 'ignore',
       });
       workers.push(child);
       for (let tries = 0; tries < 300; tries++) {
