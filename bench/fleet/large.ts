@@ -1,5 +1,6 @@
 // A registry with 10,000 queued threads and 1,000,000 events: a claim of 50, a status, a page of a list.
 import pg from 'pg';
+import { PgBoss } from 'pg-boss';
 import type { Store } from '../../src/store/port.ts';
 import { must, openAt, TTL_MS } from './holder.ts';
 import { prepare } from './prepare.ts';
@@ -9,21 +10,51 @@ import { benchThread, PROJECT } from './work.ts';
 
 const [THREADS, EVENTS] = [10_000, 1_000_000];
 const SCHEMA = 'b_large';
+const QUIET = { migrate: false, supervise: false, schedule: false } as const;
 
+/** As `createThread` makes them, thousands in a statement: the first is made by the store itself. */
 async function fill(store: Store, url: string): Promise<void> {
-  let next = 0;
-  const lanes = Array.from({ length: 10 }, async () => {
-    while (next < THREADS) {
-      const id = `q${next}`;
-      next += 1;
-      must(await store.createThread(benchThread(id, { steps: 1 })));
-    }
-  });
-  await Promise.all(lanes);
-  const each = EVENTS / THREADS;
+  must(await store.createThread(benchThread('q0', { steps: 1 })));
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   await client.query(`SET search_path = ${SCHEMA}`);
+  const { budget, events, inputs, limits, ...row } = benchThread('q', { steps: 1 });
+  const { directive, version, runner, project, items } = row;
+  const like = {
+    directive,
+    version,
+    runner,
+    project,
+    items,
+    kind: 'thread',
+    detached: false,
+    events: events.map(({ type, data }) => ({ type, turn: 0, text: JSON.stringify(data) })),
+    limits: JSON.stringify(limits),
+    inputs: JSON.stringify(inputs),
+    budget: `{NULL,${budget.tokens},NULL,NULL,${budget.spend}}`,
+  };
+  await client.query(
+    `SELECT count(km_create((jsonb_build_object('id', 'q' || n) || $1::jsonb)::json, 'b' || n))
+     FROM generate_series(1, $2::int) n`,
+    [JSON.stringify(like), THREADS - 1],
+  );
+  const { rows } = await client.query<{ o_thread: string; o_job: string }>(
+    `SELECT o_thread, o_job FROM km_follow(ARRAY(SELECT id FROM threads WHERE id <> 'q0'))`,
+  );
+  const boss = new PgBoss({ connectionString: url, schema: `${SCHEMA}_jobs`, ...QUIET });
+  boss.on('error', () => undefined);
+  await boss.start();
+  const [queue] = await boss.getQueues();
+  for (let at = 0; at < rows.length; at += 1000) {
+    const jobs = rows.slice(at, at + 1000).map(({ o_thread: thread, o_job: id }) => ({
+      id,
+      data: { thread },
+      singletonKey: thread,
+    }));
+    await boss.insert(queue?.name ?? '', jobs);
+  }
+  await boss.stop({ graceful: false });
+  const each = EVENTS / THREADS;
   await client.query(
     `INSERT INTO thread_events (thread, seq, ts, turn, type, data)
      SELECT t.number, n, t.created, 1, 'logged', json_build_object('preview', repeat('fox ', 40))::text
@@ -67,10 +98,13 @@ export async function run({ url, say }: FleetRun): Promise<FleetRow[]> {
   return [
     told('filling the registry', fillSeconds, 's'),
     atMost('claim of 50, median', percentile(claim, 0.5), 20, 'ms'),
+    told('claim of 50, best', percentile(claim, 0), 'ms'),
     told('claim of 50, p95', percentile(claim, 0.95), 'ms'),
     atMost('status of a thread, median', percentile(status, 0.5), 2, 'ms'),
+    told('status of a thread, best', percentile(status, 0), 'ms'),
     told('status of a thread, p95', percentile(status, 0.95), 'ms'),
     atMost('a page of the list, median', percentile(page, 0.5), 5, 'ms'),
+    told('a page of the list, best', percentile(page, 0), 'ms'),
     told('a page of the list, p95', percentile(page, 0.95), 'ms'),
     atMost('a page of one status and project, median', percentile(waiting, 0.5), 5, 'ms'),
   ];
