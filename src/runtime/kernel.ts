@@ -221,7 +221,7 @@ function sharedLines(open: OpenProject): SharedLines {
 /** What files of the project are made of: in a file beside it, or where its threads are. */
 export function labelRecords(open: OpenProject): LabelRecords {
   const file = join(recordsFolder(open.project, open.home), 'labels.jsonl');
-  if (open.address === undefined) return createLabelRecords(file, open.project);
+  if (open.shared.address === undefined) return createLabelRecords(file, open.project);
   open.shared.labels ??= createLabelRecords(file, open.project, sharedLines(open));
   return open.shared.labels;
 }

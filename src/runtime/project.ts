@@ -73,8 +73,8 @@ export interface RuntimeOptions {
 }
 
 /** May it be that machines share the store of this project? */
-export const mayShare = ({ address, own }: Pick<OpenProject, 'address' | 'own'>): boolean =>
-  address !== undefined || own.openStore !== undefined;
+export const mayShare = ({ shared, own }: Pick<OpenProject, 'shared' | 'own'>): boolean =>
+  shared.address !== undefined || own.openStore !== undefined;
 
 export const BUNDLE = packagePath('bundle');
 
@@ -157,17 +157,18 @@ export interface OpenProject {
     /** Who named the store, for messages. */
     storeFrom?: string;
   };
-  /** Address of the store, when its registry is no file of the project; it may hold a password. */
-  address?: string;
   host?: HostProject;
   /** Other projects that threads were started in, opened over this one's registry. */
   others: { readonly known: Map<string, Promise<Outcome<OtherProject>>>; readonly open: OpenOther };
-  /** Was it looked for threads that are too old? */
-  hasRetained?: boolean;
   /** Opens the registry, also one that is not there yet. */
   store?: () => Promise<Outcome<Store>>;
-  /** What machines share with this one, once it was asked for. */
-  shared: { requests?: SharedRequests; labels?: LabelRecords };
+  /** What machines share with this one; all but the address once it was asked for. */
+  shared: {
+    /** Of the store, when its registry is no file of the project; it may hold a password. */
+    readonly address?: string;
+    requests?: SharedRequests;
+    labels?: LabelRecords;
+  };
   /** What the registry knows of threads, from the first one on. */
   registry?: Registry;
   /** One for all: a token that was verified is verified for everybody. */
@@ -267,10 +268,9 @@ export function openProject(
       },
     },
     primitives: new Map(),
-    shared: {},
+    shared: { ...(address !== undefined && { address }) },
     others: { known: new Map(), open: openOther },
     own: { ...options, storeFrom: from, ...(tenant !== undefined && { tenant }) },
-    ...(address !== undefined && { address }),
     ...(host ? { host, live: host.live } : {}),
     sandbox() {
       probed ??= probeSandboxNow();

@@ -43,6 +43,7 @@ function ofProject(store: Store, project: string): Store {
       store.query(
         NAMED.some((name) => filter[name] !== undefined) ? filter : { ...filter, project },
       ),
+    prune: (options) => store.prune({ ...options, project }),
     async approvals(filter) {
       if (filter.id !== undefined || filter.thread !== undefined) return store.approvals(filter);
       const { limit, ...all } = filter;

@@ -17,7 +17,10 @@ export interface RegistryDoor {
 }
 
 /** `place`: what was given as the address is one, and this is how it is shown. */
-async function placeOf({ address, own }: OpenProject): Promise<Outcome<string | undefined>> {
+async function placeOf({
+  shared: { address },
+  own,
+}: OpenProject): Promise<Outcome<string | undefined>> {
   if (address === undefined || own.openStore) return ok(undefined);
   const { readPlace, shownPlace } = await import('../store/index.ts');
   const place = readPlace(address);
@@ -37,7 +40,8 @@ export async function createRegistryDoor(
     isThere: () => hasRegistry(open),
     open: store,
     async migrate() {
-      const { address, clock } = open;
+      const { clock, shared } = open;
+      const { address } = shared;
       if (address === undefined) {
         return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
       }

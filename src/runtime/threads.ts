@@ -83,8 +83,9 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const identity = await registryKey(open);
   if (!identity.ok) return identity;
   const [own, key] = [open.own.openStore, identity.output];
-  if (open.address !== undefined && !own) {
-    return await openServerStore(open.address, { clock, identity: key });
+  const { address } = open.shared;
+  if (address !== undefined && !own) {
+    return await openServerStore(address, { clock, identity: key });
   }
   return await (own ?? openSqliteStore)({ file: registryFile(open), clock, identity: key });
 }
@@ -102,8 +103,10 @@ export const registryFile = ({ project }: Pick<OpenProject, 'project'>): string 
   join(project, '.ai', 'threads', 'registry.db');
 
 /** A file is made with the first thread; before that there is nothing to read. */
-export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'address'>): boolean =>
-  open.own.openStore !== undefined || open.address !== undefined || existsSync(registryFile(open));
+export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'>): boolean =>
+  open.own.openStore !== undefined ||
+  open.shared.address !== undefined ||
+  existsSync(registryFile(open));
 
 /** Rows of threads are in the registry, all others in the file: both, by time. */
 export async function readAudit(
@@ -274,12 +277,18 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const TREES_A_RUN = 20;
 
 /** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
-async function retain(open: OpenProject, store: Store): Promise<void> {
+async function retain(world: ThreadWorld): Promise<void> {
+  const { open } = world.rooms;
   const { days, keep_failed = false } = open.policies.current().policy.retention;
-  if (open.hasRetained || open.host || days === undefined) return;
-  open.hasRetained = true;
+  if (world.hasRetained || open.host || days === undefined) return;
+  world.hasRetained = true;
+  // Whoever else keeps threads there has a policy of their own.
+  const own = world.store.fleet ? identify(open) : undefined;
+  if (own && !own.ok) return;
   const before = open.clock.now() - days * DAY_MS;
-  await pruneThreads(store, open.project, { before, keepFailed: keep_failed, trees: TREES_A_RUN });
+  const old = { before, keepFailed: keep_failed, trees: TREES_A_RUN };
+  const which = own ? { ...old, project: own.output.project } : old;
+  await pruneThreads(world.store, open.project, which);
 }
 
 /** A registry for one use; nothing of it stays. */
@@ -348,7 +357,7 @@ async function openOtherProject(
     project,
     env,
     clock,
-    ...compact({ store: open.address, tenant: open.own.tenant }),
+    ...compact({ store: open.shared.address, tenant: open.own.tenant }),
   };
   const opening = others.known.get(project) ?? others.open(there, host);
   others.known.set(project, opening);
@@ -455,6 +464,8 @@ export interface ThreadWorld {
   owner: string;
   /** When it was last looked for threads that a process left behind. */
   looked?: number;
+  /** Was it looked for threads that are too old? */
+  hasRetained?: boolean;
 }
 
 /** A look goes through the registry: once for many runs. */
@@ -524,7 +535,7 @@ function createPorts(
       history: watch.history,
     },
     watch: { ...watch.portFor(view), audit: open.audit },
-    ...((store.fleet ?? open.address) !== undefined && { identity: () => identify(open) }),
+    ...((store.fleet ?? open.shared.address) !== undefined && { identity: () => identify(open) }),
   };
   return ports;
 }
@@ -556,7 +567,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
       return events;
     },
     async run(request, signal) {
-      await retain(open, store);
+      await retain(world);
       return await told(() => harness.runDirective(ports, request, signal));
     },
     // Whoever has this is a person or their program: what has ended goes on, too.
@@ -570,7 +581,7 @@ export async function createThreads(world: ThreadWorld, view: Live): Promise<Thr
         return there.ok ? await resumeIn(harness, there.output, id, signal) : there;
       }),
     async enqueue(request) {
-      await retain(open, store);
+      await retain(world);
       return await harness.enqueueDirective(ports, request);
     },
     goOnWith: (held, since, signal) =>

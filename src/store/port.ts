@@ -357,6 +357,8 @@ export interface PruneOptions {
   keepFailed?: boolean;
   /** At most so many trees; all when left out. */
   trees?: number;
+  /** Only trees that began in this project. */
+  project?: string;
 }
 
 type ApprovalKind = 'call' | 'capability' | 'limit' | 'question';

@@ -11,7 +11,11 @@ import type { ThreadWork } from './open-threads.ts';
  * Where a worker runs it, whoever looks on may leave: nothing ends. A second signal ends this process at
  * once, whatever the server does.
  */
-export function listenToLeave() {
+export function listenToLeave(): {
+  readonly signal: AbortSignal;
+  count(): number;
+  release(): void;
+} {
   const controller = new AbortController();
   let presses = 0;
   function press(): void {

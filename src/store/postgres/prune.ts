@@ -8,7 +8,8 @@ import type { Database, Sql } from './connection.ts';
 const TREES_A_STEP = 50;
 const OVER = `HAVING bool_and(km_ended(status)) AND max(ended) < $1
   AND NOT ($2 AND bool_or(status = 'failed'))`;
-const FIND = `SELECT root FROM threads GROUP BY root ${OVER} ORDER BY root LIMIT $3`;
+const FIND = `SELECT root FROM threads WHERE $4::text IS NULL OR root IN
+  (SELECT id FROM threads WHERE id = root AND project = $4) GROUP BY root ${OVER} ORDER BY root LIMIT $3`;
 // Looked at again where it is removed, by whoever holds all of its rows: it may have been opened meanwhile.
 const HOLD = 'SELECT id FROM threads WHERE root = ANY ($1) ORDER BY id FOR UPDATE';
 const STILL = `SELECT root FROM threads WHERE root = ANY ($3) GROUP BY root ${OVER}`;
@@ -45,10 +46,10 @@ async function removeTrees(
 
 export async function pruneTrees(
   database: Database,
-  { before, keepFailed = false, trees }: PruneOptions,
+  { before, keepFailed = false, trees, project }: PruneOptions,
 ): Answer<{ removed: string[] }> {
   const found = await database.read((sql) =>
-    sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null),
+    sql.all<{ root: string }>(FIND, before, keepFailed, trees ?? null, project ?? null),
   );
   if (!found.ok) return found;
   const roots = found.output.map(({ root }) => root);

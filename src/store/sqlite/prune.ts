@@ -9,11 +9,12 @@ import { ENDED, EVENTS_A_THREAD } from './file/schema.ts';
 import type { Registry } from './threads.ts';
 
 const TREES_A_STEP = 50;
-const OVER = `HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?
-  AND (? = 0 OR max(status = 'failed') = 0)`;
-const FIND = `SELECT root FROM threads GROUP BY root ${OVER} LIMIT ?`;
+const OVER = `HAVING max(status NOT IN (${ENDED})) = 0 AND max(ended) < ?1
+  AND (?2 = 0 OR max(status = 'failed') = 0)`;
+const FIND = `SELECT root FROM threads WHERE ?4 IS NULL OR root IN
+  (SELECT id FROM threads WHERE id = root AND project = ?4) GROUP BY root ${OVER} LIMIT ?3`;
 /** Looked at again where it is removed: it may have been opened meanwhile. */
-const STILL = `SELECT root FROM threads WHERE root = ? GROUP BY root ${OVER}`;
+const STILL = `SELECT root FROM threads WHERE root = ?3 GROUP BY root ${OVER}`;
 
 // Artifacts that nobody else uses go with their thread, before its uses do.
 const REMOVE: readonly string[] = [
@@ -64,11 +65,12 @@ export async function prune(
   group: Group,
   options: PruneOptions,
 ): Answer<{ removed: string[] }> {
-  const { before, keepFailed = false, trees = -1 } = options;
+  const { before, keepFailed = false, trees = -1, project = null } = options;
   const failed = keepFailed ? 1 : 0;
   let roots: string[];
   try {
-    roots = connection.all<{ root: string }>(FIND, before, failed, trees).map(({ root }) => root);
+    const found = connection.all<{ root: string }>(FIND, before, failed, trees, project);
+    roots = found.map(({ root }) => root);
   } catch (error) {
     return connection.fault(error);
   }
@@ -77,7 +79,7 @@ export async function prune(
     const step = roots.slice(at, at + TREES_A_STEP);
     const gone = await group.write((): Outcome<string[]> => {
       accounts.write();
-      const old = step.filter((root) => connection.get(STILL, root, before, failed));
+      const old = step.filter((root) => connection.get(STILL, before, failed, root));
       return ok(old.flatMap((root) => removeTree(connection, root)));
     });
     if (!gone.ok) return gone;

@@ -88,11 +88,14 @@ function removeTree(world: World, all: readonly ThreadRecord[]): void {
   }
 }
 
-export function prune(world: World, { before, keepFailed, trees }: PruneOptions): string[] {
+export function prune(world: World, options: PruneOptions): string[] {
+  const { before, keepFailed, trees, project } = options;
   const byRoot = Map.groupBy(world.threads.all(), ({ root }) => root);
   const old = [...byRoot.values()].filter((all) => {
     const isOver = all.every(({ status, ended = before }) => isEnded(status) && ended < before);
-    return isOver && !(keepFailed && all.some(({ status }) => status === 'failed'));
+    const isAsked =
+      project === undefined || all.some((one) => one.id === one.root && one.project === project);
+    return isOver && isAsked && !(keepFailed && all.some(({ status }) => status === 'failed'));
   });
   const gone = old.slice(0, trees ?? old.length);
   for (const all of gone) removeTree(world, all);

@@ -315,7 +315,9 @@ function ends(inStage: InStage): void {
       );
       for (const id of ['living', 'living_child', 'young', 'failed']) must(await store.thread(id));
       expect(must(await store.prune({ before: clock.now(), trees: 0 })).removed).toEqual([]);
-      const rest = must(await store.prune({ before: clock.now() })).removed;
+      const other = { before: clock.now(), project: 'other' };
+      expect(must(await store.prune(other)).removed).toEqual([]);
+      const rest = must(await store.prune({ before: clock.now(), project: 'one' })).removed;
       expect(rest.sort()).toEqual(['failed', 'failed_child']);
     }),
   );
