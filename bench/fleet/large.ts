@@ -34,7 +34,7 @@ async function fill(store: Store, url: string): Promise<void> {
     budget: `{NULL,${budget.tokens},NULL,NULL,${budget.spend}}`,
   };
   await client.query(
-    `SELECT count(km_create((jsonb_build_object('id', 'q' || n) || $1::jsonb)::json, 'b' || n))
+    `SELECT count(km_create((jsonb_build_object('id', 'q' || n) || $1::jsonb), 'b' || n))
      FROM generate_series(1, $2::int) n`,
     [JSON.stringify(like), THREADS - 1],
   );
