@@ -3,147 +3,24 @@
 // day. Every assumption is printed with the table. FILE is what `npm run bench:fleet -- --json` wrote.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
+import { capacityFigures } from '../src/runtime/reports/capacity.ts';
 
-/** What one turn costs: a model's reply, one call of a tool, all that is written down about them. */
-export interface TurnCosts {
-  /** CPU of the worker and of the database, in milliseconds. */
-  worker_ms: number;
-  database_ms: number;
-  /** Log that the database writes before it answers, and what stays on its disk, in kilobytes. */
-  log_kb: number;
-  disk_kb: number;
-  /** Resident memory of a worker: by itself, and for each thread that it runs. */
-  worker_mb: number;
-  thread_mb: number;
-  /** Where these figures are from. */
-  source: string;
-}
+type Given = NonNullable<Parameters<typeof capacityFigures>[0]>;
 
-/** Measured with `npm run bench:fleet`: two cores, database, workers and provider on the same machine. */
-const MEASURED: TurnCosts = {
-  worker_ms: 6.9,
-  database_ms: 4.4,
-  log_kb: 5.9,
-  disk_kb: 3.8,
-  worker_mb: 100,
-  thread_mb: 1.5,
-  source: 'measured 2026-11-16 on two cores that were busy with other work: an upper bound',
-};
-
-export interface Assumptions {
-  turns: number;
-  /** Seconds that a model takes for one turn: so long a thread holds its memory. */
-  model_seconds: number;
-  /** The busiest minute against the mean of the day. */
-  peak: number;
-  /** Share of a core that is planned for; the rest is for what nobody planned. */
-  load: number;
-  /** How long threads are kept. */
-  days: number;
-  cores_per_worker: number;
-  slots_per_worker: number;
-}
-
-const ASSUMED: Assumptions = {
-  turns: 10,
-  model_seconds: 4,
-  peak: 3,
-  load: 0.5,
-  days: 30,
-  cores_per_worker: 4,
-  slots_per_worker: 400,
-};
-
-const DAY_SECONDS = 86_400;
-
-export interface Need {
-  threads_a_day: number;
-  turns_a_second: number;
-  at_once: number;
-  worker_cores: number;
-  worker_machines: number;
-  worker_gb: number;
-  database_cores: number;
-  log_mb_a_second: number;
-  disk_gb: number;
-  /** What one server can carry; above it the registry has to be shared out. */
-  verdict: string;
-}
-
-/** A big server of today: this much of it is planned for. */
-const ONE_SERVER = { cores: 64, log_mb_a_second: 300 };
-
-export function needOf(threads: number, costs: TurnCosts, assumed: Assumptions): Need {
-  const { turns, peak, load, days, model_seconds } = assumed;
-  const turnsASecond = (threads * turns * peak) / DAY_SECONDS;
-  const atOnce = turnsASecond * model_seconds;
-  const workerCores = (turnsASecond * costs.worker_ms) / 1000 / load;
-  const databaseCores = (turnsASecond * costs.database_ms) / 1000 / load;
-  const log = (turnsASecond * costs.log_kb) / 1024;
-  const machines = Math.max(
-    2,
-    Math.ceil(Math.max(workerCores / assumed.cores_per_worker, atOnce / assumed.slots_per_worker)),
-  );
-  const servers = Math.ceil(
-    Math.max(databaseCores / ONE_SERVER.cores, log / ONE_SERVER.log_mb_a_second),
-  );
-  return {
-    threads_a_day: threads,
-    turns_a_second: turnsASecond,
-    at_once: atOnce,
-    worker_cores: workerCores,
-    worker_machines: machines,
-    // One process for each core.
-    worker_gb:
-      (machines * assumed.cores_per_worker * costs.worker_mb + atOnce * costs.thread_mb) / 1024,
-    database_cores: databaseCores,
-    log_mb_a_second: log,
-    disk_gb: (threads * turns * days * costs.disk_kb) / 1024 / 1024,
-    verdict: servers <= 1 ? 'one server' : `${servers} servers, tenants shared out among them`,
-  };
-}
-
-const figure = (value: number): string =>
-  value >= 100 || Number.isInteger(value)
-    ? Math.round(value).toLocaleString('en-US')
-    : value.toPrecision(2);
-
-const ROWS: readonly (readonly [string, (need: Need) => string])[] = [
-  ['turns a second, at the peak', (need) => figure(need.turns_a_second)],
-  ['threads at work, at the peak', (need) => figure(need.at_once)],
-  ['cores of workers', (need) => figure(need.worker_cores)],
-  ['worker machines', (need) => figure(need.worker_machines)],
-  ['memory of workers, GB', (need) => figure(need.worker_gb)],
-  ['cores of the database', (need) => figure(need.database_cores)],
-  ['log of the database, MB/s', (need) => figure(need.log_mb_a_second)],
-  ['disk for what is kept, GB', (need) => figure(need.disk_gb)],
-  ['which is', (need) => need.verdict],
-];
-
-export function capacityTable(costs: TurnCosts, assumed: Assumptions): string {
-  const needs = [1_000_000, 100_000_000].map((threads) => needOf(threads, costs, assumed));
-  const titles = ['1 M a day', '100 M a day'];
-  const lines = [
+function capacityTable({ titles, rows, notes }: ReturnType<typeof capacityFigures>): string {
+  return [
     `| | ${titles.join(' | ')} |`,
     `|---|${titles.map(() => '---:').join('|')}|`,
-    ...ROWS.map(([name, show]) => `| ${name} | ${needs.map(show).join(' | ')} |`),
-  ];
-  const { turns, model_seconds, peak, load, days, cores_per_worker, slots_per_worker } = assumed;
-  return [
-    ...lines,
+    ...rows.map(({ name, values }) => `| ${name} | ${values.join(' | ')} |`),
     '',
-    `Costs of a turn (${costs.source}): ${costs.worker_ms} ms CPU of the worker, ${costs.database_ms} ms of the database,`,
-    `${costs.log_kb} KB of log, ${costs.disk_kb} KB on disk; a worker takes ${costs.worker_mb} MB and ${costs.thread_mb} MB for each thread at work.`,
-    `Assumed: ${turns} turns a thread, ${model_seconds} s of a model for each, a peak of ${peak} times the mean, cores planned at ${load * 100} %,`,
-    `threads kept ${days} days, workers with ${cores_per_worker} cores and ${slots_per_worker} slots, at least two of them. One server: at most`,
-    `${ONE_SERVER.cores} cores and ${ONE_SERVER.log_mb_a_second} MB/s of log. Not in it: replicas, backups, what tools and models themselves need.`,
+    ...notes,
   ].join('\n');
 }
 
 /** The figures of a run of the benchmark, where it has them. */
-function costsFrom(file: string): TurnCosts {
-  const { costs } = JSON.parse(readFileSync(file, 'utf8')) as { costs?: Partial<TurnCosts> };
-  return { ...MEASURED, ...costs, source: costs?.source ?? file };
+function costsFrom(file: string): NonNullable<Given['costs']> {
+  const { costs } = JSON.parse(readFileSync(file, 'utf8')) as Pick<Given, 'costs'>;
+  return { ...costs, source: costs?.source ?? file };
 }
 
 if (import.meta.main) {
@@ -157,23 +34,17 @@ if (import.meta.main) {
       json: { type: 'boolean', default: false },
     },
   });
-  const costs = values.bench === undefined ? MEASURED : costsFrom(values.bench);
   const given = { turns: values.turns, peak: values.peak, load: values.load, days: values.days };
   const figures = Object.entries(given).filter(([, text]) => text !== undefined);
-  const assumed: Assumptions = {
-    ...ASSUMED,
-    ...Object.fromEntries(figures.map(([name, text]) => [name, Number(text)])),
-  };
-  if (Object.values(assumed).some((value) => !(value > 0))) {
+  const made = capacityFigures({
+    ...(values.bench === undefined ? {} : { costs: costsFrom(values.bench) }),
+    assumed: Object.fromEntries(figures.map(([name, text]) => [name, Number(text)])),
+  });
+  if (Object.values(made.assumed).some((value) => !(value > 0))) {
     process.stderr.write('every figure has to be a number above 0\n');
     process.exit(2);
   }
-  const shown = values.json
-    ? JSON.stringify({
-        costs,
-        assumed,
-        needs: [1e6, 1e8].map((threads) => needOf(threads, costs, assumed)),
-      })
-    : capacityTable(costs, assumed);
+  const { costs, assumed, needs } = made;
+  const shown = values.json ? JSON.stringify({ costs, assumed, needs }) : capacityTable(made);
   process.stdout.write(`${shown}\n`);
 }
