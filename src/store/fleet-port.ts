@@ -14,6 +14,8 @@ interface Workers {
   leave(worker: string): Told<null>;
   /** Those that were heard of lately, the oldest first. */
   workers(): Told<WorkerRow[]>;
+  /** Of the store, in milliseconds since 1970: what the times of workers, queues and leases are told by. */
+  now(): Told<number>;
   /** What is queued, one row for each tenant, project and items. */
   queues(): Told<QueueRow[]>;
 }

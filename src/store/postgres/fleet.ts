@@ -61,6 +61,11 @@ async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
   return lines.map(({ id, state, ...heard }) => ({ ...readState(state, id), ...heard }));
 }
 
+async function readNow(sql: Sql): Promise<number> {
+  const [line] = await sql.all<{ now: number }>('SELECT km_now() AS now');
+  return line?.now ?? 0;
+}
+
 /** Does a worker take what is queued there? */
 const serves = ({ tenants, projects, draining }: WorkerState, row: QueueLine): boolean =>
   !draining &&
@@ -209,6 +214,7 @@ export function createFleet(database: Database, clock: Clock): Fleet {
         { plain: true },
       ),
     workers: () => database.read(readWorkers),
+    now: () => database.read(readNow),
     queues: () => database.read(readQueues),
     limits: () =>
       database.read(async (sql) => {
