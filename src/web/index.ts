@@ -1,6 +1,20 @@
+import type { createFleetWatch as watchFleet } from './server/live/fleet-watch.ts';
 import type { createRows as rows } from './server/rows.ts';
 
-export type { ListedRun } from './model/api.ts';
+export type { FleetState, ListedRun } from './model/api.ts';
+export {
+  clockWords,
+  fleetSums,
+  isUnserved,
+  NO_WORKER,
+  projectWords,
+  servesWords,
+  shortItems,
+  unservedQueues,
+  waitWords,
+  workerMood,
+  workerName,
+} from './model/fleet.ts';
 
 import type { serveHttp as serve, startServer as start } from './server/start-server.ts';
 import type { startWeb as startPage } from './server/start-web.ts';
@@ -26,3 +40,9 @@ export const startWeb = async (
 export const openRows = async (
   ...given: Parameters<typeof rows>
 ): Promise<ReturnType<typeof rows>> => (await import('./server/rows.ts')).createRows(...given);
+
+/** Workers, queues and who holds what, for whoever shows them elsewhere. */
+export const openFleet = async (
+  ...given: Parameters<typeof watchFleet>
+): Promise<ReturnType<typeof watchFleet>> =>
+  (await import('./server/live/fleet-watch.ts')).createFleetWatch(...given);

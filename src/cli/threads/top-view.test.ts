@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import type { ListedRun } from '../../web/index.ts';
 import { topGroups, topHead, topLines } from './top-view.ts';
 
+const AT = { now: 0 };
 const plain = (_: string, text: string): string => text;
 const meter = (name: string, used: number, max: number) => ({ name, used, reserved: 0, max });
 const run = (id: string, more: Partial<ListedRun> = {}): ListedRun => ({
@@ -55,13 +56,13 @@ test('a tree stays together, where its most urgent thread stands; hooks are left
     ['waits for you', ['top', 'child']],
     ['ended lately', ['orphan']],
   ]);
-  const lines = topLines(topGroups(runs), { width: 120, height: 20 }, 0, plain);
+  const lines = topLines(topGroups(runs), { width: 120, height: 20 }, AT, plain);
   expect(lines.some((line) => line.includes('└ child'))).toBe(true);
 });
 
 test('turns and spend stand beside their limits, refusals and what is done now too', () => {
   const groups = topGroups([run('look_1', { denied: 2, now: 'fs/grep' })]);
-  const [, line = ''] = topLines(groups, { width: 120, height: 5 }, 5000, plain, 'look_1');
+  const [, line = ''] = topLines(groups, { width: 120, height: 5 }, { now: 5000 }, plain, 'look_1');
   expect(line).toMatch(
     /^› ● look_1 +running +turn 5\/12 +█+.* 0\.2500\/0\.5 +█{4}·+ 2 denied +5 s fs\/grep$/,
   );
@@ -70,7 +71,7 @@ test('turns and spend stand beside their limits, refusals and what is done now t
 
 test('control characters of a reason do not reach the terminal', () => {
   const groups = topGroups([run('bad', { status: 'failed', reason: 'x\u001b[2Jy' })]);
-  expect(topLines(groups, { width: 140, height: 5 }, 0, plain).join('\n')).not.toContain('\u001b');
+  expect(topLines(groups, { width: 140, height: 5 }, AT, plain).join('\n')).not.toContain('\u001b');
 });
 
 test('no line is wider than the screen, no picture higher, and the chosen one is in sight', () => {
@@ -82,11 +83,22 @@ test('no line is wider than the screen, no picture higher, and the chosen one is
       fc.nat(39),
       (width, height, at) => {
         const chosen = `thread_number_${at}`;
-        const lines = topLines(topGroups(many), { width, height }, 0, plain, chosen);
+        const lines = topLines(topGroups(many), { width, height }, AT, plain, chosen);
         expect(lines.length).toBeLessThanOrEqual(height);
         expect(Math.max(...lines.map((line) => line.length))).toBeLessThanOrEqual(width);
         expect(lines.filter((line) => line.startsWith('›'))).toHaveLength(1);
       },
     ),
   );
+});
+
+test('the worker that holds a thread stands beside what it does, and who has none says so', () => {
+  const groups = topGroups([
+    run('held_1', { now: 'fs/grep', worker: 'host-a:4711@00ff.1.2' }),
+    run('left_1', { status: 'spawning', queue: ' prj_1 sha256:ab' }),
+  ]);
+  const time = { now: 0, unserved: new Set([' prj_1 sha256:ab']) };
+  const text = topLines(groups, { width: 150, height: 9 }, time, plain).join('\n');
+  expect(text).toMatch(/held_1 .* fs\/grep on host-a:4711$/m);
+  expect(text).toMatch(/left_1 .* no worker serves it$/m);
 });

@@ -2,7 +2,7 @@
 // the page lists them. Pure: rows and a size in, lines out.
 import { plainText } from '../../base/index.ts';
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
-import type { ListedRun } from '../../web/index.ts';
+import { isUnserved, type ListedRun, NO_WORKER, workerName } from '../../web/index.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { bar, barColour } from './live-view.ts';
 import { age, column, count, fit, statusColour } from './words.ts';
@@ -139,13 +139,20 @@ function spendText(run: ListedRun): string {
 }
 
 /** What it does, what waits, or why it ended. */
-function nowText(run: ListedRun): string {
+function nowText(run: ListedRun, unserved: ReadonlySet<string>): string {
+  if (isUnserved(run, unserved)) return NO_WORKER;
   const due = run.due > 1 ? `${run.due} questions, ` : '';
   const what = isOver(run) ? (run.reason ?? '') : (run.now ?? '');
-  return visible(`${due}${what}`.replace(/\s+/g, ' ').trim());
+  const where = run.worker === undefined ? '' : ` on ${workerName(run.worker)}`;
+  return visible(`${due}${what}${where}`.replace(/\s+/g, ' ').trim());
 }
 
-function lineOf({ run, depth }: TopRow, layout: Layout, now: number, paint: Paint): string {
+function lineOf(
+  { run, depth }: TopRow,
+  layout: Layout,
+  { now, unserved = NONE }: TopTime,
+  paint: Paint,
+): string {
   const colour = waitsForPerson(run) ? 'yellow' : statusColour(run.status);
   const mark = waitsForPerson(run) ? '◆' : (MARKS[run.status] ?? '⊘');
   const branch = depth === 0 ? '' : `${'  '.repeat(Math.min(depth, 6) - 1)}└ `;
@@ -163,8 +170,17 @@ function lineOf({ run, depth }: TopRow, layout: Layout, now: number, paint: Pain
   }
   if (layout.age > 0)
     cells.push(column(age((run.ended ?? now) - run.created), layout.age, 'right'));
-  if (layout.now > 0) cells.push(fit(nowText(run), layout.now));
+  if (layout.now > 0) cells.push(fit(nowText(run, unserved), layout.now));
   return cells.join(' ');
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** What a picture is of. */
+interface TopTime {
+  readonly now: number;
+  /** Queues for which there is no worker. */
+  readonly unserved?: ReadonlySet<string>;
 }
 
 interface TopSize {
@@ -179,7 +195,7 @@ interface TopSize {
 export function topLines(
   groups: readonly TopGroup[],
   { width, height, name = LONGEST_NAME }: TopSize,
-  now: number,
+  time: TopTime,
   paint: Paint,
   selected?: string,
 ): string[] {
@@ -191,7 +207,7 @@ export function topLines(
   const layout = layoutOf(width - 2, longest, name);
   const lines: { text: string; id?: string }[] = groups.flatMap(({ title, rows: list }) => [
     { text: paint('bold', fit(`${title} ${list.length}`, width)) },
-    ...list.map((row) => ({ text: lineOf(row, layout, now, paint), id: row.run.id })),
+    ...list.map((row) => ({ text: lineOf(row, layout, time, paint), id: row.run.id })),
   ]);
   const at = Math.max(
     0,

@@ -25,6 +25,8 @@ export interface Me {
   readonly path: string;
   readonly version: string;
   readonly currency: string;
+  /** Machines share its store, and workers run its threads. */
+  readonly fleet: boolean;
   /** When the session is over. */
   readonly expires: number;
 }
@@ -79,6 +81,10 @@ export interface ListedRun {
   readonly code?: string;
   /** Somebody is at work on it in this server's process. */
   readonly here: boolean;
+  /** Where workers run threads: the one that holds it, as leases name it (`host:process@…`). Foreign. */
+  readonly worker?: string;
+  /** Where workers run threads: it waits for one of them, in this queue (`queueKey`). */
+  readonly queue?: string;
 }
 
 export interface Totals {
@@ -601,6 +607,92 @@ export interface HealthView {
   };
 }
 
+/** A worker as it told of itself. Its words are foreign. */
+export interface FleetWorker {
+  readonly id: string;
+  /** Name of its machine. */
+  readonly host: string;
+  readonly version: string;
+  readonly slots: number;
+  /** Threads that it holds. */
+  readonly busy: number;
+  /** None: it takes what belongs to nobody in particular. */
+  readonly tenants: readonly string[];
+  readonly projects: readonly { readonly project: string; readonly items: string }[];
+  /** Takes nothing any more, and ends what it holds. */
+  readonly draining: boolean;
+  /** Resident bytes. */
+  readonly memory: number;
+  /** How far its clock is from the store's, in milliseconds. */
+  readonly clock_off: number;
+  /** By the clock of the store, like `heard`. */
+  readonly started: number;
+  readonly heard: number;
+  /** Not heard of for too long: what it held goes to others. Shown for a while. */
+  readonly gone: boolean;
+}
+
+/** What waits for a worker that has this project with these items. */
+export interface FleetQueue {
+  readonly tenant: string;
+  readonly project: string;
+  readonly items: string;
+  /** Due now, and later. */
+  readonly ready: number;
+  readonly later: number;
+  /** Since when the first of them waits, by the clock of the store. */
+  readonly oldest: number;
+  readonly served_by: number;
+}
+
+/** A thread of this project and who holds it. */
+export interface FleetHold {
+  readonly thread: string;
+  readonly directive: string;
+  readonly status: string;
+  readonly worker: string;
+  /** By the clock of the store; renewed every few seconds as long as its worker lives. */
+  readonly lease_until: number;
+}
+
+/** A limit over all machines. Money is in the currency of `Me`. */
+export interface FleetLimit {
+  /** `provider:NAME` or `tenant:NAME`. */
+  readonly scope: string;
+  readonly concurrent?: number;
+  readonly requests_per_minute?: number;
+  readonly tokens_per_minute?: number;
+  readonly spend_per_day?: number;
+}
+
+export interface FleetState {
+  /** Of the server, without its password. */
+  readonly place: string;
+  /** Time of the store when this was read; `heard`, `oldest` and `lease_until` are of the same clock. */
+  readonly now: number;
+  /** This project, as workers have to serve it. */
+  readonly own: { readonly project: string; readonly items: string } | null;
+  readonly workers: readonly FleetWorker[];
+  readonly queues: readonly FleetQueue[];
+  /** The latest 200 that somebody holds. */
+  readonly held: readonly FleetHold[];
+  readonly limits: readonly FleetLimit[];
+}
+
+/** `GET fleet`. */
+export interface FleetView {
+  /** Null: the store is a file, and threads run in the process that was asked. */
+  readonly fleet: FleetState | null;
+  /** What measured costs of a turn come to: `npm run capacity`. */
+  readonly capacity: {
+    readonly titles: readonly string[];
+    readonly rows: readonly { readonly name: string; readonly values: readonly string[] }[];
+    readonly notes: readonly string[];
+  };
+  /** Where a stream goes on from here. */
+  readonly position: string;
+}
+
 /** One frame of a stream. `id` is the position; `text` and `reset` have none. */
 export type StreamFrame =
   | {
@@ -609,6 +701,7 @@ export type StreamFrame =
       readonly threads?: readonly ListedRun[];
       readonly totals?: Totals;
       readonly approvals?: readonly ListedApproval[];
+      readonly fleet?: FleetState;
       readonly events?: readonly {
         readonly thread: string;
         readonly events: readonly SlimEvent[];
@@ -619,5 +712,5 @@ export type StreamFrame =
   /** Something was left out: read the snapshot of this topic again, events from `after` on. */
   | { readonly kind: 'reset'; readonly topic: string; readonly after?: number };
 
-/** `threads`, `approvals` or `thread:ID`. */
+/** `threads`, `approvals`, `fleet` or `thread:ID`. */
 export type Topic = string;

@@ -27,6 +27,7 @@ const VIEWS: Readonly<Record<string, Load>> = {
   cost: async () => (await import('./views/cost.tsx')).CostPage,
   items: async () => (await import('./views/items.tsx')).ItemsPage,
   scripts: async () => (await import('./views/scripts.tsx')).ScriptsPage,
+  fleet: async () => (await import('./views/fleet.tsx')).FleetPage,
   health: async () => (await import('./views/health.tsx')).HealthPage,
 };
 const loadFind: Load<{ onClose: () => void }> = async () =>
@@ -103,6 +104,7 @@ const pageKeys = (find: () => void, help: () => void) => {
     'g i': to('/items', 'go to items'),
     'g s': to('/scripts', 'go to scripts'),
     'g h': to('/health', 'go to health'),
+    ...(me.value?.fleet ? { 'g f': to('/fleet', 'go to the fleet') } : {}),
     t: { says: 'light, dark, as the system has it', run: nextTheme },
   };
 };
@@ -141,6 +143,7 @@ export function StreamFrame() {
       </a>
       <AppBar
         project={me.value?.project ?? ''}
+        fleet={me.value?.fleet === true}
         counts={{ at_work: totals.at_work, due }}
         connection={shown}
         onFind={() => setOpen('find')}

@@ -201,6 +201,7 @@ function topicsOf(frame: StreamFrame): Topic[] {
   const topics = (frame.events ?? []).map(({ thread }) => `thread:${thread}`);
   if (frame.threads || frame.totals) topics.push('threads');
   if (frame.approvals) topics.push('approvals');
+  if (frame.fleet) topics.push('fleet');
   return topics;
 }
 

@@ -70,6 +70,7 @@ function addSession(
     path: runtime.project,
     version,
     currency: plainText(runtime.library.config('pricing').value.currency) || 'USD',
+    fleet: runtime.registry.place !== undefined,
   });
   const note = ({ who, id }: WebAsker, operation: string) =>
     runtime.audit.write(personRow({ who, channel: 'web' }, operation, id));

@@ -18,6 +18,8 @@ interface HubPorts {
   readonly clock: Clock;
   /** Somebody is at work on it in this process. */
   isHere(id: string): boolean;
+  /** This project, as workers have to serve it. */
+  served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
 }
 
@@ -50,11 +52,11 @@ function createReadingLife(ports: HubPorts, clients: HubClients, onBegin: () => 
     }
     if (!opened.ok || isClosed) return;
     const store = opened.output;
-    const { isHere, onError } = ports;
+    const { isHere, served, onError } = ports;
     const listed = (approvals: Parameters<typeof listedApprovals>[1]) =>
       listedApprovals(store, approvals);
     const onEnd = (): void => void beginAgain();
-    const made = createReading({ store, clock, isHere, listed, onError, onEnd }, number);
+    const made = createReading({ store, clock, isHere, served, listed, onError, onEnd }, number);
     const begun = await made.begin();
     if (begun.ok && !isClosed) {
       reading = made;
@@ -247,6 +249,14 @@ export function createHub(ports: HubPorts): Hub {
     async totals() {
       const reading = await life.settled();
       return reading ? await reading.reader.totals() : ok(NO_TOTALS);
+    },
+
+    async fleet() {
+      await life.wake();
+      const reading = life.now();
+      return reading
+        ? await reading.fleet.read()
+        : fail('unavailable', 'the store does not answer; try again');
     },
 
     figures: () => ({

@@ -7,6 +7,7 @@ import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import type {
   Acted,
+  FleetState,
   ListedRun,
   ResumeWish,
   RunWish,
@@ -69,6 +70,8 @@ export interface Hub {
   rows(threads: readonly ThreadSummary[]): Promise<Outcome<ListedRun[]>>;
   /** Of all threads but those of hooks. */
   totals(): Promise<Outcome<Totals>>;
+  /** Who works where machines share the store; null: it is a file. At most a second old, however many ask. */
+  fleet(): Promise<Outcome<FleetState | null>>;
   /** How far behind the last flush was. */
   figures(): { readonly clients: number; readonly lag_ms: number; readonly sockets: number };
   close(): Promise<void>;

@@ -19,6 +19,7 @@ import {
   type ThreadSummary,
 } from '../../store/index.ts';
 import { type LimitMeter, type ListedRun, meterName } from '../model/api.ts';
+import { queueKey } from '../model/fleet.ts';
 
 interface RowPorts {
   readonly store: Store;
@@ -311,7 +312,7 @@ function rowOf(
   known: Known,
   waits: readonly Approval[],
   budgets: Budgets,
-  here: boolean,
+  place: Pick<ListedRun, 'here' | 'worker' | 'queue'>,
 ): ListedRun {
   const { id, parent, root, depth, kind, directive, version, runner, detached } = thread;
   const { status, seq, attempt, created, updated, ended, cost } = thread;
@@ -339,11 +340,26 @@ function rowOf(
     ...(now === undefined || now === '' ? {} : { now }),
     ...(known.reason === undefined ? {} : { reason: known.reason }),
     ...(known.code === undefined ? {} : { code: known.code }),
-    here,
+    ...place,
   };
 }
 
-export function createRows({ store, isHere }: RowPorts) {
+/** Nobody holds them, and a worker should. */
+const QUEUED: ReadonlySet<string> = new Set(['spawning', 'running', 'terminating', 'interrupted']);
+
+/** Where it runs; who holds it is said where workers do. */
+function placeOf(
+  { id, owner, status, tenant = '', project, items = '' }: ThreadSummary,
+  { store, isHere }: RowPorts,
+): Pick<ListedRun, 'here' | 'worker' | 'queue'> {
+  const here = isHere(id);
+  if (!store.fleet || isEnded(status)) return { here };
+  if (owner !== undefined) return { here, worker: owner };
+  return QUEUED.has(status) ? { here, queue: queueKey(tenant, project, items) } : { here };
+}
+
+export function createRows(ports: RowPorts) {
+  const { store, isHere } = ports;
   const memory = createMemory(store);
   return {
     /** What somebody read anyway; it is not read again. */
@@ -355,9 +371,9 @@ export function createRows({ store, isHere }: RowPorts) {
       pending: readonly Approval[],
     ): Promise<Outcome<ListedRun[]>> {
       const waits = Map.groupBy(pending, ({ thread }) => thread ?? '');
-      const stateOf = ({ id, seq, status, updated, epoch }: ThreadSummary): string => {
+      const stateOf = ({ id, seq, status, updated, epoch, owner = '' }: ThreadSummary): string => {
         const asked = (waits.get(id) ?? []).map((one) => one.id).join();
-        return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${asked}`;
+        return `${seq} ${status} ${updated} ${epoch} ${isHere(id)} ${owner} ${asked}`;
       };
       const keys = new Map(threads.map((thread) => [thread.id, stateOf(thread)]));
       const moved = threads.filter(({ id }) => memory.get(id)?.row?.key !== keys.get(id));
@@ -370,7 +386,7 @@ export function createRows({ store, isHere }: RowPorts) {
         const { id } = thread;
         const known = memory.get(id);
         if (!known) continue;
-        const made = rowOf(thread, known, waits.get(id) ?? [], budgets, isHere(id));
+        const made = rowOf(thread, known, waits.get(id) ?? [], budgets, placeOf(thread, ports));
         known.row = { key: keys.get(id) ?? '', made };
       }
       return ok(threads.flatMap(({ id }) => memory.get(id)?.row?.made ?? []));

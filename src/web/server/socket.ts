@@ -53,7 +53,7 @@ function readWish(text: string): Outcome<SocketWish> {
   const topics = readTopics(id === undefined ? word : threadTopic(id));
   const [topic] = topics.ok ? topics.output : [];
   if (topic === undefined || (topics.ok && topics.output.length > 1)) {
-    return wrong('give a `thread_id`, or a `topic`: `threads` or `approvals`');
+    return wrong('give a `thread_id`, or a `topic`: `threads`, `approvals` or `fleet`');
   }
   const after = field('after');
   if (

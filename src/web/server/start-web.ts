@@ -110,7 +110,7 @@ const storeOf =
 
 function makeParts(base: WebBase): WebParts {
   const isHere = (id: string): boolean => parts.runs.isHere(id);
-  const hub = createHub({ ...base, isHere });
+  const hub = createHub({ ...base, isHere, served: () => base.runtime.served() });
   const parts: WebParts = { ...base, hub, runs: createRuns({ ...base, hub }) };
   return parts;
 }

@@ -11,7 +11,7 @@ import type { AddRoutes, Hub, Subscription, WebAsker } from './parts.ts';
 import { needs } from './roles.ts';
 
 export const MAX_TOPICS = 30;
-const TOPIC = /^(threads|approvals|thread:[\w-]{1,80})$/;
+const TOPIC = /^(threads|approvals|fleet|thread:[\w-]{1,80})$/;
 /** Timers cannot be set for longer. */
 const MAX_TIMER_MS = 2 ** 31 - 1;
 
@@ -20,7 +20,7 @@ export function readTopics(text: string): Outcome<Topic[]> {
   const wrong = topics.find((topic) => !TOPIC.test(topic));
   if (wrong !== undefined || topics.length === 0) {
     const shown = (wrong ?? '').slice(0, 100);
-    const message = `\`topics\` are \`threads\`, \`approvals\` and \`thread:ID\`, not \`${shown}\``;
+    const message = `\`topics\` are \`threads\`, \`approvals\`, \`fleet\` and \`thread:ID\`, not \`${shown}\``;
     return fail('invalid_input', message);
   }
   return topics.length <= MAX_TOPICS

@@ -38,6 +38,7 @@ export async function openLive(isThere: () => boolean = () => true): Promise<Liv
       store: opened,
       clock: systemClock,
       isHere: () => false,
+      served: () => fail('not_found', 'no project here'),
       onError: (error) => errors.push(error),
     });
     hubs.push(hub);

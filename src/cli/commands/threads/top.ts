@@ -1,16 +1,23 @@
 // `threads top`: all threads on one screen, as the page lists them, drawn again when something happens and
 // every second. Keys move, look into a thread and pause it; nothing here approves or ends anything.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { EXIT, fail, type Outcome, ok, shorten } from '../../../base/index.ts';
+import { EXIT, fail, type Outcome, ok, shorten, systemClock } from '../../../base/index.ts';
 import { decode } from '../../../harness/index.ts';
-import { tellThread } from '../../../runtime/index.ts';
+import { type Runtime, tellThread } from '../../../runtime/index.ts';
 import { isEnded, type Store, THREAD_STATUSES, type ThreadSummary } from '../../../store/index.ts';
-import { type ListedRun, openRows } from '../../../web/index.ts';
+import {
+  type FleetState,
+  type ListedRun,
+  openFleet,
+  openRows,
+  unservedQueues,
+} from '../../../web/index.ts';
 import type { CommandCall, CommandRun } from '../../command.ts';
 import { speaker } from '../../project.ts';
 import { createScreen } from '../../terminal/screen.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
-import { untilInterrupted, withRegistry } from '../../threads/open-threads.ts';
+import { fleetHead, fleetLines } from '../../threads/fleet-view.ts';
+import { type ThreadWork, untilInterrupted, withRegistry } from '../../threads/open-threads.ts';
 import { isOver, topGroups, topHead, topLines } from '../../threads/top-view.ts';
 import { fit, toldOf, unreadableOf } from '../../threads/words.ts';
 
@@ -23,11 +30,22 @@ const SETTLE_MS = 100;
 /** Wide enough for every column, where nobody's screen says otherwise. */
 const SNAPSHOT_WIDTH = 140;
 
-type Look = Outcome<{ runs: ListedRun[]; rows: ThreadSummary[] }>;
+interface Seen {
+  runs: ListedRun[];
+  rows: ThreadSummary[];
+  /** Where machines share the store. */
+  fleet: FleetState | null;
+}
+type Look = Outcome<Seen>;
 
 /** Rows as the page has them: who is alive, and the last ones that ended. */
-async function createLook(store: Store): Promise<(room: number) => Promise<Look>> {
+async function createLook(
+  store: Store,
+  runtime: Runtime,
+): Promise<(room: number) => Promise<Look>> {
   const made = await openRows({ store, isHere: () => false });
+  const served = () => runtime.served();
+  const machines = store.fleet && (await openFleet({ store, clock: systemClock, served }));
   return async (room) => {
     await store.sweep();
     const alive = await store.query({ status: ALIVE, order_by: 'updated', limit: MOST_ALIVE });
@@ -39,19 +57,23 @@ async function createLook(store: Store): Promise<(room: number) => Promise<Look>
     if (!pending.ok) return pending;
     const rows = [...alive.output.rows, ...ended.output.rows];
     const runs = await made.rows(rows, pending.output);
-    return runs.ok ? ok({ runs: runs.output, rows }) : runs;
+    if (!runs.ok) return runs;
+    const fleet = machines ? await machines.read() : ok(null);
+    return fleet.ok ? ok({ runs: runs.output, rows, fleet: fleet.output }) : fleet;
   };
 }
 
 /** What the person looks at, and what they were told last. */
 interface View {
   selected: string | undefined;
+  /** Workers and queues instead of the list. */
+  isFleet: boolean;
   /** The thread that is open; the list otherwise. */
   open: string | undefined;
   said: string;
 }
 
-type Key = 'up' | 'down' | 'enter' | 'back' | 'pause' | 'leave';
+type Key = 'up' | 'down' | 'enter' | 'back' | 'pause' | 'leave' | 'fleet';
 
 const KEYS: Readonly<Record<string, Key>> = {
   '\u001b[A': 'up',
@@ -64,6 +86,7 @@ const KEYS: Readonly<Record<string, Key>> = {
   '\n': 'enter',
   '\u001b': 'back',
   p: 'pause',
+  w: 'fleet',
   q: 'leave',
   '\u0003': 'leave',
   '\u0004': 'leave',
@@ -131,17 +154,44 @@ async function pauseThread(call: CommandCall, store: Store, run: ListedRun): Pro
   return told.ok ? `${run.id} pauses at its next step` : told.error.detail.message;
 }
 
+const keysOf = ({ open, isFleet }: View, hasFleet: boolean): string => {
+  if (open !== undefined) return 'Esc list · p pause · q list';
+  if (isFleet) return 'w or Esc list · q list';
+  return `↑↓ or j k · Enter look · p pause${hasFleet ? ' · w workers' : ''} · q leave`;
+};
+
+/** The head and what stands below it: threads, or those who run them. */
+function listLines(
+  runs: readonly ListedRun[],
+  fleet: FleetState | null,
+  { isFleet, selected }: View,
+  { columns, paint }: Terminal,
+  height: number,
+): string[] {
+  const [width, groups] = [columns(), topGroups(runs)];
+  const heads = [
+    topHead(groups, width, paint),
+    ...(fleet === null ? [] : [fleetHead(fleet, width, paint)]),
+  ];
+  const size = { width, height: height + 1 - heads.length };
+  if (fleet !== null && isFleet) return [...heads, ...fleetLines(fleet, size, fleet.now, paint)];
+  const time = { now: Date.now(), ...(fleet && { unserved: unservedQueues(fleet) }) };
+  const lines = topLines(groups, size, time, paint, selected);
+  return [...heads, ...(lines.length === 0 ? [paint('dim', 'no threads')] : lines)];
+}
+
 async function watch(
   call: CommandCall,
-  store: Store,
+  { store, runtime }: ThreadWork,
   stopped: AbortSignal,
 ): Promise<Outcome<null>> {
   const { terminal } = call;
-  const look = await createLook(store);
+  const look = await createLook(store, runtime);
   const leave = new AbortController();
   const signal = AbortSignal.any([stopped, leave.signal]);
-  const view: View = { selected: undefined, open: undefined, said: '' };
+  const view: View = { selected: undefined, isFleet: false, open: undefined, said: '' };
   let now: ListedRun[] = [];
+  let fleet: FleetState | null = null;
   let wake = new AbortController();
   const redraw = (): void => wake.abort();
   const order = (): ListedRun[] => topGroups(now).flatMap(({ rows }) => rows.map(({ run }) => run));
@@ -152,11 +202,17 @@ async function watch(
     const at = rows.findIndex(({ id }) => id === view.selected);
     view.selected = rows[Math.min(rows.length - 1, Math.max(0, at + by))]?.id;
   };
+  const leaveOrBack = (key: Key): void => {
+    const isList = view.open === undefined && !view.isFleet;
+    if (key === 'leave' && isList) leave.abort();
+    else if (view.open === undefined) view.isFleet = false;
+    view.open = undefined;
+  };
   async function press(key: Key): Promise<void> {
     view.said = '';
-    if (key === 'leave' && view.open === undefined) leave.abort();
-    else if (key === 'leave' || key === 'back') view.open = undefined;
+    if (key === 'leave' || key === 'back') leaveOrBack(key);
     else if (key === 'enter') view.open = view.open === undefined ? view.selected : undefined;
+    else if (key === 'fleet') view.isFleet = fleet !== null && !view.isFleet;
     else if (key === 'up' || key === 'down') move(key === 'up' ? -1 : 1);
     const run = key === 'pause' ? current() : undefined;
     if (run) view.said = await pauseThread(call, store, run);
@@ -168,28 +224,23 @@ async function watch(
     const height = Math.max(4, terminal.rows() - 3);
     const seen = await look(height);
     if (!seen.ok) return seen;
-    now = seen.output.runs;
+    ({ runs: now, fleet } = seen.output);
     if (!current()) view.selected = order()[0]?.id;
     screen.draw(await picture(height));
     return ok(null);
   }
   async function picture(height: number): Promise<string[]> {
-    const [width, groups] = [terminal.columns(), topGroups(now)];
-    const size = { width, height };
-    const { open, selected, said } = view;
-    const isOpen = open !== undefined;
-    const keys = isOpen
-      ? 'Esc list · p pause · q list'
-      : '↑↓ or j k · Enter look · p pause · q leave';
-    const foot = said === '' ? keys : said;
-    const body = isOpen
-      ? await openedLines(store, open, terminal, height)
-      : topLines(groups, size, Date.now(), terminal.paint, selected);
-    const head = isOpen
-      ? terminal.paint('bold', fit(visible(open), width))
-      : topHead(groups, width, terminal.paint);
-    const empty = body.length === 0 ? [terminal.paint('dim', 'no threads')] : body;
-    return [head, ...empty, terminal.paint('dim', fit(visible(foot), width))];
+    const { open, said } = view;
+    const width = terminal.columns();
+    const body =
+      open === undefined
+        ? listLines(now, fleet, view, terminal, height)
+        : [
+            terminal.paint('bold', fit(visible(open), width)),
+            ...(await openedLines(store, open, terminal, height)),
+          ];
+    const foot = said === '' ? keysOf(view, fleet !== null) : said;
+    return [...body, terminal.paint('dim', fit(visible(foot), width))];
   }
 
   async function listen(): Promise<void> {
@@ -219,34 +270,41 @@ async function watch(
 }
 
 /** For programs: the rows of the registry with what the page knows besides. */
-function snapshotOf({ runs, rows }: Extract<Look, { ok: true }>['output']) {
+function snapshotOf({ runs, rows, fleet }: Seen) {
   const known = new Map(rows.map((row) => [row.id, row]));
   const all = runs.map((run) => ({ ...known.get(run.id), ...run }));
   return {
     alive: all.filter((run) => !isOver(run)),
     ended: all.filter(isOver),
+    ...(fleet && { fleet }),
   };
 }
 
+function printSeen({ runs, fleet }: Seen, terminal: Terminal): void {
+  const groups = topGroups(runs);
+  const all = Number.MAX_SAFE_INTEGER;
+  const size = { width: SNAPSHOT_WIDTH, height: all, name: all };
+  const time = { now: Date.now(), ...(fleet && { unserved: unservedQueues(fleet) }) };
+  terminal.out(topHead(groups, SNAPSHOT_WIDTH, terminal.paint));
+  for (const line of topLines(groups, size, time, terminal.paint)) terminal.out(line);
+  if (fleet === null) return;
+  terminal.out(fleetHead(fleet, SNAPSHOT_WIDTH, terminal.paint));
+  for (const line of fleetLines(fleet, size, fleet.now, terminal.paint)) terminal.out(line);
+}
+
 export const watchAll: CommandRun = (call) =>
-  withRegistry(call, async ({ store }) => {
+  withRegistry(call, async (access) => {
     const { terminal } = call;
     if (terminal.isLive) {
       let failed: Outcome<null> = ok(null);
       await untilInterrupted(terminal, async (signal) => {
-        failed = await watch(call, store, signal);
+        failed = await watch(call, access, signal);
       });
       return failed.ok ? EXIT.done : fail(failed.error.code, failed.error.detail.message);
     }
-    const look = await createLook(store);
+    const look = await createLook(access.store, access.runtime);
     const seen = await look(20);
     if (terminal.json)
       return terminal.finish(seen.ok ? ok(snapshotOf(seen.output)) : seen, () => {});
-    return terminal.finish(seen, ({ runs }) => {
-      const groups = topGroups(runs);
-      const all = Number.MAX_SAFE_INTEGER;
-      const size = { width: SNAPSHOT_WIDTH, height: all, name: all };
-      terminal.out(topHead(groups, SNAPSHOT_WIDTH, terminal.paint));
-      for (const line of topLines(groups, size, Date.now(), terminal.paint)) terminal.out(line);
-    });
+    return terminal.finish(seen, (all) => printSeen(all, terminal));
   });

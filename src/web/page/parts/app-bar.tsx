@@ -17,6 +17,7 @@ const LINKS = [
   ['cost', 'Cost'],
   ['items', 'Items'],
   ['scripts', 'Scripts'],
+  ['fleet', 'Fleet'],
   ['health', 'Health'],
 ] as const;
 
@@ -30,9 +31,9 @@ const WORDS: Readonly<Record<ConnectionWord, string>> = {
 const Due = ({ due }: { due: number }) =>
   due > 0 ? <span class="count due">{count(due)}</span> : null;
 
-function Links({ counts }: { counts: BarCounts }) {
+function Links({ counts, fleet }: { counts: BarCounts; fleet: boolean }) {
   const [word = ''] = route.value.parts;
-  return LINKS.map(([path, name]) => (
+  return LINKS.filter(([path]) => fleet || path !== 'fleet').map(([path, name]) => (
     <Link key={path} to={`/${path}`} current={word === path || (path === '' && word === 't')}>
       {name}{' '}
       {path === '' && counts.at_work > 0 ? (
@@ -55,13 +56,15 @@ export const Brand = () => (
 
 export function AppBar(props: {
   project: string;
+  /** Workers run its threads. */
+  fleet: boolean;
   counts: BarCounts;
   connection: ConnectionWord;
   onFind: () => void;
   onKeys: () => void;
   onTheme: () => void;
 }) {
-  const { project, counts, connection } = props;
+  const { project, fleet, counts, connection } = props;
   const [isOpen, setOpen] = useState(false);
   const { path } = route.value;
   useEffect(() => setOpen(false), [path]);
@@ -70,7 +73,7 @@ export function AppBar(props: {
       <Brand />
       <span class="project cut">{project}</span>
       <nav aria-label="Main" id="main-menu" class={isOpen ? 'is-open' : ''}>
-        <Links counts={counts} />
+        <Links counts={counts} fleet={fleet} />
         <button type="button" class="in-menu" onClick={props.onFind}>
           Find
         </button>

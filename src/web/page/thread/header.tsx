@@ -1,6 +1,7 @@
 // Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
 import type { ComponentChildren } from 'preact';
 import type { Act, Data, DataObject, ThreadView } from '../../model/api.ts';
+import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { clockTime, seconds } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
@@ -9,6 +10,7 @@ import { Icon, type IconName } from '../parts/icons.tsx';
 import { ErrorState } from '../parts/states.tsx';
 import { StatusPill } from '../parts/status.tsx';
 import { Link } from '../router.tsx';
+import { unserved, useFleet } from '../state/fleet.ts';
 import type { Acting } from './acting.ts';
 import { commandOf } from './commands.ts';
 import { threadPath } from './place.ts';
@@ -47,6 +49,45 @@ const Signature = ({ item }: { item: DataObject | undefined }) => {
   );
 };
 
+/** The worker that holds it, and how long it has it for certain. */
+function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
+  const { state, clock } = useFleet();
+  if (worker === undefined) return null;
+  const hold = state?.held.find(({ thread }) => thread === id);
+  const left = hold ? Math.round((hold.lease_until - clock) / 1000) : 0;
+  return (
+    <span title={left > 0 ? `its lease lasts ${seconds(left)}, and is renewed` : worker}>
+      on{' '}
+      <Link to="/fleet" class="more-link">
+        <ForeignText text={workerName(worker)} />
+      </Link>
+    </span>
+  );
+}
+
+/** Queued, and nobody who was heard of would take it: what to do. */
+function Unserved({ thread }: Pick<ThreadView, 'thread'>) {
+  const { state } = useFleet();
+  if (!isUnserved(thread, unserved.value)) return null;
+  // With other items than this folder has a person may let it go on with these.
+  const isOfToday = thread.queue?.endsWith(` ${state?.own?.items}`) === true;
+  return (
+    <section class="due-bar" aria-label={NO_WORKER}>
+      <span class="you">
+        <Icon name="warn" />
+      </span>
+      <div class="what">
+        <strong>{NO_WORKER}</strong>
+        <span class="dim">{SERVE_IT.replaceAll('`', '')}</span>
+      </div>
+      <Command text={isOfToday ? 'km worker' : commandOf('resume', thread.id, ' --items today')} />
+      <Link to="/fleet" class="btn">
+        Fleet
+      </Link>
+    </section>
+  );
+}
+
 function Meta({ view, until }: { view: ThreadView; until: number }) {
   const { thread, ran } = view;
   const [item] = listAt(ran, 'items');
@@ -79,6 +120,7 @@ function Meta({ view, until }: { view: ThreadView; until: number }) {
           directive <code title={hash}>{shortHash(hash)}</code>
         </span>
       )}
+      <Holder thread={thread} />
       {thread.parent === undefined ? null : (
         <span>
           <Link to={threadPath(thread.parent)} class="more-link">
@@ -272,6 +314,7 @@ export function ThreadHeader(props: ActsProps & { denied: number; until: number 
         </div>
         <ThreadActs {...props} />
       </div>
+      <Unserved thread={thread} />
       {acting.refusal ? (
         <div class="refusal">
           <ErrorState error={acting.refusal.error} command={acting.refusal.command} />

@@ -2,6 +2,7 @@
 // and what it does now or why it ended.
 import { Component } from 'preact';
 import type { ListedRun } from '../../model/api.ts';
+import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { visibleText } from '../../model/foreign-text.ts';
 import { ago, count, limitValue, money, seconds } from '../../model/format.ts';
 import { nextAct, type ThreadLine, waitsForPerson } from '../../model/thread-lines.ts';
@@ -9,6 +10,7 @@ import { MeterBar, now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { DeniedCount, statusTone, statusWord, toneIcon } from '../parts/status.tsx';
 import { Link, pathOf } from '../router.tsx';
+import { unserved } from '../state/fleet.ts';
 
 type RunLine = Extract<ThreadLine, { kind: 'thread' }>;
 
@@ -62,11 +64,25 @@ function Now({ run }: { run: ListedRun }) {
   const act = nextAct(run.status);
   const isYours = waitsForPerson(run);
   const text = run.now ?? run.reason ?? run.code ?? '';
+  if (isUnserved(run, unserved.value)) {
+    return (
+      <span role="gridcell" class="now">
+        <span class="cut you" title={SERVE_IT}>
+          {NO_WORKER}
+        </span>
+      </span>
+    );
+  }
   return (
     <span role="gridcell" class="now">
       <span class={`cut ${isYours ? 'you' : 'dim'} ${run.now === undefined ? '' : 'mono'}`}>
         {visibleText(text, 160)}
       </span>
+      {run.worker === undefined ? null : (
+        <span class="faint cut worker" title={`held by ${visibleText(run.worker, 160)}`}>
+          {visibleText(workerName(run.worker), 40)}
+        </span>
+      )}
       {act === undefined ? null : (
         <Link to={pathOf('t', run.id)} class="act" label={`${act} ${run.directive}`}>
           {act}

@@ -13,6 +13,7 @@ import { useKeys } from '../keys.ts';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { VirtualList } from '../parts/virtual-list.tsx';
 import { go, Link, pathOf, route, setQuery } from '../router.tsx';
+import { useFleetFeed } from '../state/fleet.ts';
 import { may, me } from '../state/session.ts';
 import { list, loadMore, reloadThreads, useThreads } from '../state/threads.ts';
 import { isNarrow } from '../theme.ts';
@@ -233,6 +234,7 @@ function classOf(
 export function ThreadsView() {
   const wish = useListWish();
   useThreads(wish.asked);
+  useFleetFeed();
   const { rows, isLoading, error, totals } = list.value;
   const isNone = rows.size === 0 && !isLoading && !error;
   const all = totals.waits + totals.at_work + totals.ended;

@@ -7,6 +7,7 @@ import type { Approval, StoredEvent, ThreadStatus } from '../../../store/index.t
 import type { StreamFrame, Topic } from '../../model/api.ts';
 import { createChangeReader, type ReaderPorts, type Round, roundFrames } from './changes.ts';
 import type { HubClient } from './client.ts';
+import { createFleetWatch } from './fleet-watch.ts';
 import { createWatchedThreads } from './watched-threads.ts';
 
 const ROUND_MS = 100;
@@ -29,6 +30,8 @@ const TROUBLE_MS = 60_000;
 const MAX_TEXT = 64 * 1024;
 
 interface ReadingPorts extends ReaderPorts {
+  /** This project, as workers have to serve it. */
+  served(): Outcome<{ project: string; items: string }>;
   onError(error: Error): void;
   /** The store says nothing any more. */
   onEnd(): void;
@@ -221,6 +224,21 @@ function createRounds(ports: ReadingPorts, from: number, trouble: (problem: Fail
   };
 }
 
+/** The same look for all who listen to it, when it is time. */
+async function tellFleet(
+  fleet: ReturnType<typeof createFleetWatch>,
+  listening: ReadonlySet<HubClient>,
+  trouble: (problem: Failure) => void,
+): Promise<void> {
+  const wanting = (): HubClient[] => [...listening].filter(({ topics }) => topics.has('fleet'));
+  if (!fleet.isDue() || wanting().length === 0) return;
+  const seen = await fleet.read();
+  if (!seen.ok) trouble(seen);
+  if (!seen.ok || seen.output === null) return;
+  const frame: StreamFrame = { kind: 'batch', fleet: seen.output };
+  for (const client of wanting()) client.batch(frame, ['fleet']);
+}
+
 export type HubReading = ReturnType<typeof createReading>;
 
 export function createReading(ports: ReadingPorts, from: number) {
@@ -233,6 +251,7 @@ export function createReading(ports: ReadingPorts, from: number) {
   let troubledAt = Number.NEGATIVE_INFINITY;
   const rounds = createRounds(ports, from, trouble);
   const { reader, isWanted } = rounds;
+  const fleet = createFleetWatch(ports);
   const rest = createRest(clock);
   const hasWork = (): boolean =>
     behind.size > 0 || !texts.isEmpty() || (isWanted() && rounds.hasMoved());
@@ -275,6 +294,7 @@ export function createReading(ports: ReadingPorts, from: number) {
   async function follow(): Promise<void> {
     for await (const { thread, status } of heads) {
       rounds.move(thread, status);
+      fleet.move();
       if (watched.has(thread)) behind.add(thread);
       if (isWanted() || behind.size > 0) pace.schedule();
       await rest.between();
@@ -284,12 +304,14 @@ export function createReading(ports: ReadingPorts, from: number) {
 
   const timers = [
     setInterval(() => isWanted() && pace.schedule(), LOOK_MS).unref(),
+    setInterval(() => void tellFleet(fleet, rounds.listening, trouble), LOOK_MS).unref(),
     setInterval(() => (isWanted() || watched.isAny()) && void store.sweep(), SWEEP_MS).unref(),
   ];
 
   return {
     reader,
     watched,
+    fleet,
     /** Those who are told of rows and approvals. */
     listening: rounds.listening,
     number: rounds.number,

@@ -1,10 +1,12 @@
-// `GET health`: what `doctor` finds, and how the server itself is.
-import { ok } from '../../../base/index.ts';
+// `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
+// whom and who holds what, and what a larger fleet would need.
+import { type Outcome, ok } from '../../../base/index.ts';
 import { type HealthReport, reports } from '../../../runtime/index.ts';
-import type { HealthView } from '../../model/api.ts';
+import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes, WebParts } from '../parts.ts';
 import { needs } from '../roles.ts';
+import { readQuery } from './wishes.ts';
 
 /** Findings look through all items: whoever asks again at once is told the same. */
 const KEPT_MS = 3000;
@@ -30,6 +32,22 @@ function createFindings({ runtime, clock, env }: WebParts): () => Promise<Health
   };
 }
 
+/** Where nothing ever ran there is no store, and so no fleet. */
+async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | null>> {
+  const opened = await store();
+  if (!opened.ok) return opened.error.code === 'not_found' ? ok(null) : opened;
+  return opened.output.fleet ? await hub.fleet() : ok(null);
+}
+
+async function viewFleet(parts: WebParts): Promise<Outcome<FleetView>> {
+  const position = parts.hub.position();
+  const fleet = await fleetOf(parts);
+  if (!fleet.ok) return fleet;
+  const { capacityFigures } = await reports.capacity();
+  const { titles, rows, notes } = capacityFigures();
+  return ok({ fleet: fleet.output, capacity: { titles, rows, notes }, position });
+}
+
 export const addHealthRoutes: AddRoutes = (api, parts) => {
   const { hub, runs, version, started } = parts;
   const findings = createFindings(parts);
@@ -50,5 +68,9 @@ export const addHealthRoutes: AddRoutes = (api, parts) => {
       },
     };
     return answer(context, ok(view));
+  });
+  api.get('/fleet', needs('view'), async (context) => {
+    const query = readQuery(context, []);
+    return answer(context, query.ok ? await viewFleet(parts) : query);
   });
 };

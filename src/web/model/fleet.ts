@@ -1,0 +1,99 @@
+// The fleet in words, the same for the page and for `threads top`: how a worker is, what a queue waits for,
+// and whether anybody serves a thread. Pure; every name in it is foreign to whoever shows it.
+import type { FleetQueue, FleetState, FleetWorker, ListedRun, Tone } from './api.ts';
+import { count, seconds } from './format.ts';
+
+/** Which workers may take a thread is a matter of these three. */
+export const queueKey = (tenant: string, project: string, items: string): string =>
+  [tenant, project, items].join(' ');
+
+/** Queues for which nobody was heard of. */
+export const unservedQueues = ({ queues }: Pick<FleetState, 'queues'>): ReadonlySet<string> =>
+  new Set(
+    queues
+      .filter(({ served_by }) => served_by === 0)
+      .map(({ tenant, project, items }) => queueKey(tenant, project, items)),
+  );
+
+export const isUnserved = (
+  { queue }: Pick<ListedRun, 'queue'>,
+  unserved: ReadonlySet<string>,
+): boolean => queue !== undefined && unserved.has(queue);
+
+export const NO_WORKER = 'no worker serves it';
+/** What to do about it. */
+export const SERVE_IT = 'start `km worker` where this project has the same items; it waits';
+
+/** `host:4711` of what leases call it; the rest tells processes apart, not people. */
+export const workerName = (id: string): string => id.replace(/@[0-9a-f.]+$/, '');
+
+/** Leases do not depend on clocks of machines; times that people see do. */
+const CLOCK_OFF_MS = 5000;
+/** It says something every three seconds. */
+const SILENT_MS = 8000;
+
+/** How it is, in a word, with its tone. */
+export function workerMood(worker: FleetWorker, now: number): readonly [string, Tone] {
+  if (worker.gone) return ['gone', 'bad'];
+  if (now - worker.heard > SILENT_MS) return ['silent', 'you'];
+  if (worker.draining) return ['draining', 'idle'];
+  return worker.busy > 0 ? ['at work', 'run'] : ['free', 'ok'];
+}
+
+/** `10 m 00 s ahead`; empty: it is right. */
+export const clockWords = ({ clock_off: off }: Pick<FleetWorker, 'clock_off'>): string =>
+  Math.abs(off) < CLOCK_OFF_MS
+    ? ''
+    : `${seconds(Math.round(Math.abs(off) / 1000))} ${off > 0 ? 'ahead' : 'behind'}`;
+
+/** `1f3a9c02` of `sha256:1f3a9c02…`. */
+export const shortItems = (items: string): string =>
+  items.replace(/^sha256:/, '').slice(0, 8) || 'any';
+
+const isOwn = (project: string, own: FleetState['own']): boolean => project === own?.project;
+
+/** `this project`, `this project, other items (1f3a9c02)`, `prj_…`. */
+export function projectWords(project: string, items: string, own: FleetState['own']): string {
+  if (!isOwn(project, own)) return `${project} (${shortItems(items)})`;
+  return items === own?.items ? 'this project' : `this project, other items (${shortItems(items)})`;
+}
+
+/** What it serves: this project first, others counted. */
+export function servesWords({ projects, tenants }: FleetWorker, own: FleetState['own']): string {
+  const here = projects.find(({ project }) => isOwn(project, own));
+  const others = projects.filter((one) => one !== here);
+  const [first] = others;
+  const words = [
+    ...(here ? [projectWords(here.project, here.items, own)] : []),
+    ...(!here && first ? [projectWords(first.project, first.items, own)] : []),
+  ];
+  const more = others.length - (here ? 0 : 1);
+  if (more > 0) words.push(`${count(more)} more`);
+  const whose = tenants.filter((tenant) => tenant !== '');
+  const served = words.join(' and ') || 'nothing';
+  return whose.length > 0 ? `${served} for ${whose.join(', ')}` : served;
+}
+
+/** `5 wait, the first for 12 s`, `2 later`. */
+export function waitWords({ ready, later, oldest }: FleetQueue, now: number): string {
+  const since = seconds(Math.max(0, Math.round((now - oldest) / 1000)));
+  const words = ready > 0 ? [`${count(ready)} wait, the first for ${since}`] : [];
+  if (later > 0) words.push(`${count(later)} later`);
+  return words.join(', ');
+}
+
+/** `2 workers, 3 of 16 slots busy, 5 queued, 5 of them served by nobody`. */
+export function fleetSums({ workers, queues }: FleetState) {
+  const alive = workers.filter(({ gone }) => !gone);
+  const sum = (all: readonly number[]): number => all.reduce((total, one) => total + one, 0);
+  const queuedIn = (list: readonly FleetQueue[]): number =>
+    sum(list.map(({ ready, later }) => ready + later));
+  return {
+    workers: alive.length,
+    gone: workers.length - alive.length,
+    slots: sum(alive.map(({ slots }) => slots)),
+    busy: sum(alive.map(({ busy }) => busy)),
+    queued: queuedIn(queues),
+    unserved: queuedIn(queues.filter(({ served_by }) => served_by === 0)),
+  };
+}

@@ -1,0 +1,67 @@
+// Workers, queues and who holds what, where machines share the store: one snapshot, then as the stream
+// tells. Where the store is a file nothing is asked for.
+import { computed, signal } from '@preact/signals';
+import { useEffect } from 'preact/hooks';
+import type { FleetState, FleetView, StreamFrame } from '../../model/api.ts';
+import { unservedQueues } from '../../model/fleet.ts';
+import { get, type PageFault } from '../api.ts';
+import { listen } from '../connection.ts';
+import { now } from '../parts/figures.tsx';
+import { me } from './session.ts';
+
+interface FleetNow {
+  readonly state?: FleetState;
+  readonly capacity?: FleetView['capacity'];
+  /** When it came, by the clock of this machine. */
+  readonly at: number;
+  readonly error?: PageFault;
+}
+
+const seen = signal<FleetNow>({ at: 0 });
+/** Queues for which there is no worker. */
+export const unserved = computed<ReadonlySet<string>>(() => {
+  const { state } = seen.value;
+  return state ? unservedQueues(state) : new Set<string>();
+});
+
+let isListening = false;
+let isReading = false;
+
+async function load(): Promise<void> {
+  if (isReading) return;
+  isReading = true;
+  const answer = await get<FleetView>('fleet');
+  isReading = false;
+  const { error: _, ...before } = seen.peek();
+  if (!answer.ok) {
+    seen.value = { ...before, error: answer.error };
+    return;
+  }
+  const { fleet, capacity, position } = answer.output;
+  seen.value = { ...(fleet ? { state: fleet } : {}), capacity, at: Date.now() };
+  if (isListening || !fleet) return;
+  isListening = true;
+  listen('fleet', position, { take, reset: () => void load() });
+}
+
+function take(frame: Exclude<StreamFrame, { kind: 'reset' }>): void {
+  if (frame.kind !== 'batch' || !frame.fleet) return;
+  const { error: _, ...before } = seen.peek();
+  seen.value = { ...before, state: frame.fleet, at: Date.now() };
+}
+
+/** Keeps `unserved` up to date, for views that show nothing else of it and are not drawn with it. */
+export function useFleetFeed(): void {
+  const isShared = me.value?.fleet === true;
+  useEffect(() => {
+    if (isShared && !isListening) void load();
+  }, [isShared]);
+}
+
+/** `clock`: the time of the store now, as far as this machine can tell. */
+export function useFleet(): FleetNow & { readonly clock: number; again(): void } {
+  useFleetFeed();
+  const { state, at } = seen.value;
+  const clock = state === undefined ? now.value : state.now + Math.max(0, now.value - at);
+  return { ...seen.value, clock, again: () => void load() };
+}
