@@ -57,8 +57,6 @@ const SWEEP_MS = 2000;
 const WAIT_MS = 1000;
 const PAUSE_MS = 5;
 const [RETRY_MS, RETRY_LAST_MS] = [100, 5000];
-/** Form of the journal that this code reads and writes. */
-const JOURNAL = 2;
 
 /** It does not get better by itself. */
 const FATAL: ReadonlySet<string> = new Set(['store_foreign', 'store_newer', 'store_closed']);
@@ -181,7 +179,7 @@ async function announce(floor: Floor): Promise<void> {
     id,
     host: hostname(),
     version,
-    journal: JOURNAL,
+    journal: store.fleet.journal,
     slots: slots.size,
     busy: running.size,
     tenants: tenants.map((tenant) => tenant ?? ''),

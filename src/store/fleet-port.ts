@@ -5,6 +5,8 @@ import type { Outcome } from '../base/index.ts';
 export interface Fleet extends Workers, FleetLimits, LabelRows {
   /** Of the server that holds it, without its password. */
   readonly place: string;
+  /** Form of the journal that this program writes; it reads those before it. */
+  readonly journal: number;
 }
 
 interface Workers {
@@ -30,7 +32,7 @@ export interface WorkerState {
   /** Name of the machine, for people. */
   host: string;
   version: string;
-  /** Form of the journal that it reads and writes. */
+  /** Form of the journal that it writes. */
   journal: number;
   slots: number;
   /** Threads that it holds now. */

@@ -56,11 +56,11 @@ export async function openServerStore(
 /** Makes or renews the tables of a registry on a server: all of it or nothing. */
 export async function migrateServerStore(
   address: string,
-  { clock, identity, random = systemRandom }: Omit<PostgresOptions, 'place' | 'shown'>,
+  { clock, identity, formats, random = systemRandom }: Omit<PostgresOptions, 'place' | 'shown'>,
 ): Answer<{ from: number; to: number }> {
   const place = readPlace(address);
   if (!place.ok) return place;
   const { migrateStore } = await import('./postgres/migrate.ts');
   const where = { place: place.output, shown: shownPlace(address) };
-  return await migrateStore({ ...where, clock, random, identity });
+  return await migrateStore({ ...where, clock, random, identity, ...(formats && { formats }) });
 }

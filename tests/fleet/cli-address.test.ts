@@ -121,7 +121,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const client = new pg.Client(server);
     await client.connect();
     const schema = new URL(address).searchParams.get('schema');
-    await client.query(`UPDATE ${schema}.about SET value = '999' WHERE name = 'schema'`);
+    await client.query(
+      `UPDATE ${schema}.about SET value = '999' WHERE name IN ('schema', 'oldest')`,
+    );
     await client.end();
     const newer = await km('threads', 'ls');
     expect(newer.code).toBe(1);

@@ -45,7 +45,7 @@ test('no two queues share a name, and the engine takes every name', () => {
   );
   fc.assert(
     fc.property(fc.option(word, { nil: undefined }), word, fc.option(word), word, (a, b, c, d) => {
-      const [one, two] = [queueName(a, b), queueName(c ?? undefined, d)];
+      const [one, two] = [queueName(2, a, b), queueName(2, c ?? undefined, d)];
       expect(one === two).toBe(a === (c ?? undefined) && b === d);
       expect(one).toMatch(/^threads\.f2\.[\w.\-/]*$/);
     }),
@@ -183,7 +183,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
   test('whatever the engine loses, repeats or keeps too long, rows decide', async () => {
     const on = await stage();
     const store = await on.open();
-    const name = queueName(undefined, 'one');
+    const name = queueName(2, undefined, 'one');
     const more = (thread: string, state: string) =>
       on.query(
         `INSERT INTO @@_jobs.job (name, data, state, singleton_key, policy, created_on)

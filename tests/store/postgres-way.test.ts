@@ -148,14 +148,19 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
   });
 
   test('a form that is not known is refused, also by a migration', async () => {
-    const set = (version: number) =>
-      onServer(`UPDATE ${schema}.about SET value = '${version}' WHERE name = 'schema'`);
-    await set(99);
+    const set = (version: number, ...names: string[]) =>
+      onServer(`UPDATE ${schema}.about SET value = '${version}'
+        WHERE name IN (${names.map((name) => `'${name}'`).join()})`);
+    await set(99, 'schema', 'oldest');
     expect(await refusal(url)).toMatch(/^store_newer: .*\(schema 99, this one knows 1\)/);
     expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
-    await set(0);
+    // A newer one that still lets this one work: only its tables are left alone.
+    await set(1, 'oldest');
+    expect(await refusal(url)).toBe('ok');
+    expect(codeOf(await migrateStore(optionsOf(url)))).toBe('store_newer');
+    await set(0, 'schema');
     expect(await refusal(url)).toMatch(/run the migration first$/);
-    await set(1);
+    await set(1, 'schema');
     expect(must(await migrateStore(optionsOf(url)))).toEqual({ from: 1, to: 1 });
   });
 

@@ -15,7 +15,7 @@ import type {
   NewApproval,
 } from '../port.ts';
 import type { Sql } from './connection.ts';
-import type { ServerRegistry } from './registry.ts';
+import type { ServerRegistry, ServerTime } from './registry.ts';
 import { auditRowsOf, presentOnly, type ServerColumns } from './rows.ts';
 import { RefusedWrite } from './trouble.ts';
 
@@ -32,7 +32,7 @@ const ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(current_schema() ||
 const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread IS NOT DISTINCT FROM $2
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
 const INSERT = `INSERT INTO approvals (id, thread, kind, binding, shown, state, uses_left, expires, asked)
-  VALUES ($1, $2, $3, $4, $5, 'pending', $6, $7, km_now()) RETURNING ${COLUMNS}, km_now() AS now`;
+  VALUES ($1, $2, $3, $4, $5, 'pending', $6, km_when($7, $8), km_now()) RETURNING ${COLUMNS}, km_now() AS now`;
 const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = $1 AND thread = $2';
 const SET_LEFT = 'UPDATE approvals SET uses_left = $2 WHERE id = $1';
 const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES ($1, $2, $3)
@@ -40,7 +40,7 @@ const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES ($1, $2
 const CHAIN = 'SELECT chain FROM threads WHERE id = $1';
 const LOCK_THREAD =
   'SELECT id FROM threads WHERE id = (SELECT thread FROM approvals WHERE id = $1) FOR UPDATE';
-const DECIDE = `UPDATE approvals SET state = $2, uses_left = $3, expires = $4, decided = $5, who = $6,
+const DECIDE = `UPDATE approvals SET state = $2, uses_left = $3, expires = coalesce(km_when($4, $10), expires), decided = $5, who = $6,
   channel = $7, why = $8, answer = $9 WHERE id = $1 RETURNING ${COLUMNS}, km_now() AS now`;
 
 const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
@@ -57,10 +57,11 @@ function stateOf({ state, expires, uses_left, now }: ApprovalColumns): ApprovalS
   return state === 'approved' && uses_left === 0 ? 'used' : state;
 }
 
-function approvalOf(row: ApprovalColumns): Approval {
-  const { binding, shown, uses_left: uses, answer, now: _, ...rest } = row;
+function approvalOf(row: ApprovalColumns, time: ServerTime): Approval {
+  const { binding, shown, uses_left: uses, answer, now, ...rest } = row;
+  const { expires } = rest;
   return {
-    ...presentOnly(rest),
+    ...presentOnly({ ...rest, expires: expires === null ? null : time.here(expires, now) }),
     binding: JSON.parse(binding),
     shown: JSON.parse(shown),
     state: stateOf(row),
@@ -78,16 +79,17 @@ const notFound = (id: string): Failure =>
 
 async function askOne(
   sql: Sql,
+  time: ServerTime,
   { id, kind, binding, shown, uses = 1, expires }: NewApproval,
   thread: string | undefined,
 ): Promise<Approval> {
   const bound = canonicalJson(binding);
   await sql.all(ALONE, bound);
   const before = await sql.get<ApprovalColumns>(OPEN, bound, thread ?? null, kind);
-  if (before && stateOf(before) === 'pending') return approvalOf(before);
+  if (before && stateOf(before) === 'pending') return approvalOf(before, time);
   const values = [id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null];
-  const row = await sql.get<ApprovalColumns>(INSERT, ...values);
-  return row ? approvalOf(row) : refuse(notFound(id));
+  const row = await sql.get<ApprovalColumns>(INSERT, ...values, time.said());
+  return row ? approvalOf(row, time) : refuse(notFound(id));
 }
 
 async function chainOf(sql: Sql, thread: string): Promise<readonly string[]> {
@@ -97,6 +99,7 @@ async function chainOf(sql: Sql, thread: string): Promise<readonly string[]> {
 /** A thread asks for itself, or as a hook for a thread above it. */
 export async function askInThread(
   sql: Sql,
+  time: ServerTime,
   thread: string,
   all: readonly NewApproval[],
 ): Promise<Approval[]> {
@@ -111,13 +114,14 @@ export async function askInThread(
     refuse(fail('invalid_input', message, { approval: id, thread: other }));
   }
   const made: Approval[] = [];
-  for (const one of all) made.push(await askOne(sql, one, one.thread ?? thread));
+  for (const one of all) made.push(await askOne(sql, time, one, one.thread ?? thread));
   return made;
 }
 
 /** What was asked by a commit that was written: under its own id, or the one that stood. */
 export async function approvalsOf(
   sql: Sql,
+  time: ServerTime,
   thread: string,
   all: readonly NewApproval[],
 ): Promise<Approval[]> {
@@ -126,7 +130,7 @@ export async function approvalsOf(
     const row =
       (await sql.get<ApprovalColumns>(ONE, id)) ??
       (await sql.get<ApprovalColumns>(OPEN, canonicalJson(binding), other, kind));
-    if (row) found.push(approvalOf(row));
+    if (row) found.push(approvalOf(row, time));
   }
   return found;
 }
@@ -167,6 +171,7 @@ function count(id: string, { left, taken }: Uses, back: boolean, state: Approval
 /** By a thread, or outside of all (no chain). */
 async function useAll(
   sql: Sql,
+  time: ServerTime,
   uses: readonly ApprovalUse[],
   chain: readonly string[],
 ): Promise<void> {
@@ -185,7 +190,7 @@ async function useAll(
     const { approval: id, back = false } = use;
     const [row, before] = [rows.get(id), counts.get(id)];
     if (!row || !before) continue;
-    checkUse(approvalOf(row), use, chain);
+    checkUse(approvalOf(row, time), use, chain);
     counts.set(id, count(id, before, back, stateOf(row)));
   }
   for (const [id, { left, taken }] of counts) {
@@ -196,17 +201,18 @@ async function useAll(
 
 export async function useInThread(
   sql: Sql,
+  time: ServerTime,
   thread: string,
   uses: readonly ApprovalUse[],
 ): Promise<void> {
-  await useAll(sql, uses, await chainOf(sql, thread));
+  await useAll(sql, time, uses, await chainOf(sql, thread));
 }
 
 const SIGNAL = "SELECT * FROM km_signal($1, 'approval', $2, $3, $4, $5)";
 const AUDIT = 'SELECT km_audit($1, km_now())';
 
 async function decide(
-  { database, jobs, feed }: ServerRegistry,
+  { database, jobs, feed, time }: ServerRegistry,
   id: string,
   given: Decision,
   audit: AuditEntry | undefined,
@@ -223,9 +229,9 @@ async function decide(
         refuse(fail('conflict', message, { approval: id, state }));
       }
       now = row.now;
-      const { decision, who, channel, why, uses = row.uses_left, expires = row.expires } = given;
+      const { decision, who, channel, why, uses = row.uses_left, expires = null } = given;
       const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
-      const values = [id, decision, uses, expires, now, who, channel, why, answer];
+      const values = [id, decision, uses, expires, now, who, channel, why, answer, time.said()];
       const made = await sql.get<ApprovalColumns>(DECIDE, ...values);
       if (audit) await sql.all(AUDIT, JSON.stringify(auditRowsOf([audit])));
       if (row.thread !== null) {
@@ -240,12 +246,12 @@ async function decide(
         );
         await jobs.follow(sql, [row.thread]);
       }
-      return approvalOf(made ?? row);
+      return approvalOf(made ?? row, time);
     },
     {
       written: async (sql) => {
         const row = await sql.get<ApprovalColumns>(ONE, id);
-        return row?.decided === now && row.who === given.who ? approvalOf(row) : undefined;
+        return row?.decided === now && row.who === given.who ? approvalOf(row, time) : undefined;
       },
     },
   );
@@ -270,29 +276,30 @@ const LIST = `${SELECT} WHERE ($1::text IS NULL OR id = $1) AND ($2::text IS NUL
 
 async function listApprovals(
   sql: Sql,
+  time: ServerTime,
   { id, thread, binding, state, limit = 100 }: ApprovalFilter,
 ): Promise<Approval[]> {
   const bound = binding && canonicalJson(binding);
   const stored = state === undefined ? ALL : STORED_AS[state];
   const rows = await sql.all<ApprovalColumns>(LIST, id, thread, bound, stored, state, limit);
-  return rows.map(approvalOf);
+  return rows.map((row) => approvalOf(row, time));
 }
 
 export function serverApprovals(registry: ServerRegistry): Approvals {
-  const { database } = registry;
+  const { database, time } = registry;
   return {
     async ask(approval) {
       const valid = checkApproval(approval);
       if (!valid.ok) return valid;
-      return database.write((sql) => askOne(sql, approval, undefined));
+      return database.write((sql) => askOne(sql, time, approval, undefined));
     },
     use: (id, binding) =>
       database.write(async (sql) => {
-        await useAll(sql, [{ approval: id, binding }], []);
+        await useAll(sql, time, [{ approval: id, binding }], []);
         const row = await sql.get<ApprovalColumns>(ONE, id);
-        return row ? approvalOf(row) : refuse(notFound(id));
+        return row ? approvalOf(row, time) : refuse(notFound(id));
       }),
     decide: (id, decision, audit) => decide(registry, id, decision, audit),
-    approvals: (filter) => database.read((sql) => listApprovals(sql, filter)),
+    approvals: (filter) => database.read((sql) => listApprovals(sql, time, filter)),
   };
 }

@@ -39,7 +39,7 @@ const hasRest = ({ commit, result, limits, children, tell }: CommitText): boolea
   commit.audit !== undefined;
 
 /** What few commits carry, as JSON; null for most. */
-function moreOf(encoded: CommitText, maxLeaseMs: number): string | null {
+function moreOf(encoded: CommitText, registry: ServerRegistry): string | null {
   const { commit, result, limits, children, tell } = encoded;
   const { settle, raise, charge, reserve, secrets, audit, items } = commit;
   const more = {
@@ -50,7 +50,7 @@ function moreOf(encoded: CommitText, maxLeaseMs: number): string | null {
     raise: raise && amountsArray(raise, 'NULL'),
     charge: charge && amountsArray(charge),
     reserve: reserveRows(reserve),
-    children: children.length > 0 ? children.map((child) => birthOf(child, maxLeaseMs)) : undefined,
+    children: children.length > 0 ? children.map((child) => birthOf(child, registry)) : undefined,
     tell: tell.length > 0 ? tell : undefined,
     secrets: sealedRows(secrets),
     audit: auditRowsOf(audit),
@@ -59,11 +59,8 @@ function moreOf(encoded: CommitText, maxLeaseMs: number): string | null {
   return text === '{}' ? null : text;
 }
 
-function valuesOf(
-  { held, clock, maxLeaseMs }: ServerRegistry,
-  thread: string,
-  encoded: CommitText,
-): unknown[] {
+function valuesOf(registry: ServerRegistry, thread: string, encoded: CommitText): unknown[] {
+  const { held, clock } = registry;
   const { commit, events, cost = null } = encoded;
   const { expect, heard = 0, status = null, attempt = null, release } = commit;
   const known = held.get(thread);
@@ -76,7 +73,7 @@ function valuesOf(
     events.map(({ type }) => type), events.map(({ turn }) => turn),
     events.map(({ ts }) => ts ?? null), events.map(({ text }) => text),
     status, cost, attempt, release !== undefined,
-    wakeIn, isMoving(commit), hasRest(encoded), moreOf(encoded, maxLeaseMs),
+    wakeIn, isMoving(commit), hasRest(encoded), moreOf(encoded, registry),
   ];
 }
 
@@ -102,7 +99,7 @@ async function send(sql: Sql, values: readonly unknown[]): Promise<Written> {
 
 /** With what others see of it in the same transaction. */
 async function sendWhole(
-  { jobs }: ServerRegistry,
+  { jobs, time }: ServerRegistry,
   sql: Sql,
   thread: string,
   commit: Commit,
@@ -110,8 +107,8 @@ async function sendWhole(
 ): Promise<Written> {
   const { ask, use, children = [], tell = [], release } = commit;
   const written = await send(sql, values);
-  const approvals = ask ? await askInThread(sql, thread, ask) : [];
-  if (use) await useInThread(sql, thread, use);
+  const approvals = ask ? await askInThread(sql, time, thread, ask) : [];
+  if (use) await useInThread(sql, time, thread, use);
   const ids = children.map(({ id }) => id);
   const moved = [...ids, ...tell.map((signal) => signal.thread), ...(release ? [thread] : [])];
   if (moved.length > 0) await jobs.follow(sql, [...new Set(moved)]);
@@ -124,6 +121,7 @@ const OPEN = 'SELECT key FROM reservations WHERE thread = ANY ($1) AND key = ANY
 
 /** What a commit whose answer was lost would have been answered, if it is there. */
 async function findWritten(
+  { time }: ServerRegistry,
   sql: Sql,
   thread: string,
   commit: Commit,
@@ -151,7 +149,7 @@ async function findWritten(
     lease_ms: release ? 0 : row.lease_ms,
     reserved: keys.filter((key) => made.has(key)),
     children: ids.length > 0 ? await holdThreads(sql, ids) : [],
-    approvals: ask ? await approvalsOf(sql, thread, ask) : [],
+    approvals: ask ? await approvalsOf(sql, time, thread, ask) : [],
     ...(row.revoked === null ? {} : { revoked: row.revoked }),
   };
 }
@@ -177,7 +175,7 @@ async function commitThread(
     {
       ...(isPlain ? { plain: true as const } : {}),
       lane: thread,
-      written: (sql) => findWritten(sql, thread, commit, Number(values[5])),
+      written: (sql) => findWritten(registry, sql, thread, commit, Number(values[5])),
       until: held.get(thread)?.until,
     },
   );

@@ -67,25 +67,27 @@ async function readNow(sql: Sql): Promise<number> {
 }
 
 /** Does a worker take what is queued there? */
-const serves = ({ tenants, projects, draining }: WorkerState, row: QueueLine): boolean =>
+const serves = ({ tenants, projects, draining, journal }: WorkerState, row: QueueLine): boolean =>
   !draining &&
+  journal >= row.format &&
   (tenants.includes(row.tenant) || (tenants.length === 0 && row.tenant === '')) &&
   projects.some(({ project, items }) => project === row.project && items === row.items);
 
-type QueueLine = Omit<QueueRow, 'served_by'>;
+/** `format`: the newest form of a journal among them. */
+type QueueLine = Omit<QueueRow, 'served_by'> & { format: number };
 
 async function readQueues(sql: Sql): Promise<QueueRow[]> {
   const workers = await readWorkers(sql);
   const lines = await sql.all<QueueLine>(
     `SELECT coalesce(tenant, '') AS tenant, project, coalesce(items, '') AS items,
        count(*) FILTER (WHERE queued <= km_now()) AS ready,
-       count(*) FILTER (WHERE queued > km_now()) AS later, min(queued) AS oldest
+       count(*) FILTER (WHERE queued > km_now()) AS later, min(queued) AS oldest, max(format) AS format
      FROM threads WHERE queued IS NOT NULL AND owner IS NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
   );
-  return lines.map((line) => ({
-    ...line,
-    served_by: workers.filter((worker) => serves(worker, line)).length,
-  }));
+  return lines.map((line) => {
+    const { format: _, ...row } = line;
+    return { ...row, served_by: workers.filter((worker) => serves(worker, line)).length };
+  });
 }
 
 interface LimitLine {
@@ -186,9 +188,10 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
   return fail('shared_limit', message, { limit, scope, used, most, sent: false });
 }
 
-export function createFleet(database: Database, clock: Clock): Fleet {
+export function createFleet(database: Database, clock: Clock, journal: number): Fleet {
   return {
     place: database.place,
+    journal,
     announce: ({ id, ...state }) =>
       database.write(
         async (sql) => {

@@ -8,7 +8,6 @@ import type { PgBoss, QueueOptions } from 'pg-boss';
 import type { DatabasePlace, Sql } from './connection.ts';
 import { loadDrivers } from './drivers/load.ts';
 import type { Jobs } from './registry.ts';
-import { JOURNAL_FORMAT } from './sql/schema.ts';
 import { RefusedWrite } from './trouble.ts';
 
 /** Who is not heard of for so long has lost its job. */
@@ -38,6 +37,7 @@ interface FollowRow {
   o_thread: string;
   o_tenant: string | null;
   o_project: string;
+  o_format: number;
   o_priority: number;
   o_at: number | null;
   o_job: string | null;
@@ -49,10 +49,10 @@ const plain = (text: string): string =>
   text.replace(/[^A-Za-z0-9_-]/gu, (sign) => `/${Buffer.from(sign).toString('hex')}/`);
 
 /** By what a worker chooses: form of the journal, tenant, project. No two of them share a name. */
-export function queueName(tenant: string | undefined, project: string): string {
+export function queueName(format: number, tenant: string | undefined, project: string): string {
   // A tenant of this name would be nobody's.
   const whose = tenant === undefined ? '-' : tenant === '-' ? '/2d/' : plain(tenant);
-  return `threads.f${JOURNAL_FORMAT}.${whose}.${plain(project)}`;
+  return `threads.f${format}.${whose}.${plain(project)}`;
 }
 
 const schemaOf = ({ schema }: DatabasePlace): string => `${schema}_jobs`;
@@ -166,7 +166,7 @@ export function createJobs(place: DatabasePlace) {
     const made = new Map<string, WaitingJob[]>();
     for (const row of rows) {
       const { o_thread: thread, o_priority: priority, o_at: at, o_job: id } = row;
-      const name = queueName(row.o_tenant ?? undefined, row.o_project);
+      const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
       await drop(db, name, row.o_dropped);
       if (id === null || at === null) continue;
       const job = { id, thread, priority, at };

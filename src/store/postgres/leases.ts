@@ -24,18 +24,23 @@ const [BUSY_MS, IDLE_MS] = [1000, 5000];
 const MEND_MS = 60_000;
 
 interface ClaimColumns {
-  o_refused: 'not_found' | 'thread_ended' | 'lease_held' | null;
+  o_refused: 'not_found' | 'store_newer' | 'thread_ended' | 'lease_held' | null;
   o_status: ThreadStatus;
   o_owner: string | null;
   o_until: number | null;
   o_tenant: string | null;
   o_project: string;
+  o_format: number;
   o_dropped: string[];
 }
 
 function refusalOf(thread: string, row: ClaimColumns): Failure {
   const { o_status: status, o_owner: owner, o_until: until } = row;
   if (row.o_refused === 'not_found') return noThread(thread);
+  if (row.o_refused === 'store_newer') {
+    const message = `thread \`${thread}\` was gone on with by a newer kernmantle (journal ${row.o_format}); update kernmantle`;
+    return fail('store_newer', message, { thread, journal: row.o_format });
+  }
   if (row.o_refused === 'thread_ended') {
     return fail('thread_ended', `thread \`${thread}\` has ended: ${status}`, { thread, status });
   }
@@ -46,7 +51,7 @@ function refusalOf(thread: string, row: ClaimColumns): Failure {
   });
 }
 
-const CLAIM = 'SELECT * FROM km_claim($1, $2, $3, $4, $5, $6, $7)';
+const CLAIM = 'SELECT * FROM km_claim($1, $2, $3, $4, $5, $6, $7, $8)';
 
 async function claimOnce(
   parts: LeaseParts,
@@ -55,17 +60,17 @@ async function claimOnce(
   how: { force?: true; reopen?: true },
   gone: readonly string[],
 ): Promise<Outcome<Held>> {
-  const { database, jobs, clock, maxLeaseMs } = parts;
+  const { database, jobs, clock, maxLeaseMs, formats } = parts;
   const asked = clock.monotonic();
   const [force, reopen] = [how.force === true, how.reopen === true];
   const answer = await database.write(
     async (sql) => {
-      const values = [thread, owner, ttlMs, maxLeaseMs, force, reopen, gone];
+      const values = [thread, owner, ttlMs, maxLeaseMs, force, reopen, gone, formats.at(-1)];
       const row = await sql.get<ClaimColumns>(CLAIM, ...values);
       if (!row || row.o_refused !== null) {
         throw new RefusedWrite(row ? refusalOf(thread, row) : noThread(thread));
       }
-      const name = queueName(row.o_tenant ?? undefined, row.o_project);
+      const name = queueName(row.o_format, row.o_tenant ?? undefined, row.o_project);
       await jobs.drop(sql, name, row.o_dropped);
       const [held] = await holdThreads(sql, [thread]);
       if (!held) throw new RefusedWrite(noThread(thread));
@@ -90,12 +95,14 @@ async function claim(
   return isFree ? claimOnce(parts, thread, owner, how, [holder]) : claimed;
 }
 
-const DUE = `SELECT p.project, (SELECT t.queued FROM threads t WHERE t.project = p.project
-    AND coalesce(t.tenant, '') = $2 AND t.queued IS NOT NULL ORDER BY t.queued LIMIT 1) - km_now() AS wait
-  FROM unnest($1::text[]) AS p(project)`;
+const DUE = `SELECT p.project, f.format, (SELECT t.queued FROM threads t WHERE t.project = p.project
+    AND coalesce(t.tenant, '') = $2 AND t.format = f.format AND t.queued IS NOT NULL
+    ORDER BY t.queued LIMIT 1) - km_now() AS wait
+  FROM unnest($1::text[]) AS p(project), unnest($3::int[]) AS f(format)`;
 
 interface Due {
   project: string;
+  format: number;
   wait: number | null;
 }
 
@@ -107,23 +114,25 @@ interface TakeColumns {
   o_priority: number | null;
 }
 
-type Fetched = FetchedJob & { readonly queue: string };
+/** By form of the journal. */
+type Queue = Readonly<{ name: string; format: number }>;
+type Fetched = FetchedJob & { readonly queue: Queue };
 
 /** Of each queue its share; what one leaves, the next may have. */
 async function fetchFairly(
   jobs: JobQueues,
   sql: Sql,
-  queues: readonly string[],
+  queues: readonly Queue[],
   count: number,
 ): Promise<Fetched[]> {
   const found: Fetched[] = [];
   let open = [...queues];
   while (open.length > 0 && found.length < count) {
-    const more: string[] = [];
+    const more: Queue[] = [];
     for (const [at, queue] of open.entries()) {
       const share = Math.ceil((count - found.length) / (open.length - at));
       if (share === 0) break;
-      const got = await jobs.fetch(sql, queue, share);
+      const got = await jobs.fetch(sql, queue.name, share);
       found.push(...got.map((job) => ({ ...job, queue })));
       if (got.length === share) more.push(queue);
     }
@@ -132,7 +141,7 @@ async function fetchFairly(
   return found;
 }
 
-const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4)';
+const TAKE = 'SELECT * FROM km_take($1, $2, $3, $4, $5)';
 const TAKEN = 'SELECT id FROM threads WHERE owner = $1 AND work = ANY ($2)';
 /** Jobs that nobody needs, or that are not to be had now, are passed over: so many times in one go. */
 const ROUNDS = 20;
@@ -145,7 +154,7 @@ interface Taking {
 }
 
 async function takeOnce(
-  { jobs, maxLeaseMs }: LeaseParts,
+  { jobs, maxLeaseMs, formats }: LeaseParts,
   sql: Sql,
   { owner, ttlMs }: Owner,
   found: readonly Fetched[],
@@ -153,18 +162,21 @@ async function takeOnce(
   const state: Taking = { taken: [], back: [], dropped: 0 };
   if (found.length === 0) return state;
   const [threads, ids] = [found.map(({ thread }) => thread), found.map(({ id }) => id)];
-  const ttl = Math.min(ttlMs, maxLeaseMs);
+  const [ttl, format] = [Math.min(ttlMs, maxLeaseMs), formats.at(-1)];
   const of = new Map(found.map((job) => [job.id, job]));
-  for (const row of await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl)) {
+  for (const row of await sql.all<TakeColumns>(TAKE, threads, ids, owner, ttl, format)) {
     const { o_thread: thread, o_job, o_verdict, o_at } = row;
     const job = of.get(o_job);
     if (!job) continue;
-    if (o_verdict === 'taken') state.taken.push({ thread, job: o_job });
-    else if (o_verdict === 'back') {
+    if (o_verdict === 'taken') {
+      state.taken.push({ thread, job: o_job });
+      // Its next job waits among those of our form.
+      if (job.queue.format !== format) await jobs.drop(sql, job.queue.name, [job.id]);
+    } else if (o_verdict === 'back') {
       state.back.push({ ...job, priority: row.o_priority ?? 0, at: o_at ?? undefined });
     } else {
       state.dropped += 1;
-      await jobs.drop(sql, job.queue, [job.id]);
+      await jobs.drop(sql, job.queue.name, [job.id]);
     }
   }
   return state;
@@ -174,7 +186,7 @@ async function takeOnce(
 async function takeDue(
   parts: LeaseParts,
   owner: Owner,
-  queues: readonly string[],
+  queues: readonly Queue[],
   count: number,
 ): Promise<Outcome<Held[]>> {
   const { database, jobs, clock } = parts;
@@ -191,7 +203,7 @@ async function takeDue(
         back.push(...got.back);
         if (got.dropped + got.back.length === 0 || mine.length === count) break;
       }
-      for (const job of back) await jobs.putBack(sql, job.queue, job);
+      for (const job of back) await jobs.putBack(sql, job.queue.name, job);
       return holdThreads(
         sql,
         mine.map(({ thread }) => thread),
@@ -228,13 +240,15 @@ function createTaking(parts: LeaseParts) {
     { count, projects }: Wanted,
     tenant: string | undefined,
   ): Promise<Outcome<{ held: Held[]; wait: number }>> {
-    const due = await parts.database.read((sql) => sql.all<Due>(DUE, projects, tenant ?? ''));
+    const due = await parts.database.read((sql) =>
+      sql.all<Due>(DUE, projects, tenant ?? '', parts.formats),
+    );
     if (!due.ok) return due;
     const waits = due.output.flatMap(({ wait }) => (wait === null ? [] : [wait]));
     const next = Math.min(IDLE_MS, ...waits.filter((wait) => wait > 0));
     const queues = due.output
       .filter(({ wait }) => wait !== null && wait <= 0)
-      .map(({ project }) => queueName(tenant, project));
+      .map(({ project, format }) => ({ name: queueName(format, tenant, project), format }));
     if (queues.length === 0) return ok({ held: [], wait: next });
     const held = await takeDue(parts, owner, inTurn(queues), count);
     return held.ok ? ok({ held: held.output, wait: Math.min(next, BUSY_MS) }) : held;
@@ -283,7 +297,7 @@ interface RenewColumns {
 }
 
 async function renew(
-  { database, clock, held, jobs, maxLeaseMs }: LeaseParts,
+  { database, clock, held, jobs, maxLeaseMs, formats }: LeaseParts,
   leases: readonly Lease[],
   ttlMs: number,
 ): Promise<Outcome<Renewed[]>> {
@@ -307,7 +321,8 @@ async function renew(
   const working = new Map<string, string[]>();
   for (const { o_tenant, o_project, o_work } of rows) {
     if (o_work === null) continue;
-    const name = queueName(o_tenant ?? undefined, o_project);
+    // What is held is of our form.
+    const name = queueName(formats.at(-1) ?? 0, o_tenant ?? undefined, o_project);
     working.set(name, [...(working.get(name) ?? []), o_work]);
   }
   // The lease is what counts: nobody waits for the engine.
@@ -366,10 +381,10 @@ async function findLost({ isGone, maxLeaseMs }: LeaseParts, sql: Sql): Promise<L
 const MENDER = `INSERT INTO about (name, value) VALUES ('mended', km_now()::text)
   ON CONFLICT (name) DO UPDATE SET value = excluded.value
     WHERE about.value::bigint <= excluded.value::bigint - ${MEND_MS} RETURNING value`;
-const QUEUES = 'SELECT DISTINCT project, tenant FROM threads WHERE queued IS NOT NULL';
+const QUEUES = 'SELECT DISTINCT format, project, tenant FROM threads WHERE queued IS NOT NULL';
 const unmadeOf = (table: string): string => `UPDATE threads SET job = NULL WHERE id IN (
     SELECT t.id FROM threads t WHERE t.queued IS NOT NULL AND t.owner IS NULL AND t.project = $1
-      AND coalesce(t.tenant, '') = $2 AND NOT EXISTS (SELECT 1 FROM ${table} j
+      AND coalesce(t.tenant, '') = $2 AND t.format = $4 AND NOT EXISTS (SELECT 1 FROM ${table} j
         WHERE j.name = $3 AND j.id = t.job AND j.state < 'active')
       ORDER BY t.id LIMIT 1000 FOR UPDATE SKIP LOCKED) RETURNING id`;
 
@@ -379,12 +394,13 @@ async function mendJobs({ database, jobs }: LeaseParts): Promise<void> {
   if (!mine.ok || !mine.output) return;
   await jobs.supervise();
   const queues = await database.read((sql) =>
-    sql.all<{ project: string; tenant: string | null }>(QUEUES),
+    sql.all<{ format: number; project: string; tenant: string | null }>(QUEUES),
   );
-  for (const { project, tenant } of queues.ok ? queues.output : []) {
-    const name = queueName(tenant ?? undefined, project);
+  for (const { format, project, tenant } of queues.ok ? queues.output : []) {
+    const name = queueName(format, tenant ?? undefined, project);
+    const values = [project, tenant ?? '', name, format];
     await database.write(async (sql) => {
-      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), project, tenant ?? '', name);
+      const rows = await sql.all<{ id: string }>(unmadeOf(jobs.table), ...values);
       const ids = rows.map(({ id }) => id);
       if (ids.length > 0) await jobs.follow(sql, ids);
     });

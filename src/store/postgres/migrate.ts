@@ -12,7 +12,7 @@ import {
   sqlOf,
 } from './connection.ts';
 import { migrateJobs } from './jobs.ts';
-import { FUNCTIONS, JOURNAL_FORMAT, MIGRATIONS } from './sql/schema.ts';
+import { FUNCTIONS, JOURNAL_FORMATS, MIGRATIONS, OLDEST_SCHEMA } from './sql/schema.ts';
 import { troubleOf } from './trouble.ts';
 
 const SERVER_SCHEMA_VERSION = MIGRATIONS.length;
@@ -23,9 +23,11 @@ export interface OwnedDatabase extends DatabaseOptions {
   readonly random: RandomBytes;
   /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
   readonly identity?: Uint8Array | undefined;
+  /** As in `PostgresOptions`. */
+  readonly formats?: readonly number[];
 }
 
-type About = Readonly<Partial<Record<'schema' | 'journal' | 'id' | 'proof', string>>>;
+type About = Readonly<Partial<Record<'schema' | 'oldest' | 'journal' | 'id' | 'proof', string>>>;
 
 /** Undefined: there is no registry. */
 async function readAbout(sql: Sql): Promise<About | undefined> {
@@ -42,20 +44,39 @@ function newer(place: string, what: string, version: number, known: number): Out
   return fail('store_newer', message, { place, [what]: version, known });
 }
 
-function checkVersion({ schema, place }: Database, about: About | undefined): Outcome<number> {
+/** Of what is there, by what this program knows. */
+function versionsOf(about: About | undefined, { formats = JOURNAL_FORMATS }: OwnedDatabase) {
   const version = Number(about?.schema ?? 0);
-  const journal = Number(about?.journal ?? JOURNAL_FORMAT);
+  const oldest = Number(about?.oldest ?? version);
+  return { version, oldest, journal: Number(about?.journal ?? 0), writes: formats.at(-1) ?? 0 };
+}
+
+/** Threads that others go on with in a newer form of the journal are none of ours, and lock nobody out. */
+function checkVersion(about: About | undefined, options: OwnedDatabase): Outcome<null> {
+  const { shown: place } = options;
+  const { version, oldest, journal, writes } = versionsOf(about, options);
+  if (oldest > SERVER_SCHEMA_VERSION) return newer(place, 'schema', version, SERVER_SCHEMA_VERSION);
+  if (version >= SERVER_SCHEMA_VERSION && journal >= writes) return ok(null);
+  const [is, needed] =
+    version === SERVER_SCHEMA_VERSION
+      ? [`journal ${journal}`, writes]
+      : [`schema ${version}`, SERVER_SCHEMA_VERSION];
+  const what =
+    version === 0
+      ? `there is no registry in schema \`${options.place.schema}\` of ${place} yet`
+      : `the registry at ${place} is of an older kernmantle (${is}, this one needs ${needed})`;
+  const detail = { place, schema: version, known: SERVER_SCHEMA_VERSION };
+  return fail('store_failed', `${what}; run the migration first`, detail);
+}
+
+/** Whoever is older than what is there leaves it alone. */
+function checkOlder(about: About | undefined, options: OwnedDatabase): Outcome<null> {
+  const { shown: place } = options;
+  const { version, journal, writes } = versionsOf(about, options);
   if (version > SERVER_SCHEMA_VERSION) {
     return newer(place, 'schema', version, SERVER_SCHEMA_VERSION);
   }
-  if (journal > JOURNAL_FORMAT) return newer(place, 'journal', journal, JOURNAL_FORMAT);
-  if (version === SERVER_SCHEMA_VERSION) return ok(version);
-  const what =
-    version === 0
-      ? `there is no registry in schema \`${schema}\` of ${place} yet`
-      : `the registry at ${place} is of an older kernmantle (schema ${version}, this one needs ${SERVER_SCHEMA_VERSION})`;
-  const detail = { place, schema: version, known: SERVER_SCHEMA_VERSION };
-  return fail('store_failed', `${what}; run the migration first`, detail);
+  return journal > writes ? newer(place, 'journal', journal, writes) : ok(null);
 }
 
 const proofOf = (identity: Uint8Array, id: string): string =>
@@ -130,7 +151,7 @@ export async function checkForm(database: Database, options: OwnedDatabase): Ans
   if (!found.ok) return found;
   const { usable, about, engine } = found.output;
   if (!usable.ok) return usable;
-  const version = checkVersion(database, about);
+  const version = checkVersion(about, options);
   if (!version.ok) return version;
   if (!engine) {
     const message = `the registry at ${place} has no tables of the queue; run the migration first`;
@@ -152,9 +173,9 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   await sql.executeSql('SELECT pg_advisory_xact_lock(hashtext($1))', [`kernmantle ${schema}`]);
   await sql.executeSql(`CREATE SCHEMA IF NOT EXISTS ${schema}`);
   const about = await readAbout(sql);
-  const known = checkVersion(database, about);
-  if (!known.ok && known.error.code === 'store_newer') return known;
-  const from = Number(about?.schema ?? 0);
+  const known = checkOlder(about, options);
+  if (!known.ok) return known;
+  const { version: from, writes } = versionsOf(about, options);
   // Whose it is comes first: a stranger's is not worked on.
   const before = about ? await checkOwner(sql, options) : ok(null);
   if (!before.ok) return before;
@@ -166,7 +187,8 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   const set = `INSERT INTO about (name, value) VALUES ($1, $2)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value`;
   await sql.executeSql(set, ['schema', String(SERVER_SCHEMA_VERSION)]);
-  await sql.executeSql(set, ['journal', String(JOURNAL_FORMAT)]);
+  await sql.executeSql(set, ['oldest', String(OLDEST_SCHEMA)]);
+  await sql.executeSql(set, ['journal', String(writes)]);
   const owned = await checkOwner(sql, options);
   return owned.ok ? ok({ from, to: SERVER_SCHEMA_VERSION }) : owned;
 }

@@ -2,6 +2,7 @@
 import { type Amounts, BUDGET_KINDS, positive, readAmounts } from '../amounts.ts';
 import type { ThreadText } from '../encode.ts';
 import type { AuditEntry, Reserve, Sealed, ThreadSummary } from '../port.ts';
+import type { ServerRegistry } from './registry.ts';
 
 /** How what may be absent stands in a row. */
 export type ServerColumns<T> = {
@@ -57,14 +58,17 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
   }));
 
 /** As `km_bear` takes it. */
-export function birthOf({ thread, events, limits, inputs }: ThreadText, maxLeaseMs: number) {
+export function birthOf(
+  { thread, events, limits, inputs }: ThreadText,
+  { clock, formats, maxLeaseMs }: ServerRegistry,
+) {
   const { id, directive, version, runner, project, items, start } = thread;
   const { kind = 'thread', detached = false } = thread;
   const tenant = thread.tenant || undefined;
   const started =
     'lease' in start
       ? { lease: { owner: start.lease.owner, ttl: Math.min(start.lease.ttlMs, maxLeaseMs) } }
-      : { priority: start.queue.priority, after: start.queue.after };
+      : { priority: start.queue.priority, after: start.queue.after, said: clock.now() };
   return {
     id,
     kind,
@@ -79,6 +83,7 @@ export function birthOf({ thread, events, limits, inputs }: ThreadText, maxLease
     limits,
     inputs,
     ...started,
+    format: formats.at(-1),
     budget: amountsArray(thread.budget, 'NULL'),
     reserve: reserveRows(thread.reserve),
     secrets: sealedRows(thread.secrets),

@@ -13,7 +13,9 @@ import { createJobs } from './jobs.ts';
 import { type LeaseParts, serverLeases } from './leases.ts';
 import { checkForm } from './migrate.ts';
 import { serverRecords } from './records.ts';
+import { createServerTime } from './registry.ts';
 import { serverSignals } from './signals.ts';
+import { JOURNAL_FORMATS } from './sql/schema.ts';
 import { serverThreads } from './threads.ts';
 import { createEventReader, watchEvents, watchHeads } from './watch.ts';
 
@@ -31,6 +33,8 @@ export interface PostgresOptions
   readonly random?: RandomBytes;
   /** Of whoever may read what is sealed in it: another one's registry is refused (`store_foreign`). */
   readonly identity?: Uint8Array;
+  /** Forms of the journal that are read, the last of which is written; another program's, for tests. */
+  readonly formats?: readonly number[];
   /** The longest lease. */
   readonly maxLeaseMs?: number;
   /** Is the process behind a lease certainly not there any more? Asked before its time is up. */
@@ -70,6 +74,7 @@ function createGate(place: string) {
 
 export async function openPostgresStore(options: PostgresOptions): Answer<Store> {
   const { place, clock, random = systemRandom, maxLeaseMs = MAX_LEASE_MS } = options;
+  const { formats = JOURNAL_FORMATS } = options;
   const opened = await openDatabase({ ...options, random });
   if (!opened.ok) return opened;
   const database = opened.output;
@@ -83,7 +88,9 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
   const feed = createListeningFeed(database, held, clock);
   const jobs = createJobs(place);
   const isGone = options.isGone ?? isOwnerGone;
-  const parts: LeaseParts = { database, clock, random, held, feed, jobs, maxLeaseMs, isGone };
+  const time = createServerTime(clock);
+  const own = { database, clock, time, random, held, feed, jobs };
+  const parts: LeaseParts = { ...own, formats, maxLeaseMs, isGone };
   const reader = createEventReader(database, feed);
   let ending: Promise<void> | undefined;
   async function end(): Promise<void> {
@@ -105,7 +112,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
     watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
     changes: (filter, signal) => watchHeads(feed, filter, signal),
     onSignal: (listener) => feed.onSignal(listener),
-    fleet: createFleet(database, clock),
+    fleet: createFleet(database, clock, formats.at(-1) ?? 0),
     close: () => (ending ??= end()),
   });
 }

@@ -95,7 +95,7 @@ export function tellBirths({ feed }: ServerRegistry, all: readonly Held[]): void
 const BORN = 'SELECT 1 FROM thread_data WHERE thread = $1 AND birth = $2';
 
 async function createThread(registry: ServerRegistry, thread: NewThread): Answer<Held> {
-  const { database, clock, random, jobs, maxLeaseMs } = registry;
+  const { database, clock, random, jobs } = registry;
   const text = encodeThread(thread);
   if (!text.ok) return text;
   const birth = Buffer.from(random(8)).toString('hex');
@@ -108,7 +108,7 @@ async function createThread(registry: ServerRegistry, thread: NewThread): Answer
   };
   const made = await database.write(
     async (sql) => {
-      const json = JSON.stringify(birthOf(text.output, maxLeaseMs));
+      const json = JSON.stringify(birthOf(text.output, registry));
       await sql.all('SELECT km_create($1, $2)', json, birth);
       if ('queue' in thread.start) await jobs.follow(sql, [id]);
       return hold(sql);

@@ -5,13 +5,14 @@ import pg from 'pg';
 import { type Clock, systemClock, systemRandom } from '../../../src/base/index.ts';
 import type { Store } from '../../../src/store/index.ts';
 import { migrateStore } from '../../../src/store/postgres/migrate.ts';
+import { JOURNAL_FORMATS } from '../../../src/store/postgres/sql/schema.ts';
 import { openPostgresStore } from '../../../src/store/postgres/store.ts';
 import { must } from '../../support/store-suite/stage.ts';
 
 export interface ServerStores {
   readonly schema: string;
   /** One more process; closed with the others. */
-  open(clock?: Clock): Promise<Store>;
+  open(clock?: Clock, formats?: readonly number[]): Promise<Store>;
   /** `@@` stands for the schema. */
   query<R extends object>(text: string, ...values: unknown[]): Promise<R[]>;
   /** Ends connections of this registry, all or the one that listens; answers how many. */
@@ -33,14 +34,19 @@ export async function openServerStores(url: string): Promise<ServerStores> {
   const client = new pg.Client({ connectionString: url, application_name: 'a look behind it' });
   await client.connect();
   const stores: Store[] = [];
+  let newest = Math.max(...JOURNAL_FORMATS);
   async function query<R extends object>(text: string, ...values: unknown[]): Promise<R[]> {
     return (await client.query<R>(text.replaceAll('@@', schema), values)).rows;
   }
   return {
     schema,
     query,
-    async open(clock = systemClock) {
-      const store = must(await openPostgresStore({ ...base, clock, maxLeaseMs: 60_000 }));
+    async open(clock = systemClock, formats = JOURNAL_FORMATS) {
+      const how = { clock, formats, maxLeaseMs: 60_000 };
+      // The newest of them is the form of the registry, as its migration would have it.
+      if (Math.max(...formats) > newest) must(await migrateStore({ ...base, clock, formats }));
+      newest = Math.max(newest, ...formats);
+      const store = must(await openPostgresStore({ ...base, ...how }));
       stores.push(store);
       return store;
     },

@@ -14,6 +14,7 @@ import { must } from '../../support/registry.ts';
 import { directive } from '../../support/thread-project.ts';
 
 const KM = join(import.meta.dirname, '..', '..', '..', 'bin', 'km.js');
+const NEXT = join(import.meta.dirname, 'next-worker.ts');
 export const PROJECT_ID = 'prj_0123456789abcdef';
 
 /** Something that a worker said: a line of JSON. */
@@ -37,6 +38,8 @@ export interface WorkerStage {
   /** How often the model was asked. */
   asked(): number;
   work(more?: readonly string[], env?: Fixture['env']): WorkerProcess;
+  /** One of a program that knows these forms of the journal, with a clock that is so far off. */
+  workAs(formats: readonly number[], clockOffMs?: number): WorkerProcess;
 }
 
 /** Only words that a script says: no model is asked. */
@@ -48,12 +51,14 @@ const GREET = `
 </directive>
 `;
 
-export function startWorkerProcess(
+export const startWorkerProcess = (
   words: readonly string[],
   cwd: string,
   env: Fixture['env'],
-): WorkerProcess {
-  const child = spawn(process.execPath, [KM, 'worker', '--json', ...words], {
+): WorkerProcess => startSpeaking([KM, 'worker', '--json', ...words], cwd, env);
+
+function startSpeaking(words: readonly string[], cwd: string, env: Fixture['env']): WorkerProcess {
+  const child = spawn(process.execPath, ['--no-warnings', ...words], {
     cwd,
     env: { ...env, KERNMANTLE_SRC: '1', NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -88,6 +93,7 @@ let stages = 0;
 export async function openWorkerStage(
   url: string,
   answer: Parameters<typeof startScriptedProvider>[0] = () => ({ text: 'done' }),
+  files: Readonly<Record<string, string>> = {},
 ): Promise<WorkerStage> {
   stages += 1;
   const schema = `t_worker_${process.pid}_${stages}`;
@@ -104,6 +110,7 @@ export async function openWorkerStage(
     '.ai/config/project.yaml': `id: ${PROJECT_ID}\n`,
     '.ai/directives/greet.md': GREET,
     ...directive('talk'),
+    ...files,
   });
   Object.assign(fixture.env, {
     ANTHROPIC_BASE_URL: provider.url,
@@ -131,5 +138,11 @@ export async function openWorkerStage(
     asked: () => asked,
     work: (more = [], env = {}) =>
       startWorkerProcess(['--store', store, ...more], fixture.root, { ...fixture.env, ...env }),
+    workAs: (formats, clockOffMs = 0) =>
+      startSpeaking(
+        [NEXT, store, fixture.root, PROJECT_ID, formats.join(), String(clockOffMs)],
+        fixture.root,
+        fixture.env,
+      ),
   };
 }

@@ -95,7 +95,7 @@ DECLARE
   v_number bigint;
 BEGIN
   INSERT INTO threads (id, parent, root, chain, depth, kind, directive, version, runner, tenant, project,
-      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, created, updated)
+      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated)
     VALUES (v_id, p_parent.id, coalesce(p_parent.root, v_id), v_id || coalesce(p_parent.chain, '{}'),
       coalesce(p_parent.depth + CASE WHEN v_kind = 'hook' THEN 0 ELSE 1 END, 0), v_kind,
       p_child ->> 'directive', p_child ->> 'version', p_child ->> 'runner',
@@ -103,8 +103,9 @@ BEGIN
       p_child ->> 'project', coalesce(p_child ->> 'items', p_parent.items), (p_child ->> 'detached')::boolean, v_status,
       jsonb_array_length(p_child -> 'events') + 1, CASE WHEN v_lease IS NULL THEN 0 ELSE 1 END, 1,
       v_lease ->> 'owner', p_now + (v_lease ->> 'ttl')::bigint,
-      CASE WHEN v_lease IS NULL THEN coalesce((p_child ->> 'after')::bigint, p_now) END,
-      coalesce((p_child ->> 'priority')::int, 0), p_now, p_now)
+      CASE WHEN v_lease IS NULL
+        THEN coalesce(km_when((p_child ->> 'after')::bigint, (p_child ->> 'said')::bigint), p_now) END,
+      coalesce((p_child ->> 'priority')::int, 0), (p_child ->> 'format')::int, p_now, p_now)
     RETURNING number INTO v_number;
   INSERT INTO thread_data (thread, limits, inputs, birth)
     VALUES (v_id, p_child ->> 'limits', p_child ->> 'inputs', p_birth);

@@ -6,12 +6,19 @@
 import { AT_WORK } from '../../thread-id.ts';
 
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
+/** Clocks that are no further apart than this are as good as one: between question and answer lies as much. */
+export const AGREE_MS = 5000;
 const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
 
 const TIME = `
 -- Milliseconds since 1970. All times of the registry are the server's.
 CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint $$;
+
+-- A time that somebody named when his clock said p_said, on the server's clock: as it is where the two
+-- agree, else as far from now as he meant it.
+CREATE OR REPLACE FUNCTION km_when(p_time bigint, p_said bigint) RETURNS bigint LANGUAGE sql VOLATILE
+  AS $$ SELECT CASE WHEN abs(km_now() - p_said) <= ${AGREE_MS} THEN p_time ELSE p_time + km_now() - p_said END $$;
 
 -- One word to the channel of the registry: see feed.ts.
 CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
@@ -37,12 +44,13 @@ END $$;
 `;
 
 const LEASES = `
--- One thread, by its name. Refused: why (not_found, thread_ended, lease_held), with what is known of it.
--- The jobs that count no more are told, to be dropped in the same transaction.
+-- One thread, by its name. Refused: why (not_found, store_newer, thread_ended, lease_held), with what is
+-- known of it. Its journal is of the holder's form from here on. The jobs that count no more are told, with
+-- the form that their queue has in its name, to be dropped in the same transaction.
 CREATE OR REPLACE FUNCTION km_claim(p_thread text, p_owner text, p_ttl bigint, p_max bigint,
-  p_force boolean, p_reopen boolean, p_gone text[],
+  p_force boolean, p_reopen boolean, p_gone text[], p_format int,
   OUT o_refused text, OUT o_status text, OUT o_owner text, OUT o_until bigint, OUT o_tenant text,
-  OUT o_project text, OUT o_dropped uuid[]) LANGUAGE plpgsql AS $$
+  OUT o_project text, OUT o_format int, OUT o_dropped uuid[]) LANGUAGE plpgsql AS $$
 DECLARE
   r threads%ROWTYPE;
   v_now bigint;
@@ -50,20 +58,22 @@ BEGIN
   SELECT * INTO r FROM threads WHERE id = p_thread FOR UPDATE;
   v_now := km_now();
   IF NOT FOUND THEN o_refused := 'not_found'; RETURN; END IF;
-  o_status := r.status; o_owner := r.owner; o_until := r.lease_until;
+  o_status := r.status; o_owner := r.owner; o_until := r.lease_until; o_format := r.format;
+  IF r.format > p_format THEN o_refused := 'store_newer'; RETURN; END IF;
   IF NOT p_reopen AND km_ended(r.status) THEN o_refused := 'thread_ended'; RETURN; END IF;
   IF NOT p_force AND r.owner IS NOT NULL AND r.owner <> p_owner AND r.lease_until > v_now
     AND r.lease_until <= v_now + p_max AND r.owner <> ALL (p_gone)
   THEN o_refused := 'lease_held'; RETURN; END IF;
   UPDATE threads SET epoch = epoch + 1, owner = p_owner, lease_until = v_now + least(p_ttl, p_max),
-    queued = NULL, job = NULL, work = NULL WHERE id = p_thread;
+    queued = NULL, job = NULL, work = NULL, format = p_format WHERE id = p_thread;
   o_tenant := r.tenant; o_project := r.project;
   o_dropped := array_remove(ARRAY[r.job, r.work], NULL);
 END $$;
 
 -- Threads by their fetched jobs. 'taken'; 'drop': nobody needs the job; 'back': it is not time (o_at),
--- or somebody is at the row.
-CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint)
+-- or somebody is at the row. One that was of an older form has no job any more: its queue was that form's.
+CREATE OR REPLACE FUNCTION km_take(p_threads text[], p_jobs uuid[], p_owner text, p_ttl bigint,
+  p_format int)
   RETURNS TABLE (o_thread text, o_job uuid, o_verdict text, o_at bigint, o_priority int)
   LANGUAGE plpgsql AS $$
 DECLARE
@@ -72,20 +82,22 @@ BEGIN
   RETURN QUERY WITH given AS (
     SELECT DISTINCT ON (g.id) g.id, g.job FROM unnest(p_threads, p_jobs) AS g(id, job) ORDER BY g.id
   ), locked AS (
-    SELECT t.id, t.status, t.owner, t.queued, t.priority FROM threads t
+    SELECT t.id, t.status, t.owner, t.queued, t.priority, t.format FROM threads t
       WHERE t.id IN (SELECT g.id FROM given g) ORDER BY t.id FOR UPDATE SKIP LOCKED
   ), free AS (
     SELECT l.id FROM locked l WHERE l.owner IS NULL AND l.queued <= v_now AND NOT km_ended(l.status)
+      AND l.format <= p_format
   ), taken AS (
     UPDATE threads t SET epoch = t.epoch + 1, owner = p_owner, lease_until = v_now + p_ttl,
-      queued = NULL, job = NULL, work = g.job
+      queued = NULL, job = NULL, work = CASE WHEN t.format = p_format THEN g.job END, format = p_format
       FROM free f JOIN given g ON g.id = f.id WHERE t.id = f.id RETURNING t.id
   )
   SELECT n.id, n.job, CASE
       WHEN k.id IS NOT NULL AND g.job = n.job THEN 'taken'
       WHEN k.id IS NOT NULL THEN 'drop'
       WHEN l.id IS NULL AND s.id IS NOT NULL THEN 'back'
-      WHEN l.owner IS NULL AND l.queued > v_now AND NOT km_ended(l.status) THEN 'back'
+      WHEN l.owner IS NULL AND l.queued > v_now AND NOT km_ended(l.status) AND l.format <= p_format
+        THEN 'back'
       ELSE 'drop' END, l.queued, s.priority
     FROM unnest(p_threads, p_jobs) AS n(id, job) LEFT JOIN threads s ON s.id = n.id
     LEFT JOIN given g ON g.id = n.id LEFT JOIN locked l ON l.id = n.id LEFT JOIN taken k ON k.id = n.id
@@ -161,17 +173,18 @@ END $$;
 const FOLLOWING = `
 -- What the engine has to do so that jobs are what these rows say; others are told that they moved.
 CREATE OR REPLACE FUNCTION km_follow(p_threads text[])
-  RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_priority int, o_at bigint, o_job uuid,
-    o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$
+  RETURNS TABLE (o_thread text, o_tenant text, o_project text, o_format int, o_priority int, o_at bigint,
+    o_job uuid, o_made boolean, o_dropped uuid[]) LANGUAGE plpgsql AS $$
 DECLARE
   r record;
 BEGIN
-  FOR r IN SELECT t.id, t.tenant, t.project, t.priority, t.owner, t.queued, t.job, t.work, t.seq, t.status
-    FROM threads t WHERE t.id = ANY (p_threads) ORDER BY t.id FOR UPDATE
+  FOR r IN SELECT t.id, t.tenant, t.project, t.format, t.priority, t.owner, t.queued, t.job, t.work, t.seq,
+      t.status FROM threads t WHERE t.id = ANY (p_threads) ORDER BY t.id FOR UPDATE
   LOOP
     PERFORM km_tell('h ' || r.id || ' ' || r.seq || ' ' || r.status);
     CONTINUE WHEN r.owner IS NOT NULL;
     o_thread := r.id; o_tenant := r.tenant; o_project := r.project; o_priority := r.priority;
+    o_format := r.format;
     o_at := r.queued; o_made := r.queued IS NOT NULL AND r.job IS NULL;
     o_job := CASE WHEN r.queued IS NOT NULL THEN coalesce(r.job, gen_random_uuid()) END;
     o_dropped := array_remove(ARRAY[r.work, CASE WHEN r.queued IS NULL THEN r.job END], NULL);

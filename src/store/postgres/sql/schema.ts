@@ -8,8 +8,8 @@ import { COMMIT_FUNCTIONS } from './commit-functions.ts';
 import { FLEET_FUNCTIONS, FLEET_TABLES } from './fleet-schema.ts';
 import { LEASE_FUNCTIONS } from './lease-functions.ts';
 
-/** The form of the events, as in a file; queues carry it in their names. */
-export const JOURNAL_FORMAT = 2;
+/** Forms of the events, as in a file, that this program reads; it writes the last of them. */
+export const JOURNAL_FORMATS: readonly number[] = [2];
 
 const listOf = (statuses: readonly string[]): string =>
   statuses.map((status) => `'${status}'`).join(', ');
@@ -25,14 +25,14 @@ CREATE TABLE threads (
   detached boolean NOT NULL, status text NOT NULL, seq int NOT NULL, epoch int NOT NULL,
   attempt int NOT NULL, owner text, lease_until bigint,
   wakes int NOT NULL DEFAULT 0, heard int NOT NULL DEFAULT 0, killed boolean NOT NULL DEFAULT false,
-  queued bigint, priority int NOT NULL DEFAULT 0, job uuid, work uuid,
+  queued bigint, priority int NOT NULL DEFAULT 0, job uuid, work uuid, format int NOT NULL DEFAULT 2,
   created bigint NOT NULL, updated bigint NOT NULL, ended bigint, cost text NOT NULL DEFAULT '{}'
 ) WITH (fillfactor = 70);
 CREATE INDEX threads_by_status ON threads(status, created, id);
 CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
-CREATE INDEX threads_queued ON threads(project, coalesce(tenant, ''), queued) WHERE queued IS NOT NULL;
+CREATE INDEX threads_queued ON threads(project, coalesce(tenant, ''), format, queued) WHERE queued IS NOT NULL;
 CREATE INDEX threads_held ON threads(id) WHERE owner IS NOT NULL;
 CREATE INDEX threads_dropped ON threads(id)
   WHERE owner IS NULL AND queued IS NULL AND status IN (${listOf(AT_WORK)});
@@ -86,8 +86,19 @@ CREATE TABLE audit (
 CREATE INDEX audit_refused ON audit(decision, id) WHERE decision <> 'allowed';
 ${FLEET_TABLES}`;
 
-/** One after the other: the first makes version 1 out of nothing, each one after it the next version. */
+/**
+ * One after the other: the first makes version 1 out of nothing, each one after it the next version.
+ * Workers of versions from `OLDEST_SCHEMA` on go on while and after a migration runs, so:
+ * - Columns are added with a default, and go when no such worker is left that names them.
+ * - A function is replaced in place when old and new programs can call it alike. With other parameters
+ *   `CREATE OR REPLACE` leaves the old one beside it: the new one gets another name, and the old one is
+ *   dropped, by its parameters, in the migration that raises `OLDEST_SCHEMA`.
+ * - Whoever changes a function makes a version, if only an empty one: a program migrates nothing that is
+ *   newer than itself, so it cannot put its old functions back.
+ */
 export const MIGRATIONS: readonly string[] = [TABLES];
+/** Programs that know this version still work with the newest one. */
+export const OLDEST_SCHEMA = 1;
 
 /** Whether a status is an end, and whether somebody must be at work, in the words of `thread-id.ts`. */
 const WORDS = `

@@ -1,0 +1,51 @@
+// A worker of a program that is not written yet, or on a machine whose clock is wrong, in a process of its
+// own: ADDRESS PROJECT ID FORMATS CLOCK_OFF_MS. Says what it does, as lines of JSON.
+import { ok, systemClock } from '../../../src/base/index.ts';
+import { startWorker } from '../../../src/fleet/index.ts';
+import { createRuntime } from '../../../src/runtime/index.ts';
+import { openServerStore } from '../../../src/store/place.ts';
+import { must } from '../../support/registry.ts';
+
+const [address = '', project = '', id = '', formats = '2', off = '0'] = process.argv.slice(2);
+const clock = { ...systemClock, now: () => systemClock.now() + Number(off) };
+const runtime = must(
+  await createRuntime({
+    project,
+    env: process.env,
+    clock,
+    store: address,
+    openStore: ({ identity }) =>
+      openServerStore(address, {
+        clock,
+        ...(identity && { identity }),
+        formats: formats.split(',').map(Number),
+      }),
+  }),
+);
+const end = new AbortController();
+process.on('SIGTERM', () => end.abort());
+const say = (news: object): void => void process.stdout.write(`${JSON.stringify(news)}\n`);
+const threads = must(await runtime.threads());
+const ended = startWorker({
+  id: `next:${process.pid}`,
+  version: '99',
+  store: must(await runtime.registry.open()),
+  projects: [
+    {
+      id,
+      items: async () => {
+        const now = runtime.served();
+        return now.ok ? ok(now.output.items) : now;
+      },
+      threads,
+      close: () => runtime.close(),
+    },
+  ],
+  slots: 4,
+  signal: end.signal,
+  clock,
+  onNews: say,
+});
+say({ kind: 'ready' });
+say({ kind: 'ended', ...must(await ended) });
+await runtime.close();
