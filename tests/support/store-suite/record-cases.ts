@@ -323,6 +323,38 @@ function ends(inStage: InStage): void {
   );
 
   test(
+    'trees of one project go, and those that began in another stay',
+    inStage(async ({ store, clock }) => {
+      const end = { status: 'completed' as const, release: true as const };
+      for (const project of ['one', 'other']) {
+        const root = await begin(store, project, { project });
+        await (await bear(store, root, `${project}_child`, { project: 'one' })).must(end);
+        await root.must(end);
+      }
+      clock.pass(1000);
+      const { removed } = must(await store.prune({ before: clock.now(), project: 'one' }));
+      expect(removed.sort()).toEqual(['one', 'one_child']);
+      for (const id of ['other', 'other_child']) must(await store.thread(id));
+    }),
+  );
+
+  test(
+    'no name, however odd, keeps a row out of the audit or a commit from being made',
+    inStage(async ({ store }) => {
+      const odd = 'a\0b\ud800';
+      const row = { surface: 's', caller: odd, subject: odd, operation: odd, target: odd };
+      const audit = [{ ...row, decision: 'denied' as const, reason: odd }];
+      const root = await begin(store, 'a');
+      await root.must({ audit });
+      must(await store.audit(audit));
+      const signal = { thread: 'a', kind: 'message', payload: {}, key: 'k', by: 'b' };
+      must(await store.signal(signal, audit[0]));
+      const rows = must(await store.auditRows({ limit: 9 }));
+      expect(rows.map(({ target }) => target.slice(0, 1))).toEqual(['a', 'a', 'a']);
+    }),
+  );
+
+  test(
     'whoever asked before the end is answered, whoever asks after it is told',
     inStage(async ({ store }) => {
       const writers = await Promise.all(
