@@ -20,6 +20,8 @@ const MAX_RECENT = 5000;
 /** Moves that were made while nobody listened, and what a clock may be coarse by. */
 const OVERLAP_MS = 1000;
 
+const CHANNEL = `SELECT quote_ident('km_' || coalesce(
+  (SELECT value FROM about WHERE name = 'channel'), current_schema())) AS name`;
 const HEADS = 'SELECT id AS thread, seq, status FROM threads WHERE id = ANY ($1)';
 const SINCE = 'SELECT id AS thread, seq, status FROM threads WHERE updated >= km_now() - $1';
 const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s ON s.thread = t.id
@@ -155,7 +157,8 @@ function createLink(database: Database, clock: Clock, { hear, catchUp, look }: H
       for (const line of payload.split('\n')) hear(line);
     });
     try {
-      await connected.query(`LISTEN km_${database.schema}`);
+      const { rows } = await connected.query<{ name: string }>(CHANNEL);
+      await connected.query(`LISTEN ${rows[0]?.name ?? ''}`);
       await catchUp(connected, clock.monotonic() - heardUntil);
       while (!isGone.now && !state.isOver) {
         const before = clock.monotonic();
@@ -228,7 +231,7 @@ export function createListeningFeed(database: Database, held: HeldHereMap, clock
     }
     const [thread = '', number = '', ...words] = rest.split(' ');
     if (kind === 's') said({ thread, number: Number(number), kind: words.join(' ') });
-    // Our own words: nobody else knows the channel's form.
+    // Our own words: nobody else knows the channel.
     else if (kind === 'h') {
       watched.tell({ thread, seq: Number(number), status: words[0] as ThreadStatus });
     }

@@ -363,7 +363,7 @@ async function release(
 
 const OWNERS = 'SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL';
 const LOST = 'SELECT * FROM km_lost($1, $2)';
-const SWEEP = 'SELECT * FROM km_sweep($1, $2)';
+const SWEEP = 'SELECT * FROM km_sweep($1, $2, $3, $4)';
 
 interface LostColumns {
   o_thread: string;
@@ -372,10 +372,10 @@ interface LostColumns {
   o_ended: boolean;
 }
 
-async function findLost({ isGone, maxLeaseMs }: LeaseParts, sql: Sql): Promise<LostColumns[]> {
+async function findLost({ isGone, maxLeaseMs }: LeaseParts, sql: Sql) {
   const owners = await sql.all<{ owner: string }>(OWNERS);
   const gone = owners.map(({ owner }) => owner).filter((owner) => isGone(owner));
-  return sql.all<LostColumns>(LOST, maxLeaseMs, gone);
+  return { gone, found: await sql.all<LostColumns>(LOST, maxLeaseMs, gone) };
 }
 
 const MENDER = `INSERT INTO about (name, value) VALUES ('mended', km_now()::text)
@@ -420,17 +420,18 @@ function createMending(parts: LeaseParts) {
 }
 
 async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
-  const { database, jobs, feed } = parts;
+  const { database, jobs, feed, maxLeaseMs } = parts;
   // Most sweeps find nothing: then nobody has to write.
-  const found = await database.read((sql) => findLost(parts, sql));
-  if (!found.ok) return found;
-  const lost = found.output.filter(({ o_ended }) => !o_ended);
+  const looked = await database.read((sql) => findLost(parts, sql));
+  if (!looked.ok) return looked;
+  const { found, gone } = looked.output;
+  const lost = found.filter(({ o_ended }) => !o_ended);
   const [ids, epochs] = [lost.map((row) => row.o_thread), lost.map((row) => row.o_epoch)];
   type Swept = { o_thread: string; o_seq: number; o_interrupted: boolean };
   const swept = await (lost.length === 0
     ? ok([])
     : database.write(async (sql) => {
-        const rows = await sql.all<Swept>(SWEEP, ids, epochs);
+        const rows = await sql.all<Swept>(SWEEP, ids, epochs, maxLeaseMs, gone);
         await jobs.follow(
           sql,
           rows.map(({ o_thread }) => o_thread),
@@ -444,7 +445,7 @@ async function sweep(parts: LeaseParts): ReturnType<Leases['sweep']> {
     interrupted.push(thread);
     feed.moved({ thread, seq, status: 'interrupted' });
   }
-  const unreleased = found.output
+  const unreleased = found
     .filter(({ o_ended }) => o_ended)
     .map(({ o_thread, o_epoch, o_seq }) => ({ thread: o_thread, epoch: o_epoch, seq: o_seq }));
   return ok({ interrupted, unreleased });

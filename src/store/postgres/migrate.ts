@@ -186,6 +186,8 @@ async function bringUp(sql: Sql, database: Database, options: OwnedDatabase): An
   await sql.executeSql(FUNCTIONS);
   const set = `INSERT INTO about (name, value) VALUES ($1, $2)
     ON CONFLICT (name) DO UPDATE SET value = excluded.value`;
+  await sql.executeSql(`INSERT INTO about (name, value)
+    VALUES ('channel', replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING`);
   await sql.executeSql(set, ['schema', String(SERVER_SCHEMA_VERSION)]);
   await sql.executeSql(set, ['oldest', String(OLDEST_SCHEMA)]);
   await sql.executeSql(set, ['journal', String(writes)]);

@@ -85,7 +85,9 @@ BEGIN
     SELECT p.place FROM places p
     WHERE (p.provider = p_provider OR p.tenant = p_tenant) AND p.until < p_now
       AND NOT EXISTS (
-        SELECT 1 FROM pg_stat_get_activity(p.backend) a WHERE a.backend_start = p.backend_since)
+        SELECT 1 FROM pg_stat_get_activity(p.backend) a
+        -- Of another user's connections we only see that they are there.
+        WHERE a.backend_start = p.backend_since OR a.backend_start IS NULL)
     ORDER BY p.place FOR UPDATE SKIP LOCKED);
 END $$;
 

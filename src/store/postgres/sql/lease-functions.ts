@@ -20,9 +20,11 @@ CREATE OR REPLACE FUNCTION km_now() RETURNS bigint LANGUAGE sql VOLATILE
 CREATE OR REPLACE FUNCTION km_when(p_time bigint, p_said bigint) RETURNS bigint LANGUAGE sql VOLATILE
   AS $$ SELECT CASE WHEN abs(km_now() - p_said) <= ${AGREE_MS} THEN p_time ELSE p_time + km_now() - p_said END $$;
 
--- One word to the channel of the registry: see feed.ts.
+-- One word to the channel of the registry: see feed.ts. Whoever may connect to a database may speak on
+-- every channel and listen to it: so its name is known to those alone who may read the registry.
 CREATE OR REPLACE FUNCTION km_tell(p_word text) RETURNS void LANGUAGE sql VOLATILE
-  AS $$ SELECT pg_notify('km_' || current_schema(), left(p_word, 7000)) $$;
+  AS $$ SELECT pg_notify('km_' || coalesce((SELECT value FROM about WHERE name = 'channel'),
+    current_schema()), left(p_word, 7000)) $$;
 `;
 
 const SIGNALS = `
@@ -144,8 +146,9 @@ BEGIN
       AND t.updated <= v_now - 60000;
 END $$;
 
--- At work: interrupted. Else (claimed and not begun): free again, as it was. Only under these epochs.
-CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[])
+-- At work: interrupted. Else (claimed and not begun): free again, as it was. Only under these epochs, and
+-- only what is still lost: its holder may have come back after somebody looked.
+CREATE OR REPLACE FUNCTION km_sweep(p_threads text[], p_epochs int[], p_max bigint, p_gone text[])
   RETURNS TABLE (o_thread text, o_seq int, o_interrupted boolean) LANGUAGE plpgsql AS $$
 DECLARE
   r record;
@@ -153,7 +156,8 @@ DECLARE
 BEGIN
   FOR r IN SELECT t.id, t.number, t.seq, km_at_work(t.status) AS work FROM threads t
     JOIN unnest(p_threads, p_epochs) AS n(id, epoch) ON t.id = n.id AND t.epoch = n.epoch
-    WHERE NOT km_ended(t.status) AND (t.owner IS NULL AND t.queued IS NULL OR t.owner IS NOT NULL)
+    WHERE NOT km_ended(t.status) AND (t.owner IS NULL AND t.queued IS NULL OR t.owner IS NOT NULL
+      AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone)))
     ORDER BY t.id FOR UPDATE OF t SKIP LOCKED
   LOOP
     UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = v_now,
