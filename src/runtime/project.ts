@@ -207,6 +207,14 @@ export interface HostProject {
 const policyOf = (host: HostProject | undefined): PolicyPlace[] =>
   host ? [{ level: 'project', file: join(host.project, '.ai', 'policy.yaml') }] : [];
 
+/** With them comes everything that all threads of all projects have: no tool is given them, whatever it declares. */
+const OURS = ['KERNMANTLE_STORE', 'KERNMANTLE_KEY_PASSPHRASE'] as const;
+
+function withoutOurs(env: Env): Env {
+  if (OURS.every((name) => !env[name])) return env;
+  return { ...env, ...Object.fromEntries(OURS.map((name) => [name, undefined])) };
+}
+
 /** Where the caller is a thread. */
 const THREAD_SURFACES: ReadonlySet<string> = new Set(['thread', 'harness']);
 
@@ -239,7 +247,7 @@ export function openProject(
   const open: OpenProject = {
     project,
     home,
-    env,
+    env: withoutOurs(env),
     clock,
     policies: createPolicyFiles(
       places,
@@ -249,7 +257,7 @@ export function openProject(
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),
-    catalogs: createCatalogs({ project, home, trustStore, clock, env }),
+    catalogs: createCatalogs({ project, home, trustStore, clock, env: withoutOurs(env) }),
     audit: {
       ...audit,
       write(row) {

@@ -125,7 +125,7 @@ async function queueAgain(
   threads: Threads,
   id: string,
   options: ResumeOptions,
-  here: string,
+  { project, items: here }: { project: string; items: string },
 ): Promise<Outcome<number>> {
   const { isEnded } = await import('../store/index.ts');
   const { store } = threads;
@@ -137,6 +137,10 @@ async function queueAgain(
   }
   const { words, by = 'a program', audit } = options;
   if (isEnded(status) || WRITTEN.some((name) => options[name] !== undefined)) {
+    if (row.output.project !== project) {
+      const message = `thread \`${id}\` is of another project; resume it where that is`;
+      return fail('conflict', message, { thread: id, project: row.output.project, here: project });
+    }
     const items = options.items ?? row.output.items ?? here;
     if (items !== here) {
       const message = `thread \`${id}\` was started with other items than this folder has`;
@@ -171,7 +175,7 @@ export function onWorkers(
     async resume(id, signal, options = {}) {
       // `today`: those that this folder has.
       const wanted = options.items === undefined ? options : { ...options, items };
-      const queued = await queueAgain(threads, id, wanted, items);
+      const queued = await queueAgain(threads, id, wanted, { project, items });
       return queued.ok ? await lookOn(threads, live, id, queued.output, signal) : queued;
     },
     goOn: lookAt,

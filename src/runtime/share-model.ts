@@ -1,5 +1,5 @@
 // How this runtime asks models where machines share limits: whose a thread is, and what a model costs.
-import { systemRandom } from '../base/index.ts';
+import { ok, systemRandom } from '../base/index.ts';
 import type { ModelPort } from '../harness/index.ts';
 import { createPrices, type Prices } from '../llm/index.ts';
 import { nameOwner, type Store } from '../store/index.ts';
@@ -12,14 +12,14 @@ const MAX_TENANTS = 10_000;
 function tenantsIn(store: Store, own: string): SharedPorts['tenantOf'] {
   const known = new Map<string, string>();
   return async (thread) => {
-    if (thread === undefined) return own;
+    if (thread === undefined) return ok(own);
     const tenant = known.get(thread);
-    if (tenant !== undefined) return tenant;
+    if (tenant !== undefined) return ok(tenant);
     const row = await store.thread(thread);
-    if (!row.ok) return own;
+    if (!row.ok) return row;
     if (known.size >= MAX_TENANTS) known.clear();
     known.set(thread, row.output.tenant ?? '');
-    return row.output.tenant ?? '';
+    return ok(row.output.tenant ?? '');
   };
 }
 

@@ -357,7 +357,8 @@ async function openOtherProject(
     project,
     env,
     clock,
-    ...compact({ store: open.shared.address, tenant: open.own.tenant }),
+    store: open.shared.address ?? '',
+    ...compact({ tenant: open.own.tenant }),
   };
   const opening = others.known.get(project) ?? others.open(there, host);
   others.known.set(project, opening);

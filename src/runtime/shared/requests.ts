@@ -23,8 +23,8 @@ export interface SharedPorts {
   readonly owner: string;
   readonly clock: Pick<Clock, 'monotonic'>;
   readonly random: RandomBytes;
-  /** Whose the thread is; `''`: nobody's in particular. */
-  tenantOf(thread: string | undefined): Promise<string>;
+  /** Whose the thread is; `''`: nobody's in particular. Who cannot find out sends nothing. */
+  tenantOf(thread: string | undefined): Promise<Outcome<string>>;
   /** Undefined: it has none. */
   priceOf(model: string): Price | undefined;
 }
@@ -288,11 +288,13 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
     (line: ModelLine, provider: string, model: string, thread?: string): ModelLine['ask'] =>
     async (request, signal) => {
       const price = ports.priceOf(model);
+      const whose = await ports.tenantOf(thread);
+      if (!whose.ok) return withDetail(whose, { sent: false, transient: true });
       const { requestBytes = 0, ratio } = request.reading;
       const input = estimateTokens(requestBytes, ratio);
       const ask: Ask = {
         provider,
-        tenant: await ports.tenantOf(thread),
+        tenant: whose.output,
         tokens: input + request.maxTokens,
         spend: price && worstCost(input, request.maxTokens, price),
       };

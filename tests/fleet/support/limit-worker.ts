@@ -12,7 +12,7 @@ const shared = createSharedRequests({
   owner: name,
   clock: systemClock,
   random: systemRandom,
-  tenantOf: () => Promise.resolve('acme'),
+  tenantOf: () => Promise.resolve({ ok: true, output: 'acme' }),
   priceOf: () => undefined,
 });
 
