@@ -302,6 +302,17 @@ describe.skipIf(postgres === '')(
       expect(pictureOf(again.file, 3, true)).toEqual(pictureOf(file, 0));
     });
 
+    test('a name that only a file can keep does not keep a registry where it is', async () => {
+      const odd = 'a\0b';
+      const row = { surface: 's', caller: odd, subject: odd, operation: odd, target: odd };
+      const store = must(await openSqliteStore({ file, clock: systemClock, identity }));
+      must(await store.audit([{ ...row, decision: 'denied', reason: odd }]));
+      await store.close();
+      expect(await copy({ from: { file }, to: { address }, rename: toIds })).toMatchObject({
+        ok: true,
+      });
+    });
+
     test('what is there already is left alone, and nothing arrives of the rest', async () => {
       must(await copy({ from: { file }, to: { address }, rename: toIds }));
       const before = await inSchema(address, 'SELECT count(*) FROM audit');

@@ -6,6 +6,7 @@ import { BUDGET_KINDS } from '../amounts.ts';
 import type { Answer } from '../port.ts';
 import { type Database, openDatabase } from '../postgres/connection.ts';
 import { checkForm, type OwnedDatabase } from '../postgres/migrate.ts';
+import { storable } from '../postgres/rows.ts';
 import { troubleOf } from '../postgres/trouble.ts';
 import {
   type Cell,
@@ -258,7 +259,13 @@ const insertText = (table: CopiedTable): string => {
 };
 
 const insertRows = (line: Line, tree: string, table: CopiedTable, rows: readonly CopiedRow[]) => {
-  const columns = columnsOf(table).map((_, index) => rows.map((row) => row[index] ?? null));
+  const columns = columnsOf(table).map((_, index) =>
+    rows.map((row) => {
+      const cell = row[index] ?? null;
+      // A file keeps characters that a server does not.
+      return typeof cell === 'string' ? storable(cell) : cell;
+    }),
+  );
   return line.run(insertText(table), [tree, ...columns]);
 };
 

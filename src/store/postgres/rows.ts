@@ -47,15 +47,15 @@ export const sealedRows = (secrets: readonly Sealed[] | undefined) =>
 
 const MAX_TEXT = 500;
 /** The server keeps no NUL and no half characters: an odd name must not be a way to leave no row. */
-const kept = (text: string): string => text.toWellFormed().replaceAll('\0', '␀');
+export const storable = (text: string): string => text.toWellFormed().replaceAll('\0', '␀');
 const short = (text: string): string =>
-  kept(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
+  storable(text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text);
 
 export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
   rows?.map((row) => ({
     ...row,
-    caller: kept(row.caller),
-    subject: kept(row.subject),
+    caller: storable(row.caller),
+    subject: storable(row.subject),
     operation: short(row.operation),
     target: short(row.target),
     reason: short(row.reason),
