@@ -101,3 +101,36 @@ test('who names another tool for a provider means it for threads too', () => {
     expect(toolsOf(shipped, layer(source, { thread_tool: 'my/c' }))).toEqual(['llm/a', 'my/c']);
   }
 });
+
+test('a project gives a key another name, and it is counted as what it is', () => {
+  const theirs = (more: JsonObject): JsonObject => ({ protocol: 'anthropic_messages', ...more });
+  const limitsOf = (providers: JsonObject, user: JsonObject = {}) => {
+    const [project, own] = [{ providers }, { providers: user }];
+    const value = mergeDeep(mergeDeep(shipped, own), project);
+    const layers = [
+      { source: 'bundle' as const, value: shipped },
+      { source: 'user' as const, value: own },
+      { source: 'project' as const, value: project },
+    ];
+    const found = resolveModel(
+      withEndpoints({
+        value: { ...value, models: { m: { provider: 'cheap' }, o: { provider: 'openai' } } },
+        layers,
+      }),
+      { model_id: getModel(providers) },
+    );
+    return found.ok ? (found.output.limited_as ?? found.output.provider) : found.error.code;
+  };
+  const getModel = (providers: JsonObject): string => ('openai' in providers ? 'o' : 'm');
+  expect(limitsOf({ cheap: theirs({ tool: 'llm/anthropic_messages' }) })).toBe('anthropic');
+  expect(limitsOf({ cheap: theirs({ tool: 'x', thread_tool: 'threads/openai_thread' }) })).toBe(
+    'openai',
+  );
+  expect(limitsOf({ cheap: theirs({ tool: 'own/tool', limited_as: 'nobody' }) })).toBe('cheap');
+  expect(limitsOf({ openai: theirs({ tool: 'llm/anthropic_messages' }) })).toBe('anthropic');
+  expect(limitsOf({ openai: { limited_as: 'nobody' } })).toBe('openai');
+  const mine = {
+    cheap: { protocol: 'openai_chat', tool: 'llm/openai_chat', base_url: 'http://a/' },
+  };
+  expect(limitsOf({ cheap: { limited_as: 'nobody' } }, mine)).toBe('cheap');
+});

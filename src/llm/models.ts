@@ -32,6 +32,8 @@ export interface ResolvedModel {
   provider_tool: string;
   /** The chain without a thread. */
   plain_tool: string;
+  /** The provider whose limits hold for it, when a project gave a shipped or the user's own one another name. */
+  limited_as?: string;
   /** Environment variable with the key; absent when the provider needs none. */
   key_variable?: string;
   /** Of a provider that the user added or moved; absent: as its tool says. */
@@ -86,6 +88,26 @@ function withThreadTools(value: JsonObject, layers: ModelsFile['layers']): JsonO
   return providers;
 }
 
+const toolsOf = (provider: Json | undefined): string[] =>
+  ['tool', 'thread_tool'].flatMap((field) => wordAt(provider, field) ?? []);
+
+/** INVARIANT: a key that a project reaches under another name is counted as what it is. */
+function withLimits(providers: JsonObject, shipped: JsonObject, own: JsonObject): JsonObject {
+  for (const [name, provider] of Object.entries(providers)) {
+    if (!isObject(provider) || getOwn(own, name)) continue;
+    const { limited_as: _, ...rest } = provider;
+    const foreign = toolsOf(provider).filter(
+      (tool) => !toolsOf(getOwn(shipped, name)).includes(tool),
+    );
+    const [real] =
+      Object.entries({ ...shipped, ...own }).find(([, one]) =>
+        toolsOf(one).some((tool) => foreign.includes(tool)),
+      ) ?? [];
+    providers[name] = real === undefined ? rest : { ...rest, limited_as: real };
+  }
+  return providers;
+}
+
 /**
  * The table with the endpoints of the user's own providers. INVARIANT: where a key goes is said by the
  * user or the bundle; what a project writes about a provider of theirs does not count.
@@ -96,7 +118,7 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
       .filter((layer) => layer.source === source)
       .reduce((all, layer) => mergeDeep(all, tableAt(layer.value, 'providers')), {});
   const [shipped, own] = [ofSource('bundle'), ofSource('user')];
-  const providers = withThreadTools(value, layers);
+  const providers = withLimits(withThreadTools(value, layers), shipped, own);
   if (Object.keys(own).length === 0) return { ...value, providers };
   for (const [name, mine] of Object.entries(own)) {
     const known = getOwn(shipped, name);
@@ -176,6 +198,7 @@ function complete(
     protocol,
     provider_tool: wordAt(provider, 'thread_tool') ?? plain_tool,
     plain_tool,
+    limited_as: wordAt(provider, 'limited_as'),
     key_variable: wordAt(provider, 'key'),
     endpoint: isObject(endpoint) ? endpointOf(endpoint) : undefined,
     fallback,

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import type { Approval } from '../store/index.ts';
-import { approvalDigest } from './steering.ts';
+import { systemClock } from '../base/index.ts';
+import { type Approval, openSqliteStore } from '../store/index.ts';
+import { approvalDigest, endThread } from './steering.ts';
 
 const base: Approval = {
   id: 'ap_1',
@@ -49,4 +50,31 @@ test('no two texts that are shown have one digest', () => {
     }),
     { numRuns: 100 },
   );
+});
+
+test('an end reaches all that lives in a tree, however much of it has ended', async () => {
+  const opened = await openSqliteStore({ file: ':memory:', clock: systemClock });
+  if (!opened.ok) throw new Error(opened.error.code);
+  const store = opened.output;
+  const born = (id: string) => ({
+    id,
+    directive: 'd',
+    version: '1.0.0',
+    runner: 'r',
+    project: 'p',
+    limits: {},
+    budget: {},
+    inputs: {},
+    events: [],
+    start: { queue: {} },
+  });
+  const note = { type: 'note', data: {} };
+  await store.createThread({ ...born('root'), start: { lease: { owner: 'o', ttlMs: 60_000 } } });
+  const children = Array.from({ length: 520 }, (_, at) => born(`c${at}`));
+  await store.commit('root', { expect: { seq: 1, epoch: 1 }, events: [note], children });
+  await store.release({ thread: 'root', epoch: 1 });
+  await endThread(store, 'root', 'kill', { who: 'ann', channel: 'cli' });
+  const left = await store.query({ within: 'root', status: 'spawning' });
+  expect(left).toMatchObject({ ok: true, output: { rows: [] } });
+  await store.close();
 });

@@ -18,8 +18,11 @@ import type {
   AuditEntry,
   Decision,
   Store,
+  ThreadFilter,
+  ThreadPage,
   ThreadRow,
   ThreadStatus,
+  ThreadSummary,
 } from '../store/index.ts';
 
 /** A person, and the way on which they reach us. */
@@ -173,9 +176,14 @@ async function endBy(
   if (isEnded(row.output.status)) {
     return fail('thread_ended', `thread \`${id}\` has ended already: ${row.output.status}`);
   }
-  const page = await store.query({ within: id, limit: 500 });
-  if (!page.ok) return page;
-  const below = page.output.rows.filter((one) => one.id !== id && !isEnded(one.status));
+  const below: ThreadSummary[] = [];
+  for (let filter: ThreadFilter | undefined = { within: id, limit: 500 }; filter; ) {
+    const page: Outcome<ThreadPage> = await store.query(filter);
+    if (!page.ok) return page;
+    const { rows, next_cursor: cursor } = page.output;
+    below.push(...rows.filter((one) => one.id !== id && !isEnded(one.status)));
+    filter = cursor === undefined ? undefined : { ...filter, cursor };
+  }
   for (const one of [...below.toSorted((a, b) => b.depth - a.depth), row.output]) {
     const now = await store.thread(one.id);
     if (!now.ok) return now;

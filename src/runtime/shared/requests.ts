@@ -311,7 +311,8 @@ export function createSharedRequests(ports: SharedPorts): SharedRequests {
       const line = await model(resolved, caller);
       if (!line.ok) return line;
       const { __thread_id: thread } = caller;
-      return ok({ ask: share(line.output, resolved.provider, resolved.model, thread) });
+      const { model: id, provider, limited_as = provider } = resolved;
+      return ok({ ask: share(line.output, limited_as, id, thread) });
     },
     settled: () => entrance.settled(),
   };
