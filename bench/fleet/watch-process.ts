@@ -6,13 +6,13 @@ import { nowMicros } from './work.ts';
 
 const [address = '', watchers = '50', threads = '200'] = process.argv.slice(2);
 const store = await openAt(address);
-const end = new AbortController();
+const ends: AbortController[] = [];
 const late: number[] = [];
 let [events, gaps, isCounting] = [0, 0, false];
 
-async function follow(thread: string): Promise<void> {
+async function follow(thread: string, signal: AbortSignal): Promise<void> {
   let last = 0;
-  for await (const { seq, data } of store.watch({ thread, seq: 0 }, end.signal)) {
+  for await (const { seq, data } of store.watch({ thread, seq: 0 }, signal)) {
     if (seq !== last + 1) gaps += 1;
     last = seq;
     if (!isCounting) continue;
@@ -24,7 +24,11 @@ async function follow(thread: string): Promise<void> {
 
 const following: Promise<void>[] = [];
 for (let watcher = 0; watcher < Number(watchers); watcher++) {
-  for (let thread = 0; thread < Number(threads); thread++) following.push(follow(`v${thread}`));
+  const end = new AbortController();
+  ends.push(end);
+  for (let thread = 0; thread < Number(threads); thread++) {
+    following.push(follow(`v${thread}`, end.signal));
+  }
 }
 process.stdout.write('up\n');
 let cpu = process.cpuUsage();
@@ -37,7 +41,7 @@ process.on('SIGUSR2', () => {
 process.on('SIGTERM', () => {
   const { user, system } = process.cpuUsage(cpu);
   const seconds = (performance.now() - began) / 1000;
-  end.abort();
+  for (const end of ends) end.abort();
   const figures = {
     events,
     gaps,

@@ -27,6 +27,9 @@ const SINCE = 'SELECT id AS thread, seq, status FROM threads WHERE updated >= km
 const CALLED = `SELECT s.thread, s.number, s.kind FROM threads t JOIN signals s ON s.thread = t.id
   WHERE t.owner IS NOT NULL AND t.wakes > t.heard AND s.number > t.heard ORDER BY s.thread, s.number`;
 
+// Words are told one after the other, and a word needs no disk: whoever has one to tell waits for none.
+const TELL = `SELECT set_config('synchronous_commit', 'off', true), km_tell($1)`;
+
 type OnHead = (head: Head) => void;
 /** Undefined: something, somewhere. */
 type OnQueue = (project: string | undefined, tenant: string | undefined) => void;
@@ -99,7 +102,7 @@ function createGathering(database: Database) {
     }
     if (word !== '') words.push(word);
     // Who does not hear of it reads it a little later.
-    for (const one of words) await database.read((sql) => sql.all('SELECT km_tell($1)', one), 0);
+    for (const one of words) await database.read((sql) => sql.all(TELL, one), 0);
   }
 
   return {

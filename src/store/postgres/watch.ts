@@ -67,6 +67,8 @@ interface Kept {
   sizes: number[];
   size: number;
   readonly bells: Set<() => void>;
+  /** Nobody watches it any more. */
+  off: () => void;
 }
 
 function keep(kept: Kept, { event, size }: Sized): void {
@@ -168,27 +170,34 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
     else for (const ring of kept.bells) ring();
   }
 
+  /** Told once of each move, however many watch. */
+  function open(thread: string): Kept {
+    const kept: Kept = {
+      tail: undefined,
+      head: 0,
+      isCatching: false,
+      events: [],
+      sizes: [],
+      size: 0,
+      bells: new Set(),
+      off: () => {},
+    };
+    all.set(thread, kept);
+    kept.off = feed.onMove(thread, ({ seq }) => {
+      kept.head = Math.max(kept.head, seq);
+      look(thread, kept);
+    });
+    return kept;
+  }
+
   return {
     join(thread: string, ring: () => void) {
-      const kept = all.get(thread) ?? {
-        tail: undefined,
-        head: 0,
-        isCatching: false,
-        events: [],
-        sizes: [],
-        size: 0,
-        bells: new Set(),
-      };
-      all.set(thread, kept);
+      const kept = all.get(thread) ?? open(thread);
       kept.bells.add(ring);
-      const off = feed.onMove(thread, ({ seq }) => {
-        kept.head = Math.max(kept.head, seq);
-        look(thread, kept);
-      });
       return {
+        /** Without asking the server; undefined: it has to be asked. */
+        kept: (seq: number): readonly StoredEvent[] | undefined => keptAfter(kept, seq),
         async after(seq: number): Promise<Outcome<readonly StoredEvent[]>> {
-          const here = keptAfter(kept, seq);
-          if (here) return { ok: true, output: here };
           const answer = await read(thread, seq);
           if (!answer.ok) return answer;
           const events = answer.output.map(({ event }) => event);
@@ -200,9 +209,10 @@ export function createEventReader(database: Database, feed: ListeningFeed) {
           return { ok: true, output: events };
         },
         leave(): void {
-          off();
           kept.bells.delete(ring);
-          if (kept.bells.size === 0 && all.get(thread) === kept) all.delete(thread);
+          if (kept.bells.size > 0) return;
+          kept.off();
+          if (all.get(thread) === kept) all.delete(thread);
         },
       };
     },
@@ -222,18 +232,23 @@ export async function* watchEvents(
   let again: NodeJS.Timeout | undefined;
   try {
     while (await bell.rings()) {
-      const events = await shared.after(seq);
-      if (!events.ok) {
-        if (events.error.code === 'store_closed') return;
-        again = setTimeout(bell.ring, AGAIN_MS);
-        continue;
+      let events = shared.kept(seq);
+      if (!events) {
+        const answer = await shared.after(seq);
+        if (!answer.ok) {
+          if (answer.error.code === 'store_closed') return;
+          again = setTimeout(bell.ring, AGAIN_MS);
+          continue;
+        }
+        events = answer.output;
       }
-      for (const event of events.output) {
+      for (const event of events) {
         if (bell.isOver()) return;
         seq = event.seq;
         yield event;
       }
-      if (events.output.length > 0) bell.ring();
+      // Most of the time that was all.
+      if (events.length > 0 && shared.kept(seq)?.length !== 0) bell.ring();
     }
   } finally {
     clearTimeout(again);
