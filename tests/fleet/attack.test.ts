@@ -6,6 +6,7 @@ import { fail, systemClock, systemRandom } from '../../src/base/index.ts';
 import { createSharedRequests } from '../../src/runtime/shared/requests.ts';
 import type { Head } from '../../src/store/port.ts';
 import { openPostgresStore } from '../../src/store/postgres/store.ts';
+import { blocksOf, readPage } from '../support/docs-page.ts';
 import { aThread, begin, event, must, owner } from '../support/store-suite/stage.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { got, openCliStage } from './support/cli-stage.ts';
@@ -14,6 +15,9 @@ import { noServer, openServerStores, type ServerStores } from './support/server-
 const server = inject('postgres');
 const LOOK = directive('look', { permissions: READ });
 const SEEN = [read('notes/a.txt'), { text: 'seen' }];
+/** As the page says them. */
+const GRANTS =
+  blocksOf(readPage('docs/fleet.md')).find(({ text }) => text.startsWith('GRANT'))?.text ?? '';
 const OTHER = 'prj_zzzzzzzzzzzzzzzzzzzzzzzz';
 
 describe.skipIf(server === '')(`a project among others${noServer(server)}`, () => {
@@ -131,12 +135,7 @@ describe.skipIf(server === '')(`a server among others${noServer(server)}`, () =>
     };
     for (const user of users) {
       await on.query(`CREATE ROLE ${user} LOGIN PASSWORD 'few rights'`);
-      for (const schema of ['@@', '@@_jobs']) {
-        await on.query(`GRANT USAGE ON SCHEMA ${schema} TO ${user}`);
-        await on.query(
-          `GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA ${schema} TO ${user}`,
-        );
-      }
+      await on.query(GRANTS.replaceAll('kernmantle', '@@').replaceAll('worker', user));
     }
     const open = async (user: string) => {
       const place = { url: address(user), schema: on.schema };
