@@ -5,14 +5,14 @@
 // whoever found out; one that was lost before it had begun leaves nothing, so a worker that takes up such
 // a thread notes that first. INVARIANT: only what ended without any progress is counted, and what was
 // handed back in good order is not.
-import { isObject, type Outcome, ok } from '../base/index.ts';
+import { isObject, type Outcome, ok, plainText } from '../base/index.ts';
 import type { Held, Store, StoredEvent } from '../store/index.ts';
 
 /** So often a thread may take down its process and has got no further. */
 export const MAX_CRASHES = 5;
 
 const LOST = 'its process is gone';
-const TAKEN = 'taken up by a worker after its process was lost';
+const TAKEN = 'taken up again by a worker';
 const RETURNED = 'handed back by a worker';
 const PLACED = 'begun by a worker, where its files are';
 
@@ -40,7 +40,8 @@ const stepOf = ({
   if (type !== 'status') return undefined;
   if (data.reason === LOST) return 'lost';
   if (data.reason === TAKEN) return 'taken';
-  return data.reason === RETURNED || data.status === 'running' ? 'begun' : undefined;
+  const isReturned = plainText(data.reason).startsWith(RETURNED);
+  return isReturned || data.status === 'running' ? 'begun' : undefined;
 };
 
 /** How often a process was lost on this thread since it last got further. */
@@ -113,9 +114,16 @@ export async function lastPlace(store: Store, thread: string): Promise<string | 
   return typeof name === 'string' ? name : undefined;
 }
 
-/** It did not begin here, in good order. */
-export const noteReturned = (store: Store, held: Held, worker: string): Promise<Outcome<Held>> =>
-  note(store, held, worker, RETURNED);
+/** It did not begin here, in good order; whoever looks at the thread sees why. */
+export const noteReturned = (
+  store: Store,
+  held: Held,
+  worker: string,
+  why: string,
+): Promise<Outcome<Held>> => {
+  const [name] = worker.split('@');
+  return note(store, held, worker, `${RETURNED} (${name}): ${why}`);
+};
 
 /** For people: what the thread did when it was lost. */
 export function lastDeed(events: readonly StoredEvent[]): string {

@@ -84,6 +84,8 @@ export interface Shift {
   readonly delays: Delays;
   /** Since when a thread was left to the worker that has its files. */
   readonly leftSince: ReturnType<typeof createRecent<string, number>>;
+  /** Why a thread was handed back from here the last time. */
+  readonly returned: ReturnType<typeof createRecent<string, string>>;
   /** Others that work on this store, as far as is known. */
   peers(): Promise<readonly WorkerRow[]>;
   isDraining(): boolean;
@@ -229,11 +231,16 @@ async function giveBackRefused(
   failure: Failure,
   isNoted: boolean,
 ): Promise<void> {
-  const { store, worker, delays } = shift;
+  const { store, worker, delays, returned } = shift;
+  const why = failure.error.detail.message;
   if (NOT_OURS.has(failure.error.code)) return letGo(shift, held.thread, failure);
   const again = await store.claim(held.thread, { owner: worker, ttlMs: TAKE_MS });
   if (!again.ok) return letGo(shift, held.thread, again);
-  if (isNoted) await noteReturned(store, again.output, worker);
+  // Said once in its journal: it may come back for hours.
+  if (isNoted || returned.get(held.thread) !== why) {
+    await noteReturned(store, again.output, worker, why);
+    returned.set(held.thread, why);
+  }
   const delayMs = delays.next(`thread ${held.thread}`, FIRST_MS, LAST_MS);
   await handBack(shift, again.output, { failure, delayMs });
 }

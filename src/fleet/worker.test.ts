@@ -3,7 +3,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { createWorld, openMemoryStore } from '../../tests/support/memory-store/store.ts';
 import { makeClock, must, type TestClock } from '../../tests/support/registry.ts';
 import { aThread } from '../../tests/support/store-suite/stage.ts';
-import { fail, type Outcome, ok } from '../base/index.ts';
+import { fail, type Outcome, ok, plainText } from '../base/index.ts';
 import type { ThreadResult } from '../harness/index.ts';
 import type { Fleet, Held, Store, ThreadStatus, WorkerRow } from '../store/index.ts';
 import type { WorkerNews, WorkerProject } from './one-thread.ts';
@@ -234,6 +234,11 @@ test('what cannot begin here is queued again ever later, whoever let it go, and 
       again_ms: 1000,
     });
     expect(await yard.statusOf('t')).toBe('completed');
+    // Whoever looks at it sees why, and its journal does not grow with every try.
+    const reasons = must(await yard.store.read('t')).map(({ data }) => plainText(data.reason));
+    expect(reasons.filter((reason) => reason.startsWith('handed back'))).toEqual([
+      'handed back by a worker (w1): the provider has no key',
+    ]);
   }
 });
 

@@ -232,6 +232,7 @@ function createFloor(options: WorkerOptions): Floor {
     tell: onNews,
     delays: createDelays(random),
     leftSince: createRecent(MAX_REMEMBERED),
+    returned: createRecent(MAX_REMEMBERED),
     peers: createPeers(store, clock),
     isDraining: () => stop.signal.aborted,
   };

@@ -82,7 +82,9 @@ function createTeller({ decode }: Harness, threads: Threads, live: Live, signal:
   async function tell(from: AsyncIterable<StoredEvent>): Promise<void> {
     for await (const event of from) {
       const read = decode(event);
-      if (!read.ok || read.output.type === 'status') continue;
+      if (!read.ok) continue;
+      // A change of status is seen by what follows it, except when it says why.
+      if (read.output.type === 'status' && read.output.data.reason === undefined) continue;
       const { thread, seq: _seq, ts: _ts, ...noted } = read.output;
       live.onEvent?.(thread, noted);
       if (noted.type !== 'spawn' && noted.type !== 'hook_start') continue;

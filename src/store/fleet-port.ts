@@ -7,6 +7,19 @@ export interface Fleet extends Workers, FleetLimits, LabelRows {
   readonly place: string;
   /** Form of the journal that this program writes; it reads those before it. */
   readonly journal: number;
+  /** What is there, for people. */
+  contents(): Told<FleetContents>;
+}
+
+export interface FleetContents {
+  /** Version of the server, as it says. */
+  server: string;
+  /** Form of the tables, of the journal in them, and of the tables of the queue. */
+  form: number;
+  journal: number;
+  queue: number;
+  /** How many threads are in which state, of all projects. */
+  threads: { status: string; count: number }[];
 }
 
 interface Workers {

@@ -3,6 +3,7 @@ export { type CopyOptions, type CopyPlace, copyRegistry } from './copy/registry.
 export {
   type Entering,
   type Fleet,
+  type FleetContents,
   type FleetLimits,
   GONE_MS,
   type QueueRow,

@@ -5,16 +5,19 @@ import type { Answer, Store } from './port.ts';
 import type { DatabasePlace, PostgresOptions } from './postgres/store.ts';
 
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
+const DEFAULT_SCHEMA = 'kernmantle';
 const SCHEMA = /^[a-z_][a-z0-9_]{0,40}$/;
 
 /** A `/`, `?` or `#` of a password that is not escaped ends the host before it: the rest is no path then. */
 const isCut = ({ pathname, search, hash }: URL): boolean => /@/.test(pathname + search + hash);
 
-/** Without password and parameters; a text that is no address shows nothing of itself. */
+/** Without password and parameters but the schema; a text that is no address shows nothing of itself. */
 export function shownPlace(text: string): string {
   if (!URL.canParse(text) || isCut(new URL(text))) return 'the given address';
-  const { protocol, username, host, pathname } = new URL(text);
-  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}`;
+  const { protocol, username, host, pathname, searchParams } = new URL(text);
+  const schema = searchParams.get('schema') ?? '';
+  const which = SCHEMA.test(schema) && schema !== DEFAULT_SCHEMA ? `?schema=${schema}` : '';
+  return `${protocol}//${username === '' ? '' : `${username}@`}${host}${pathname}${which}`;
 }
 
 /** `postgres://user:password@host:port/database?schema=name`; the schema is `kernmantle` unless said. */
@@ -30,7 +33,7 @@ export function readPlace(text: string): Outcome<DatabasePlace> {
     const message = `an \`@\` stands after the host; in a password write \`/\` as \`%2F\`, \`?\` as \`%3F\`, \`#\` as \`%23\`, \`@\` as \`%40\``;
     return fail('invalid_input', `${message}; ${how}`);
   }
-  const schema = url.searchParams.get('schema') ?? 'kernmantle';
+  const schema = url.searchParams.get('schema') ?? DEFAULT_SCHEMA;
   url.searchParams.delete('schema');
   if (!SCHEMA.test(schema)) {
     const message = 'the schema in the address of the store is no plain name of small letters';

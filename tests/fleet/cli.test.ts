@@ -21,6 +21,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const check = await km('store', 'check');
     expect(check).toMatchObject({ code: 0 });
     expect(check.output).toContain('no worker');
+    expect(check.output).toMatch(/PostgreSQL \d+.*; tables of form \d+, journal \d+, queue \d+/);
+    expect(check.output).toContain('threads: none');
+    expect(check.output).toContain('?schema=t_cli_');
   });
 
   test('a run is queued, done by a worker and seen as if it ran here', async () => {
@@ -92,10 +95,14 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     await work();
     const asked = await km('run', 'look');
     expect(asked.code).toBe(7);
+    expect(asked.output).toContain('a worker goes on then');
+    expect(asked.output).not.toContain('threads resume');
     const id = idIn(asked.output);
     const { output } = await km('approvals', 'ls', '--json');
     const [approval] = (JSON.parse(output) as { output: { id: string }[] }).output;
-    expect((await km('approvals', 'approve', approval?.id ?? '')).code).toBe(0);
+    const approved = await km('approvals', 'approve', approval?.id ?? '');
+    expect(approved.code).toBe(0);
+    expect(approved.output).not.toContain('threads resume');
     // It waited for a person: who waits for it now waits for the worker.
     let waited = await km('threads', 'wait', id);
     while (waited.code === 7) waited = await km('threads', 'wait', id);

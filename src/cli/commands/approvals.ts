@@ -14,6 +14,7 @@ import type { Approval, Decision, Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { speaker } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';
+import { howToGoOn } from '../threads/look-on.ts';
 import { countOption, withRegistry } from '../threads/open-threads.ts';
 import { age } from '../threads/words.ts';
 import { parseAge } from './threads/prune.ts';
@@ -41,9 +42,9 @@ function command(
       return terminal.finish(done, ({ state }) => {
         terminal.note(`${id} ${state}`);
         // Nobody is at work on it: the answer is read when it goes on.
-        if (row.ok && STANDS_STILL.has(row.output.status)) {
-          terminal.note(`go on with \`km threads resume ${thread}\``);
-        }
+        if (!row.ok || !STANDS_STILL.has(row.output.status)) return;
+        if (store.fleet) terminal.note(`a worker goes on with it: ${howToGoOn(thread)}`);
+        else terminal.note(`go on with \`km threads resume ${thread}\``);
       });
     });
   };

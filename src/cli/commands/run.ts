@@ -116,7 +116,8 @@ async function finish(
   if (terminal.json) terminal.out(resultLine(ok({ ...result, denied })));
   else {
     const row = await store.thread(result.thread_id);
-    const around = { limits: row.ok ? row.output.limits : {}, denied };
+    const limits = row.ok ? row.output.limits : {};
+    const around = { limits, denied, isShared: store.fleet !== undefined };
     showResult(result, terminal);
     tellEnding(result, around, terminal);
     tellNext(result, around, terminal);
@@ -229,23 +230,26 @@ async function lookAtWorker(
   const leaving = listenToLeave();
   const given = new AbortController();
   if (options.detach === true) given.abort();
-  let id = thread;
-  let isUnserved = false;
+  let [id, isUnserved, isLooked] = [thread, false, false];
+  const look = async (): Promise<void> => {
+    const isSo = await tellUnserved(access, id, view);
+    [isUnserved, isLooked] = [isUnserved || isSo, true];
+    if (isUnserved && options.wait === false) given.abort();
+  };
   queued.onMade = async (made) => {
     id = made;
-    isUnserved = await tellUnserved(access, made, view);
-    if (isUnserved && options.wait === false) given.abort();
+    await look();
   };
   const signal = AbortSignal.any([leaving.signal, given.signal]);
   let away: Failure | undefined;
-  const unwatch = watchServer(
-    access,
-    () => id,
-    (why) => {
+  const unwatch = watchServer(access, () => id, {
+    onAway(why) {
       away ??= why;
       given.abort();
     },
-  );
+    // Said at the start, or when the last of them has gone.
+    onUnserved: () => void (isLooked && !isUnserved && look()),
+  });
   const first = await follow.start(access, signal, thread);
   const done = await answered(call, access, first, signal);
   unwatch();

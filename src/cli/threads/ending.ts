@@ -100,6 +100,8 @@ export async function countDenied(store: Store, id: string): Promise<number> {
 interface Circumstances {
   limits: JsonObject;
   denied: number;
+  /** Workers go on with it when it may: nobody has to resume it. */
+  isShared?: boolean;
 }
 
 /** By who set the limit: only there can it be raised. */
@@ -123,7 +125,7 @@ function raiseHint(code: string | undefined, limits: JsonObject): string {
 /** What helps most now. */
 function nextStep(
   { status, code, thread_id }: ThreadResult,
-  { limits, denied }: Circumstances,
+  { limits, denied, isShared }: Circumstances,
 ): string {
   const show = `\`km threads show ${thread_id}\``;
   switch (status) {
@@ -140,7 +142,9 @@ function nextStep(
       return `see ${show}; add the permission to the directive and sign it`;
     case 'needs_input':
     case 'waiting':
-      return `see \`km approvals ls\`, then \`km threads resume ${thread_id}\``;
+      return isShared
+        ? `answer it, here or anywhere (\`km approvals ls\`); a worker goes on then, and \`km threads wait ${thread_id}\` waits for it`
+        : `see \`km approvals ls\`, then \`km threads resume ${thread_id}\``;
     case 'paused':
     case 'interrupted':
       return `go on with \`km threads resume ${thread_id}\``;

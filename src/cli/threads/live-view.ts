@@ -21,6 +21,8 @@ interface RunFigures {
   children: number;
   /** Turns the wheel. */
   frame: number;
+  /** A worker runs it: who looks on may leave. */
+  isElsewhere?: boolean;
 }
 
 const WHEEL = '⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏';
@@ -68,7 +70,7 @@ export function figureLines(
   width: number,
   paint: Terminal['paint'],
 ): string[] {
-  const { directive, frame, children, doing, saying, cost, limits } = figures;
+  const { directive, frame, children, doing, saying, cost, limits, isElsewhere } = figures;
   // The registry knows the time of the last commit; meanwhile it goes on.
   const duration_seconds = Math.max(Number(cost.duration_seconds ?? 0), figures.elapsedMs / 1000);
   const timed = { ...cost, duration_seconds };
@@ -83,7 +85,7 @@ export function figureLines(
       .filter(({ name }) => SHOWN.has(name))
       .map((amount) => limitLine(amount, width, paint)),
     ...(tail === '' ? [] : [`  ${paint('dim', '‹')} ${tail}`]),
-    `  ${paint('dim', fit('Ctrl-C asks it to stop', width - 2))}`,
+    `  ${paint('dim', fit(isElsewhere ? 'Ctrl-C leaves it, and it goes on' : 'Ctrl-C asks it to stop', width - 2))}`,
   ];
 }
 
@@ -240,7 +242,10 @@ function createLiveView(terminal: Terminal): RunView {
     const cost = { ...row.output.cost, turns: Math.max(turn, Number(row.output.cost.turns ?? 0)) };
     const elapsedMs = performance.now() - startedAt;
     const figures = { directive, cost, limits, elapsedMs };
-    const rest = { doing, saying: visible(saying), children: children.size, frame: frame++ };
+    const isElsewhere = store.fleet !== undefined;
+    const now = isElsewhere && row.output.owner === undefined ? 'waits for a worker' : doing;
+    const below = { children: children.size, isElsewhere };
+    const rest = { doing: now, saying: visible(saying), frame: frame++, ...below };
     screen.draw(figureLines({ ...figures, ...rest }, terminal.columns(), terminal.paint));
   }
 

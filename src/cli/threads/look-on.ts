@@ -2,6 +2,7 @@
 // away. Nothing of this ends the thread.
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { type Runtime, reports } from '../../runtime/index.ts';
+import type { Store, ThreadRow, ThreadStatus } from '../../store/index.ts';
 import type { CommandCall } from '../command.ts';
 import { EXIT } from '../terminal/exit-code.ts';
 import type { RunView } from './live-view.ts';
@@ -38,38 +39,54 @@ export function listenToLeave(): {
 export const howToGoOn = (thread: string): string =>
   `\`km threads tail -f ${thread}\` follows it, \`km threads stop ${thread}\` ends it`;
 
+async function isUnserved({ fleet }: Store, row: ThreadRow): Promise<boolean> {
+  const { whoServes } = await reports.serving();
+  const serving = fleet ? await whoServes(fleet, row) : undefined;
+  return serving?.ok === true && serving.output.length === 0;
+}
+
 /** Said at once when nobody would take it; with `--no-wait` that ends the looking on. */
 export async function tellUnserved(
   { store }: ThreadWork,
   thread: string,
   view: Pick<RunView, 'say'>,
 ): Promise<boolean> {
-  const { fleet } = store;
   const row = await store.thread(thread);
-  const { whoServes } = await reports.serving();
-  const serving = fleet && row.ok ? await whoServes(fleet, row.output) : undefined;
-  if (!serving?.ok || serving.output.length > 0) return false;
-  view.say(
-    'no worker serves it: start `km worker` where this project has the same items; it waits',
-  );
-  return true;
+  const isSo = row.ok && row.output.owner === undefined && (await isUnserved(store, row.output));
+  if (isSo) {
+    view.say(
+      'no worker serves it: start `km worker` where this project has the same items; it waits',
+    );
+  }
+  return isSo;
 }
 
 const LOOK_MS = 3000;
+/** A worker would go on with it. */
+const LEFT: ReadonlySet<ThreadStatus> = new Set(['spawning', 'interrupted', 'running']);
 
-/** Whoever looks on hears nothing from a server that is away: it is asked, and patience has an end. */
+/**
+ * Whoever looks on hears nothing from a server that is away: it is asked, and patience has an end. Nor
+ * from workers that are gone: `onUnserved`, once, when nobody is left who would take it.
+ */
 export function watchServer(
   { store }: ThreadWork,
   id: () => string,
-  onAway: (why: Failure) => void,
+  { onAway, onUnserved }: { onAway(why: Failure): void; onUnserved(): void },
 ) {
-  let isAsking = false;
+  let [isAsking, isSaid] = [false, false];
   const look = async (): Promise<void> => {
     if (isAsking || id() === '') return;
     isAsking = true;
     const row = await store.thread(id());
-    isAsking = false;
     if (!row.ok && row.error.code !== 'store_closed') onAway(row);
+    const isLeft =
+      row.ok && !isSaid && LEFT.has(row.output.status) && row.output.owner === undefined;
+    if (isLeft && (await isUnserved(store, row.output))) {
+      isSaid = true;
+      onUnserved();
+    }
+    isAsking = false;
   };
   const timer = setInterval(() => void look(), LOOK_MS);
   return () => clearInterval(timer);

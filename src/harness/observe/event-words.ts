@@ -94,7 +94,8 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
 const LINES: { readonly [type in EventType]: Tell<type> } = {
   thread_start: ({ directive, version, model }) =>
     line('●', 'plain', `${directive} ${version} with ${model}`),
-  status: nothing,
+  // What else happens says it too, except why.
+  status: ({ reason }) => (reason === undefined ? undefined : line('!', 'idle', reason)),
   user_message: ({ text }) => line('›', 'dim', text),
   assistant_message(data) {
     const text = data.injected ? '' : replyText(data.content);

@@ -9,7 +9,7 @@ import {
   systemClock,
 } from '../../base/index.ts';
 import type { ToolItem } from '../../items/index.ts';
-import type { Fleet, QueueRow, WorkerRow } from '../../store/index.ts';
+import type { Fleet, QueueRow, Store, WorkerRow } from '../../store/index.ts';
 import type { ServedItems } from '../identity.ts';
 import type { Runtime } from '../runtime.ts';
 import { registryFile } from '../threads.ts';
@@ -61,7 +61,7 @@ async function aboutRegistry(runtime: Runtime): Promise<HealthFinding[]> {
   const opened = await runtime.threads();
   if (!opened.ok) return [badStore(opened)];
   const { store } = opened.output;
-  if (store.fleet) return await aboutFleet(store.fleet, runtime);
+  if (store.fleet) return await aboutFleet(store, store.fleet, runtime);
   await store.sweep();
   const left = await store.query({ status: 'interrupted', limit: 500 });
   if (!left.ok) return [badStore(left)];
@@ -119,7 +119,8 @@ function aboutQueue(row: QueueRow, own: ServedItems | undefined): HealthFinding 
   const waits = ready > 0 ? `${ready} wait, the first for ${since}` : 'none waits';
   const name = project === own?.project ? 'this project' : project;
   const what = `${name}: ${waits}${later > 0 ? `; ${later} are for later` : ''}`;
-  if (served_by > 0) return good(about, `${what}; ${served_by} workers serve it`);
+  const who = served_by === 1 ? '1 worker serves it' : `${served_by} workers serve it`;
+  if (served_by > 0) return good(about, `${what}; ${who}`);
   return note(
     about,
     `${what}; no worker serves it with ${shortItems(items)}`,
@@ -127,8 +128,26 @@ function aboutQueue(row: QueueRow, own: ServedItems | undefined): HealthFinding 
   );
 }
 
+/** As many of those that have not begun, or have to go on, as a look is worth. */
+const LOOKED_AT = 20;
+
+/** Threads of this project that workers took and handed back, and why. */
+async function aboutReturned(store: Store): Promise<HealthFinding[]> {
+  const left = await store.query({ status: ['spawning', 'interrupted'], limit: LOOKED_AT });
+  const found = new Map<string, string>();
+  for (const { id, owner } of left.ok ? left.output.rows : []) {
+    if (owner !== undefined) continue;
+    const told = await store.read(id, { types: ['status'], last: 1 });
+    const reason = told.ok ? plainText(getOwn(told.output.at(-1)?.data, 'reason')) : '';
+    if (reason.startsWith('handed back') && !found.has(reason)) found.set(reason, id);
+  }
+  return [...found].map(([reason, id]) =>
+    note(`thread ${id}`, reason, 'mend it where that worker runs, or start one that can'),
+  );
+}
+
 /** It is open: so it answers, and its tables are of the form that this version knows. */
-async function aboutFleet(fleet: Fleet, runtime: Runtime): Promise<HealthFinding[]> {
+async function aboutFleet(store: Store, fleet: Fleet, runtime: Runtime): Promise<HealthFinding[]> {
   const [workers, queues] = await Promise.all([fleet.workers(), fleet.queues()]);
   if (!workers.ok) return [badStore(workers)];
   if (!queues.ok) return [badStore(queues)];
@@ -144,6 +163,7 @@ async function aboutFleet(fleet: Fleet, runtime: Runtime): Promise<HealthFinding
     ...(workers.output.length === 0 ? [nobody] : []),
     ...workers.output.map((worker) => aboutWorker(worker, own)),
     ...queues.output.map((row) => aboutQueue(row, own)),
+    ...(await aboutReturned(store)),
   ];
 }
 

@@ -4,6 +4,7 @@ import { type Clock, fail, getOwn, ok, parseJson, textAt, textsAt } from '../../
 import {
   type Entering,
   type Fleet,
+  type FleetContents,
   GONE_MS,
   type QueueRow,
   SEND_WITHIN_MS,
@@ -75,6 +76,19 @@ const serves = ({ tenants, projects, draining, journal }: WorkerState, row: Queu
 
 /** `format`: the newest form of a journal among them. */
 type QueueLine = Omit<QueueRow, 'served_by'> & { format: number };
+
+async function readContents(sql: Sql, schema: string): Promise<FleetContents> {
+  const form = await sql.get<Omit<FleetContents, 'threads'>>(
+    `SELECT current_setting('server_version') AS server,
+       (SELECT value::int FROM about WHERE name = 'schema') AS form,
+       (SELECT value::int FROM about WHERE name = 'journal') AS journal,
+       (SELECT max(version) FROM ${schema}_jobs.version) AS queue`,
+  );
+  const threads = await sql.all<FleetContents['threads'][number]>(
+    'SELECT status, count(*) AS count FROM threads GROUP BY status ORDER BY status',
+  );
+  return { server: '', form: 0, journal: 0, queue: 0, ...form, threads };
+}
 
 async function readQueues(sql: Sql): Promise<QueueRow[]> {
   const workers = await readWorkers(sql);
@@ -192,6 +206,7 @@ export function createFleet(database: Database, clock: Clock, journal: number): 
   return {
     place: database.place,
     journal,
+    contents: () => database.read((sql) => readContents(sql, database.schema)),
     announce: ({ id, ...state }) =>
       database.write(
         async (sql) => {

@@ -1,10 +1,12 @@
 // A project with an id, a scripted provider, a schema of its own on the test server, and workers when a
 // test wants some: commands are typed as a person would.
 import { randomBytes } from 'node:crypto';
+import type { Client } from 'pg';
 import { onTestFinished } from 'vitest';
 import { type Outcome, ok } from '../../../src/base/index.ts';
-import { startWorker } from '../../../src/fleet/index.ts';
+import { startWorker, type WorkerNews } from '../../../src/fleet/index.ts';
 import { startScriptedProvider } from '../../../src/llm/index.ts';
+import type { RuntimeOptions } from '../../../src/runtime/index.ts';
 import { type Ran, runCommand } from '../../support/command-line.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../../support/project.ts';
 
@@ -15,8 +17,12 @@ export interface CliStage {
   /** Address of the schema of this test. */
   address: string;
   km(...words: string[]): Promise<Ran>;
-  /** A worker in this process, until the test is over. */
-  work(): Promise<void>;
+  /** A worker in this process, until the test is over or it is told to end. */
+  work(own?: Partial<RuntimeOptions>): Promise<() => Promise<void>>;
+  /** What workers said. */
+  readonly news: WorkerNews[];
+  /** Asks the server itself, in the schema of this test; how many rows there were. */
+  sql(text: string): Promise<number>;
 }
 
 export const got = <T>(outcome: Outcome<T>): T => {
@@ -26,15 +32,23 @@ export const got = <T>(outcome: Outcome<T>): T => {
 
 const PROJECT = 'prj_0123456789abcdefghijklmn';
 
-async function dropSchema(server: string, schema: string): Promise<void> {
+async function withClient<T>(server: string, work: (client: Client) => Promise<T>): Promise<T> {
   const { default: pg } = await import('pg');
   const client = new pg.Client(server);
   await client.connect();
-  for (const name of [schema, `${schema}_jobs`]) {
-    await client.query(`DROP SCHEMA IF EXISTS ${name} CASCADE`);
+  try {
+    return await work(client);
+  } finally {
+    await client.end();
   }
-  await client.end();
 }
+
+const dropSchema = (server: string, schema: string): Promise<void> =>
+  withClient(server, async (client) => {
+    for (const name of [schema, `${schema}_jobs`]) {
+      await client.query(`DROP SCHEMA IF EXISTS ${name} CASCADE`);
+    }
+  });
 
 export async function openCliStage(
   server: string,
@@ -58,6 +72,7 @@ export async function openCliStage(
   });
   const over = new AbortController();
   const working: Promise<unknown>[] = [];
+  const news: WorkerNews[] = [];
   onTestFinished(async () => {
     over.abort();
     await Promise.allSettled(working);
@@ -68,9 +83,17 @@ export async function openCliStage(
   return {
     fixture,
     address,
+    news,
     km: (...words) => runCommand(words, fixture.root, fixture.env),
-    async work() {
-      const runtime = await fixture.open({ openStore: undefined as never, store: address });
+    async sql(text) {
+      return await withClient(server, async (client) => {
+        await client.query(`SET search_path = ${schema}`);
+        return (await client.query(text)).rowCount ?? 0;
+      });
+    },
+    async work(own = {}) {
+      const place = { openStore: undefined as never, store: address };
+      const runtime = await fixture.open({ ...place, ...own });
       const threads = got(await runtime.threads());
       const store = got(await runtime.registry.open());
       const items = async () => {
@@ -80,8 +103,17 @@ export async function openCliStage(
       const project = { id: PROJECT, items, threads, close: () => Promise.resolve() };
       const id = `worker-${working.length + 1}`;
       const options = { id, version: '0', store, projects: [project], slots: 4 };
-      const done = startWorker({ ...options, signal: over.signal, graceMs: 1000 });
-      working.push(done.then(() => runtime.close()));
+      const onNews = (one: WorkerNews): void => void news.push(one);
+      const stop = new AbortController();
+      const signal = AbortSignal.any([over.signal, stop.signal]);
+      const done = startWorker({ ...options, signal, graceMs: 1000, onNews }).then(() =>
+        runtime.close(),
+      );
+      working.push(done);
+      return async () => {
+        stop.abort();
+        await done;
+      };
     },
   };
 }

@@ -3,7 +3,13 @@
 // together are rows of it.
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
 import { personRow, type Runtime } from '../../../runtime/index.ts';
-import type { Fleet, QueueRow, SharedLimit, WorkerRow } from '../../../store/index.ts';
+import type {
+  Fleet,
+  FleetContents,
+  QueueRow,
+  SharedLimit,
+  WorkerRow,
+} from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
 import { EXIT } from '../../terminal/exit-code.ts';
@@ -33,7 +39,7 @@ export const migrateTables = onServer(async (runtime, place, call) => {
   });
 });
 
-interface StoreState {
+interface StoreState extends FleetContents {
   place: string;
   workers: WorkerRow[];
   queues: QueueRow[];
@@ -48,6 +54,12 @@ function showState(state: StoreState, terminal: Terminal): void {
   terminal.out(
     visible(`${place} is ready: its tables are of this version, and made with your key`),
   );
+  const { server, form, journal, queue, threads } = state;
+  terminal.out(
+    visible(`PostgreSQL ${server}; tables of form ${form}, journal ${journal}, queue ${queue}`),
+  );
+  const counts = threads.map(({ status, count }) => `${count} ${status}`);
+  terminal.out(`threads: ${counts.join(', ') || 'none'}`);
   for (const { id, host, busy, slots, draining, version } of workers) {
     const rest = draining ? ', drains' : '';
     terminal.out(visible(`worker ${id} on ${host}: ${busy} of ${slots} busy${rest} (${version})`));
@@ -67,7 +79,10 @@ async function stateOf(fleet: Fleet, place: string): Promise<Outcome<StoreState>
   const workers = await fleet.workers();
   if (!workers.ok) return workers;
   const queues = await fleet.queues();
-  return queues.ok ? ok({ place, workers: workers.output, queues: queues.output }) : queues;
+  if (!queues.ok) return queues;
+  const has = await fleet.contents();
+  if (!has.ok) return has;
+  return ok({ place, ...has.output, workers: workers.output, queues: queues.output });
 }
 
 /** The part of a store that only a server has. */

@@ -28,9 +28,9 @@ import { costText, statusColour, toldOf, unreadableOf } from '../../threads/word
 
 function print(event: StoredEvent, terminal: Terminal): void {
   if (terminal.json) return terminal.out(JSON.stringify(event));
-  // What else happened says it too.
-  if (event.type === 'status') return;
   const read = decode(event);
+  // What else happened says it too, except why.
+  if (read.ok && read.output.type === 'status' && !toldOf(read.output)) return;
   const plain = { mark: '·', colour: 'dim', text: event.type } as const;
   const told = (read.ok ? toldOf(read.output) : unreadableOf(read)) ?? plain;
   const time = new Date(event.ts).toISOString().slice(11, 19);
@@ -50,7 +50,7 @@ async function follow(
   for await (const news of store.watch({ thread, seq }, signal)) {
     const read = decode(news);
     const status = read.ok && read.output.type === 'status' ? read.output.data.status : undefined;
-    if (status === undefined || terminal.json) print(news, terminal);
+    print(news, terminal);
     if (news.type === 'thread_end') return;
     if (status === undefined || terminal.json || status === 'running' || isEnded(status)) continue;
     terminal.note(`now ${status}`);
