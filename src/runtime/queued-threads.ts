@@ -133,8 +133,10 @@ async function queueAgain(
   const { store } = threads;
   const row = await store.thread(id);
   if (!row.ok) return row;
-  const { seq, status } = row.output;
-  if (AT_WORK.has(status)) {
+  const { seq, status, owner } = row.output;
+  // Nobody began it, and with its items nobody may ever: a person may say that today's are taken.
+  const isLeft = status === 'spawning' && owner === undefined && options.items !== undefined;
+  if (AT_WORK.has(status) && !isLeft) {
     return fail('lease_held', `thread \`${id}\` is ${status} already`, { thread: id, status });
   }
   const { words, by = 'a program', audit } = options;

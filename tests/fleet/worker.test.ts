@@ -1,6 +1,6 @@
 // Real worker processes over a real server.
 import pg from 'pg';
-import { expect, inject, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { must } from '../support/registry.ts';
 import {
   openWorkerStage,
@@ -159,6 +159,33 @@ onServer(
     expect(await statusOf(stage, id)).toBe('completed');
     worker.child.kill('SIGTERM');
     expect(await worker.ended).toBe(0);
+  },
+);
+
+onServer(
+  `what nobody began goes on with today's items, when a person says so${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const { fixture, store, threads } = stage;
+    const id = await queue(stage, 'greet');
+    const { created } = must(await threads.store.thread(id));
+    fixture.write('.ai/knowledge/more.md', '---\nname: more\ntitle: More\n---\nMore.\n');
+    const today = await fixture.open({ store });
+    onTestFinished(() => today.close());
+    const own = must(await today.threads());
+    const refused = await own.resume(id, AbortSignal.abort());
+    expect(refused.ok ? '' : refused.error.code).toBe('lease_held');
+    await own.resume(id, AbortSignal.abort(), { items: 'today' });
+    const { items } = must(today.served());
+    expect(must(await threads.store.thread(id))).toMatchObject({ items });
+    // It waits since it was queued again, not since 1970.
+    const [row] = must(await fleetOf(stage).queues());
+    expect(row).toMatchObject({ items, ready: 1, served_by: 0 });
+    expect(row?.oldest).toBeGreaterThanOrEqual(created);
+    const worker = stage.work();
+    await worker.hears('done');
+    expect(await statusOf(stage, id)).toBe('completed');
   },
 );
 

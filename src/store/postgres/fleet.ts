@@ -95,7 +95,9 @@ async function readQueues(sql: Sql): Promise<QueueRow[]> {
   const lines = await sql.all<QueueLine>(
     `SELECT coalesce(tenant, '') AS tenant, project, coalesce(items, '') AS items,
        count(*) FILTER (WHERE queued <= km_now()) AS ready,
-       count(*) FILTER (WHERE queued > km_now()) AS later, min(queued) AS oldest, max(format) AS format
+       count(*) FILTER (WHERE queued > km_now()) AS later, max(format) AS format,
+       -- What a person queued again was due before it was there: it waits since then.
+       min(CASE WHEN queued < created THEN updated ELSE queued END) AS oldest
      FROM threads WHERE queued IS NOT NULL AND owner IS NULL GROUP BY 1, 2, 3 ORDER BY 1, 2, 3`,
   );
   return lines.map((line) => {
