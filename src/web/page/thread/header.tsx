@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import type { Act, Data, DataObject, ThreadView } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
+import { visibleText } from '../../model/foreign-text.ts';
 import { clockTime, seconds } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { Time } from '../parts/figures.tsx';
@@ -56,7 +57,11 @@ function Holder({ thread: { id, worker } }: Pick<ThreadView, 'thread'>) {
   const hold = state?.held.find(({ thread }) => thread === id);
   const left = hold ? Math.round((hold.lease_until - clock) / 1000) : 0;
   return (
-    <span title={left > 0 ? `its lease lasts ${seconds(left)}, and is renewed` : worker}>
+    <span
+      title={
+        left > 0 ? `its lease lasts ${seconds(left)}, and is renewed` : visibleText(worker, 160)
+      }
+    >
       on{' '}
       <Link to="/fleet" class="more-link">
         <ForeignText text={workerName(worker)} />

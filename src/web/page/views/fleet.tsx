@@ -13,6 +13,7 @@ import {
   workerMood,
   workerName,
 } from '../../model/fleet.ts';
+import { visibleText } from '../../model/foreign-text.ts';
 import { bytes, count, counted, money, seconds } from '../../model/format.ts';
 import { Command } from '../parts/copy.tsx';
 import { MeterBar } from '../parts/figures.tsx';
@@ -91,7 +92,7 @@ function WorkersTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
     return {
       key: worker.id,
       cells: [
-        <span class="who" title={worker.id}>
+        <span class="who" title={visibleText(worker.id, 160)}>
           <span class={tone}>
             <Icon name={toneIcon(tone)} />
           </span>
@@ -127,7 +128,7 @@ function QueuesTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
       cells: [
         <ForeignText text={projectWords(project, items, fleet.own)} />,
         <ForeignText text={tenant === '' ? '–' : tenant} />,
-        <code title={items}>{shortItems(items)}</code>,
+        <code title={visibleText(items, 160)}>{visibleText(shortItems(items), 20)}</code>,
         waitWords(queue, clock),
         served_by > 0 ? (
           counted(served_by, 'worker')
@@ -159,7 +160,7 @@ function HeldTable({ fleet, clock }: { fleet: FleetState; clock: number }) {
       </Link>,
       <ForeignText text={directive} />,
       <StatusPill status={status} />,
-      <span class={lost.has(worker) ? 'bad' : ''} title={worker}>
+      <span class={lost.has(worker) ? 'bad' : ''} title={visibleText(worker, 160)}>
         <ForeignText text={workerName(worker)} />
       </span>,
       lease_until > clock ? (
