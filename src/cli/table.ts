@@ -50,6 +50,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   'catalog update': async () => (await import('./commands/catalog.ts')).updateCatalogs,
   'catalog ls': async () => (await import('./commands/catalog.ts')).listCatalogs,
   'store migrate': async () => (await import('./commands/fleet/store.ts')).migrateTables,
+  'store restored': async () => (await import('./commands/fleet/store.ts')).restoredTables,
   'store check': async () => (await import('./commands/fleet/store.ts')).checkTables,
   'store limits': async () => (await import('./commands/fleet/store.ts')).sharedLimits,
   'store copy': async () => (await import('./commands/fleet/copy.ts')).copyStore,

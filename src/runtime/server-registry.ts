@@ -1,7 +1,7 @@
 // A registry on a server, before anything is read of it: is the address one, and are its tables there? The
 // address stays in here, because it may hold a password.
 import { fail, type Outcome, ok } from '../base/index.ts';
-import type { Store } from '../store/index.ts';
+import type { RestoredRegistry, Store } from '../store/index.ts';
 import type { OpenProject } from './project.ts';
 import { hasRegistry, registryKey } from './threads.ts';
 
@@ -13,6 +13,8 @@ export interface RegistryDoor {
   isThere(): boolean;
   /** Makes its tables, or brings them to the form of this version: once, before new programs come. */
   migrate(): Promise<Outcome<{ from: number; to: number }>>;
+  /** It was restored from a backup: said once, before any worker starts. */
+  restored(): Promise<Outcome<RestoredRegistry>>;
   open(): Promise<Outcome<Store>>;
 }
 
@@ -28,6 +30,27 @@ async function placeOf({
   return fail('config_invalid', `${own.storeFrom ?? 'the store'}: ${place.error.detail.message}`);
 }
 
+type Stores = typeof import('../store/index.ts');
+type Act<T> = (
+  address: string,
+  options: { clock: OpenProject['clock']; identity: Uint8Array },
+) => Promise<Outcome<T>>;
+
+async function onServer<T>(
+  open: OpenProject,
+  which: (stores: Stores) => Act<T>,
+): Promise<Outcome<T>> {
+  const { clock, shared } = open;
+  const { address } = shared;
+  if (address === undefined) {
+    return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
+  }
+  const identity = await registryKey(open);
+  if (!identity.ok) return identity;
+  const act = which(await import('../store/index.ts'));
+  return await act(address, { clock, identity: identity.output });
+}
+
 /** Nothing is connected to; what is no address is refused before anything is done. */
 export async function createRegistryDoor(
   open: OpenProject,
@@ -39,16 +62,7 @@ export async function createRegistryDoor(
     ...(place.output !== undefined && { place: place.output }),
     isThere: () => hasRegistry(open),
     open: store,
-    async migrate() {
-      const { clock, shared } = open;
-      const { address } = shared;
-      if (address === undefined) {
-        return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
-      }
-      const identity = await registryKey(open);
-      if (!identity.ok) return identity;
-      const { migrateServerStore } = await import('../store/index.ts');
-      return await migrateServerStore(address, { clock, identity: identity.output });
-    },
+    migrate: () => onServer(open, (stores) => stores.migrateServerStore),
+    restored: () => onServer(open, (stores) => stores.restoredServerStore),
   });
 }

@@ -13,7 +13,14 @@ export {
   type WorkerState,
 } from './fleet-port.ts';
 export { nameOwner } from './leases/lease-owner.ts';
-export { migrateServerStore, openServerStore, readPlace, shownPlace } from './place.ts';
+export {
+  migrateServerStore,
+  openServerStore,
+  type RestoredRegistry,
+  readPlace,
+  restoredServerStore,
+  shownPlace,
+} from './place.ts';
 export type {
   Answer,
   Approval,

