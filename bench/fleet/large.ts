@@ -28,6 +28,7 @@ async function fill(store: Store, url: string): Promise<void> {
     items,
     kind: 'thread',
     detached: false,
+    format: 2,
     events: events.map(({ type, data }) => ({ type, turn: 0, text: JSON.stringify(data) })),
     limits: JSON.stringify(limits),
     inputs: JSON.stringify(inputs),
