@@ -42,7 +42,8 @@ function literal(value: unknown, job: string): string {
 }
 
 /** Not of one thread's life: what a process does beside it. */
-const BESIDE = /km_tell|km_lost|km_renew|km_now\(\) AS wait|DISTINCT owner|LISTEN|'channel'|pg_notify/;
+const BESIDE =
+  /km_tell|km_lost|km_renew|km_now\(\) AS wait|DISTINCT owner|LISTEN|'channel'|pg_notify/;
 
 const KEY_TOO = 'RETURNING j.singleton_key AS "singletonKey", j.id';
 
