@@ -66,7 +66,15 @@ export async function openProduct(store: string, directives: readonly string[]):
     root,
     runtime,
     async startWorker(slots) {
-      const args = ['--no-warnings', command, 'worker', '--project', root, '--slots', String(slots)];
+      const args = [
+        '--no-warnings',
+        command,
+        'worker',
+        '--project',
+        root,
+        '--slots',
+        String(slots),
+      ];
       const child = spawn(process.execPath, args, {
         cwd: root,
         env,
