@@ -183,7 +183,14 @@ const facts = fields(
 );
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
-  { tool: text, rules, about: data, facts },
+  {
+    tool: text,
+    rules,
+    about: data,
+    facts,
+    /** It never began: the use that was taken with its intent is there again. */
+    unused: yes,
+  },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
@@ -269,6 +276,8 @@ const call = fields(
     child: text,
     /** What it is aimed at: a path, a host, an id. */
     target: text,
+    /** Of a tool whose uses are counted: with its key, the name of this use. */
+    use: number,
     about,
   },
 );
