@@ -245,6 +245,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...(prepared.plan && { plan: prepared.plan }),
       ...packRules(place.parent?.rights.rules.given()),
       ran: whatRan(ports, prepared, place),
     },

@@ -62,12 +62,12 @@ function ownDirective(ready: Json, tools: JsonObject): Json {
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
-  prepared: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
+  prepared: Pick<Prepared, 'item' | 'directive' | 'inputs' | 'plan'>,
   message: string,
   given: Descriptor = FROM_USER,
   parent?: Thread,
 ): Promise<Outcome<Opening[]>> {
-  const { directive, inputs } = prepared;
+  const { directive, inputs, plan } = prepared;
   const { request, call } = injection(directive.name, inputs);
   const ready = await ports.kernel.execute(
     { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
@@ -77,7 +77,7 @@ export async function openingEvents(
   const marks = packMarks(mergeDescriptors(ready.output.meta.descriptor, given));
   const isNative = directive.model?.tools === 'native';
   const tools = directive.process.script ? [] : permittedTools(ports, directive, parent);
-  const made = ownDirective(ready.output.data, toolsTold(tools, isNative));
+  const made = ownDirective(ready.output.data, toolsTold(tools, isNative, plan !== undefined));
   const content = ports.replay?.shown(made) ?? made;
   const events: Opening[] = [
     { type: 'user_message', data: { text: request, marks: packMarks(FROM_USER) } },
