@@ -69,6 +69,7 @@ export interface Frame {
 export interface Input {
   readonly name: string;
   readonly role?: InputRole;
+  readonly kind?: string;
   readonly place?: LookAtPlace;
   readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
 }

@@ -59,9 +59,23 @@ export type LookAtPlace = (
   given: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
-/** Why an argument may steer although whoever wrote it has read what strangers say. */
+/** Why an argument may steer although strangers had a hand in it, or in whoever wrote it. */
 export interface ArgumentOrigin {
-  readonly kind: 'said' | 'result' | 'approval' | 'fixed' | 'granted' | 'own' | 'closed';
+  /**
+   * `identifier`, `directory`: by what the tool said of it that told it. `reference`: a stranger's words,
+   * passed on unchanged by somebody who has not read them.
+   */
+  readonly kind:
+    | 'said'
+    | 'result'
+    | 'identifier'
+    | 'directory'
+    | 'reference'
+    | 'approval'
+    | 'fixed'
+    | 'granted'
+    | 'own'
+    | 'closed';
   /** The scope that is granted, or the approval. */
   readonly by?: string;
   /**
@@ -75,6 +89,8 @@ export interface ArgumentOrigin {
 export interface Argument {
   readonly name: string;
   readonly role: InputRole | undefined;
+  /** What its parameter takes: an id of a file is no id of a mail. */
+  readonly kind?: string;
   readonly value: Value;
   /** Absent: none that anybody can vouch for, or nobody has asked. */
   readonly origin?: ArgumentOrigin;

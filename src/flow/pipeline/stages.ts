@@ -112,9 +112,10 @@ export function startAttempt(
     : undefined;
   // Inputs that are values already need no evaluation.
   const ready: Argument[] = [];
-  for (const { name, role, value, place } of call.inputs) {
+  for (const { name, role, kind, value, place } of call.inputs) {
     if (typeof value === 'function') continue;
-    ready.push(place ? { name, role, value, place } : { name, role, value });
+    if (kind === undefined && !place) ready.push({ name, role, value });
+    else ready.push({ name, role, value, ...(kind && { kind }), ...(place && { place }) });
   }
   const isReady = ready.length === call.inputs.length;
   const inputs = isReady ? ready : [];
@@ -163,10 +164,10 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
       state = given;
     },
   };
-  const evaluated = inTurn(given, ({ name, role, value }) =>
+  const evaluated = inTurn(given, ({ name, role, kind, value }) =>
     whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
       if (!outcome.ok) return outcome;
-      found.push({ name, role, value: outcome.output });
+      found.push({ name, role, value: outcome.output, ...(kind && { kind }) });
       return undefined;
     }),
   );

@@ -113,7 +113,7 @@ const isMoreThanData = ({ meta, hasOwnText }: Value): boolean =>
 
 // Facts about one value only; the others (file, command, tool …) hold for what is inside as well.
 const OF_THE_WHOLE = new Set(
-  'absent definedAt each exported files index key name namespace open tokens'.split(' '),
+  'absent definedAt each exported facts files index key name namespace open tokens'.split(' '),
 );
 const inherited = new WeakMap<Origin, Origin>();
 
@@ -152,6 +152,20 @@ export function addMarks(value: Value, marks: Descriptor): Value {
       ? { descriptor: merged, origin, elements: Object.freeze({ ...elements, own }) }
       : { descriptor: merged, origin };
   return new LabelledValue(value.data, Object.freeze(meta), ownText(value));
+}
+
+/**
+ * The same list or object, of which single elements have marks and facts of their own besides. INVARIANT:
+ * each is made of the very data that stands there.
+ */
+export function withParts(value: Value, parts: ReadonlyMap<string, Value>): Value {
+  const { descriptor, origin, elements: before } = value.meta;
+  const own = before?.own ?? descriptor;
+  let union = descriptor;
+  for (const { meta } of parts.values()) union = mergeDescriptors(union, meta.descriptor);
+  const elements = Object.freeze({ own, shape: EMPTY, parts });
+  const meta = Object.freeze({ descriptor: union, origin, elements });
+  return new LabelledValue(value.data, meta, ownText(value));
 }
 
 /** The same data with declared labels; `untrusted` ends the trust in what is inside, too. */

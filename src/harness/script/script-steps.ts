@@ -186,12 +186,15 @@ export function createScriptSteps(
     const { tool, verb, effect } = work.facts;
     const kept = await keepResult(thread, asResult(outcome, work.marks));
     const about = { call_id: call.id, tool };
-    const { content, isError: is_error } = kept;
+    const { content, isError: is_error, facts } = kept;
     const marks = packMarks(kept.marks);
     journal.note(
       [
         { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
-        { type: 'tool_result', data: { ...about, content, is_error, marks } },
+        {
+          type: 'tool_result',
+          data: { ...about, content, is_error, marks, ...(facts && { facts }) },
+        },
       ],
       { cost: packCost(budget.meter.read()) },
     );

@@ -10,7 +10,7 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import type { Descriptor, MaybePromise } from '../../flow/index.ts';
+import type { Descriptor, MaybePromise, ResultFacts } from '../../flow/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
@@ -109,6 +109,8 @@ export interface Result {
   content: Json;
   marks: Descriptor;
   isError: boolean;
+  /** What its tool says about single fields of it. */
+  facts?: ResultFacts | undefined;
 }
 
 function bounds({ library }: HarnessPorts): { max: number; preview: number } {

@@ -21,6 +21,7 @@ import {
   EMPTY,
   type FlowCheckpoint,
   type Frame,
+  factsOf,
   type MaybePromise,
   makeValue,
   markFailure,
@@ -79,7 +80,12 @@ export const failureJson = ({ error: { code, detail } }: Failure): Json => ({
 
 export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
   outcome.ok
-    ? { content: outcome.output.data, marks: outcome.output.meta.descriptor, isError: false }
+    ? {
+        content: outcome.output.data,
+        marks: outcome.output.meta.descriptor,
+        isError: false,
+        facts: factsOf(outcome.output),
+      }
     : {
         content: failureJson(outcome),
         marks: mergeDescriptors(marks, descriptorOfFault(outcome.error) ?? EMPTY),
@@ -90,7 +96,7 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
 export function noteResult(
   thread: Thread,
   call: ToolCallBlock,
-  { content, isError, marks }: Result,
+  { content, isError, marks, facts }: Result,
   tool?: string,
 ): void {
   const { journal, budget } = thread;
@@ -101,6 +107,7 @@ export function noteResult(
     content,
     is_error: isError,
     marks: packMarks(marks),
+    ...(facts && { facts }),
     ...packRules(thread.rights.rules.taken(call.id)),
     ...(about && { about }),
   };
@@ -122,7 +129,8 @@ async function conclude(
   const fit = keepResult(thread, result);
   const kept = fit instanceof Promise ? await fit : fit;
   noteResult(thread, call, kept, tool);
-  thread.talk.conversation.result(call.id, kept.content, kept.marks, kept.isError);
+  const { content, marks, isError, facts } = kept;
+  thread.talk.conversation.result(call.id, content, marks, isError, facts);
 }
 
 interface KernelCall {
@@ -194,8 +202,8 @@ async function heldResult(
       ? ok(event.result)
       : { ok: false, error: 'fault' in event ? event.fault : NOTHING };
   const result = asResult(outcome, thread.talk.conversation.ownMarks());
-  const { content, isError, marks } = await keepResult(thread, result);
-  return { content, is_error: isError, marks: packMarks(marks) };
+  const { content, isError, marks, facts } = await keepResult(thread, result);
+  return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
 }
 const NOTHING = fail('internal_error', 'nothing has come of it yet').error;
 

@@ -8,6 +8,7 @@ import {
   EMPTY,
   type ModelReader,
   mergeDescriptors,
+  type ResultFacts,
   type Value,
 } from '../../flow/index.ts';
 import {
@@ -24,10 +25,18 @@ export const DIRECTIVE_CALL = 'call_directive';
 /** Put on everything a model writes, besides what it has read. */
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 
+/** What a tool answered, of which no stranger had a hand in all, or in some fields. */
+interface HeardResult {
+  /** '' for another verb than a call of one. */
+  readonly tool: string;
+  readonly content: Json;
+  readonly marks: Descriptor;
+  readonly facts: ResultFacts | undefined;
+}
+
 interface Trusted {
   texts: string[];
-  /** `tool`: '' for another verb than a call of one. */
-  results: { tool: string; content: Json }[];
+  results: HeardResult[];
 }
 
 export class Conversation {
@@ -79,11 +88,20 @@ export class Conversation {
     for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
   }
 
-  result(id: string, content: Json, marks: Descriptor, isError: boolean): void {
+  result(
+    id: string,
+    content: Json,
+    marks: Descriptor,
+    isError: boolean,
+    facts?: ResultFacts | undefined,
+  ): void {
     const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
     this.learn(marks);
-    if (carries(marks, 'untrusted')) this.#stranger ??= tool === '' ? undefined : tool;
-    else if (!isError && id !== DIRECTIVE_CALL) this.#trusted.results.push({ tool, content });
+    const isForeign = carries(marks, 'untrusted');
+    if (isForeign) this.#stranger ??= tool === '' ? undefined : tool;
+    if (!isError && id !== DIRECTIVE_CALL && (facts || !isForeign)) {
+      this.#trusted.results.push({ tool, content, marks, facts });
+    }
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
     if (this.#open.size > 0) return;

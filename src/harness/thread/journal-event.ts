@@ -172,9 +172,18 @@ const guard = is<GuardSource>(
 );
 /** Rules of directives: of those above a thread, or of one that a call executed. */
 const rules = fields({ guards: list(guard) }, { ask_first: yes, no_auto_fix: yes, escalate: yes });
+const names = list(text);
+const kinds = is<Record<string, string>>(
+  (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'string'),
+);
+/** What its tool said about single fields of it, when it was made. */
+const facts = fields(
+  {},
+  { free_text: names, identifiers: names, kinds, untrusted: yes, directory: yes },
+);
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
-  { tool: text, rules, about: data },
+  { tool: text, rules, about: data, facts },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
@@ -301,7 +310,7 @@ const hookStart = fields(
     fired: list(number),
     /** The call that stands open, and its result. */
     call_id: text,
-    held: fields({ content: json, is_error: flag, marks }),
+    held: fields({ content: json, is_error: flag, marks }, { facts }),
     /** What failed besides. */
     fault,
     warning,

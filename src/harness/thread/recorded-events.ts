@@ -11,7 +11,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { makeValue, markFailure, type Value } from '../../flow/index.ts';
+import { markFailure, restoreFields, type Value } from '../../flow/index.ts';
 import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
 import { unpackMarks } from './conversation.ts';
@@ -116,11 +116,11 @@ function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelR
 }
 
 /** A result as it stands in a journal, as it was handed back. */
-export function resultIn({ content, is_error, marks }: ToolResult): Outcome<Value> {
+export function resultIn({ content, is_error, marks, facts }: ToolResult): Outcome<Value> {
   const failure = is_error ? faultIn(content) : undefined;
   return failure
     ? markFailure(failure, unpackMarks(marks))
-    : ok(makeValue(content, { descriptor: unpackMarks(marks) }));
+    : ok(restoreFields(content, unpackMarks(marks), facts));
 }
 
 /**

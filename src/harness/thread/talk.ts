@@ -43,8 +43,8 @@ function putInto({ conversation }: Thread['talk'], event: JournalEvent): void {
       }
       return;
     case 'tool_result': {
-      const { call_id, content, marks, is_error } = event.data;
-      conversation.result(call_id, content, unpackMarks(marks), is_error);
+      const { call_id, content, marks, is_error, facts } = event.data;
+      conversation.result(call_id, content, unpackMarks(marks), is_error, facts);
       return;
     }
     default:

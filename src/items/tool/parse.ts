@@ -21,6 +21,7 @@ import {
   type Rule,
   type RulePlace,
   record,
+  tableOf,
   text,
   textLike,
   uniqueBy,
@@ -85,6 +86,11 @@ const parameterName = textLike(
   'names that begin with `__` are set by the runtime',
 );
 
+const kindName = textLike(
+  /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
+  'the name of a kind, such as `account`',
+);
+
 const parameterFields = record(
   {
     name: parameterName,
@@ -95,6 +101,7 @@ const parameterFields = record(
     enum: listOf(anything),
     items,
     role: oneOf(ROLES),
+    kind: kindName,
     volatile: flag,
   },
   {
@@ -254,6 +261,14 @@ const viewGlob: Rule<string> = (value, place) => {
   return undefined;
 };
 
+/** What a tool says about its results. */
+const resultFields = {
+  free_text: listOf(text),
+  identifiers: listOf(text),
+  kinds: tableOf(kindName),
+  untrusted: flag,
+};
+
 const FIELDS = {
   tool_id: toolId,
   tool_type: text,
@@ -275,7 +290,8 @@ const FIELDS = {
   effect: oneOf(TOOL_EFFECTS),
   risk: listOf(oneOf(RISKS)),
   labels: listOf(label),
-  result: record({ free_text: listOf(text), untrusted: flag }),
+  result: record(resultFields),
+  directory: flag,
   sees: listOf(viewGlob, 100),
   sandbox: oneOf(SANDBOXES),
   expose: exposeRule('tool'),
@@ -379,6 +395,30 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
   }
 }
 
+/** A field is one thing: what anybody can write names nothing, and is of no kind. */
+function checkResult({ result, directory }: Tool, place: RulePlace): void {
+  const { free_text = [], identifiers = [], kinds = {}, untrusted } = result ?? {};
+  const free = new Set(free_text);
+  const at = place.child('result');
+  const refuse = (where: RulePlace, name: string, field: string) =>
+    where.report({
+      code: 'invalid_field',
+      message: `\`${name}\` is \`free_text\`, so it cannot be among \`${field}\` too`,
+      hint: 'name it once',
+    });
+  for (const [index, name] of identifiers.entries()) {
+    if (free.has(name)) refuse(at.child('identifiers').child(index), name, 'identifiers');
+  }
+  for (const name of Object.keys(kinds)) {
+    if (free.has(name)) refuse(at.child('kinds').child(name), name, 'kinds');
+  }
+  if (directory && untrusted) {
+    const message = "a directory is the own address book of a user: not all of it is strangers'";
+    const hint = 'leave out `result.untrusted`, or `directory`';
+    place.child('directory').report({ code: 'invalid_field', message, hint });
+  }
+}
+
 function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace): void {
   const expected = (file.split(/[\\/]/).at(-1) ?? '').replace(/\.ya?ml$/, '');
   if (tool.tool_id !== '' && tool.tool_id !== expected) {
@@ -435,6 +475,7 @@ export function parseTool(content: string, file: string): ParsedTool {
   const tool = asConnector(withDefaults(read));
   checkIdentity(value, tool, file, place);
   checkConfig(tool, place.child('config'));
+  checkResult(tool, place);
   diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
   return hasErrors(diagnostics) ? { diagnostics } : { tool, diagnostics };
 }

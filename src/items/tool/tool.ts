@@ -31,8 +31,18 @@ export interface Tool {
   risk: Risk[];
   /** Put on every result. */
   labels: string[];
-  /** Names of fields that other people can write, at any depth; or all of it is theirs. */
-  result?: { free_text: string[]; untrusted?: boolean };
+  /**
+   * Names of fields, at any depth: those that other people can write, those that name things in a directory,
+   * those that are of a kind; or all of it is strangers'.
+   */
+  result?: {
+    free_text: string[];
+    identifiers?: string[];
+    kinds?: Record<string, string>;
+    untrusted?: boolean;
+  };
+  /** What it answers is the user's own address book. */
+  directory?: boolean;
   /** Globs over what its process may look at; absent: all that its caller may read. */
   sees?: string[];
   sandbox: Sandbox;
@@ -51,6 +61,8 @@ export interface ToolParameter {
   /** Schema of a list's elements. */
   items?: JsonObject;
   role?: Role;
+  /** What it takes, where that is told apart: it is vouched for by fields of this kind alone. */
+  kind?: string;
   /** Ignored by loop detection: a request id, a timestamp. */
   volatile?: boolean;
 }

@@ -1,0 +1,161 @@
+// What a tool says about single fields of its results: which of them strangers can write, and what a value
+// in them is. A field is meant by its name, at any depth, with everything below it. The result is a
+// container whose elements carry their own marks and facts, so that taking one out gives exactly its own.
+//
+// INVARIANT: a fact never takes a mark away. What it says is only ever asked where a value is used as a
+// whole: nothing that is made of it has the fact.
+import { isObject, type Json } from '../../base/index.ts';
+import { carries, type Descriptor, describe, EMPTY, removeLabels } from './labels.ts';
+import { addMarks, makeValue, type Value, withOrigin, withParts } from './value.ts';
+
+/** What a tool says about its results, for its whole chain. JSON, so that a journal keeps it. */
+export interface ResultFacts {
+  /** Fields that other people can write. */
+  readonly free_text?: readonly string[];
+  /** Names of things in a directory: untrusted as text, fit to be passed on as a whole. */
+  readonly identifiers?: readonly string[];
+  /** Field -> kind: it vouches for parameters of that kind alone. */
+  readonly kinds?: Readonly<Record<string, string>>;
+  /** All of it is strangers'. */
+  readonly untrusted?: true;
+  /** The user's own address book. */
+  readonly directory?: true;
+}
+
+/** What holds in one place of a result. */
+interface Field {
+  readonly isFree: boolean;
+  readonly isIdentifier: boolean;
+  readonly kind: string | undefined;
+}
+
+const STRANGERS = describe({ labels: ['untrusted'] });
+const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
+const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
+/** Nobody looks further down than this; what is there may be anybody's. */
+const MAX_DEPTH = 200;
+/** An answer that is no object stands under this name, and so do the elements of a plain list. */
+const PLAIN = 'result';
+const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
+
+type Named = ReadonlyMap<string, Field>;
+const known = new WeakMap<ResultFacts, Named>();
+
+/** By name: free text wins over identifiers; a kind is one of what is not free text. */
+function namedIn(facts: ResultFacts): Named {
+  const before = known.get(facts);
+  if (before) return before;
+  const named = new Map<string, Field>();
+  for (const [name, kind] of Object.entries(facts.kinds ?? {})) {
+    named.set(nameOf(name), { ...UNNAMED, kind });
+  }
+  for (const written of facts.identifiers ?? []) {
+    const name = nameOf(written);
+    named.set(name, { ...UNNAMED, ...named.get(name), isIdentifier: true });
+  }
+  for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
+  known.set(facts, named);
+  return named;
+}
+
+/** One place inside another: what holds outside holds in it. */
+function inside(outer: Field, own: Field | undefined): Field {
+  if (!own || outer.isFree) return outer;
+  if (own.isFree || outer === UNNAMED) return own;
+  return {
+    isFree: false,
+    isIdentifier: outer.isIdentifier || own.isIdentifier,
+    kind: own.kind ?? outer.kind,
+  };
+}
+
+class Labelling {
+  readonly #named: Named;
+  readonly #isDirectory: boolean;
+
+  constructor(facts: ResultFacts) {
+    this.#named = namedIn(facts);
+    this.#isDirectory = facts.directory === true;
+  }
+
+  /** What a value in this place says of itself, besides that a tool has told it. */
+  origin({ isFree, isIdentifier, kind }: Field): Record<string, Json> {
+    return {
+      told: true,
+      ...(isIdentifier && !isFree && { identifier: true }),
+      ...(kind !== undefined && { kind }),
+      ...(this.#isDirectory && !isFree && { directory: true }),
+    };
+  }
+
+  #whole(data: Json, field: Field): Value {
+    const descriptor = field.isFree || field.isIdentifier ? STRANGERS : EMPTY;
+    return makeValue(data, { descriptor, origin: this.origin(field) });
+  }
+
+  /** Undefined: what holds around it says all. */
+  #part(data: Json, outer: Field, own: Field | undefined, depth: number): Value | undefined {
+    const field = depth > MAX_DEPTH ? FREE : inside(outer, own);
+    const parts = field.isFree ? undefined : this.parts(data, field, depth);
+    if (field === outer && !parts) return undefined;
+    const whole = this.#whole(data, field);
+    return parts ? withParts(whole, parts) : whole;
+  }
+
+  /** Elements that are something else than what they stand in. */
+  parts(data: Json, field: Field, depth = 0): ReadonlyMap<string, Value> | undefined {
+    if (typeof data !== 'object' || data === null) return undefined;
+    const isList = Array.isArray(data);
+    let found: Map<string, Value> | undefined;
+    for (const [key, item] of Object.entries(data)) {
+      const own = isList ? undefined : this.#named.get(key);
+      if (!own && (typeof item !== 'object' || item === null)) continue;
+      const part = this.#part(item, field, own, depth + 1);
+      if (!part) continue;
+      found ??= new Map();
+      found.set(key, part);
+    }
+    return found;
+  }
+
+  /** Of all of it. */
+  outermost(data: Json): Field {
+    return isObject(data) ? UNNAMED : (this.#named.get(PLAIN) ?? UNNAMED);
+  }
+}
+
+/** The value with marks and facts for each field; deterministic, so resume and replay make the same again. */
+export function labelFields(value: Value, facts: ResultFacts): Value {
+  const labelling = new Labelling(facts);
+  const field = labelling.outermost(value.data);
+  const isForeign = facts.untrusted === true || field.isFree || field.isIdentifier;
+  const marked = isForeign ? addMarks(value, STRANGERS) : value;
+  const parts = field.isFree ? undefined : labelling.parts(value.data, field);
+  const labelled = parts ? withParts(marked, parts) : marked;
+  return withOrigin(labelled, { ...labelling.origin(field), facts: plainFacts(facts) });
+}
+
+/** As JSON: a copy, since what is in a value is frozen. */
+const plainFacts = (facts: ResultFacts): Json => JSON.parse(JSON.stringify(facts)) as Json;
+
+/**
+ * What a journal keeps beside the content and the marks of all of it, so that the same value can be made
+ * again; undefined: there is nothing to be said of single fields.
+ */
+export function factsOf({ meta }: Value): ResultFacts | undefined {
+  const { facts } = meta.origin;
+  if (!isObject(facts)) return undefined;
+  const own = meta.elements?.own ?? meta.descriptor;
+  return (carries(own, 'untrusted') ? { ...facts, untrusted: true } : facts) as ResultFacts;
+}
+
+/** A result as it was, from what a journal keeps of it. */
+export function restoreFields(
+  content: Json,
+  marks: Descriptor,
+  facts: ResultFacts | undefined,
+): Value {
+  if (!facts) return makeValue(content, { descriptor: marks });
+  const own = facts.untrusted ? marks : removeLabels(marks, ['untrusted']);
+  return labelFields(makeValue(content, { descriptor: own }), facts);
+}
