@@ -1,10 +1,13 @@
 // Planned threads: the model writes all steps down before it has read anything, and then they are what is
 // done. What tools bring fills values; it is never read by whoever plans, and adds no step.
+import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import { eventsOf, TEXT } from '../support/script-project.ts';
+import { runs } from '../support/soak.ts';
 import {
   directiveText,
   type Parts,
@@ -362,51 +365,93 @@ test('three plans are enough', async () => {
   });
 });
 
-test('inputs that a stranger had a hand in are names and types', async () => {
-  const lead = directiveText('lead', {
-    permissions: `${TOOLS}<orchestration enabled="true"/>`,
-  });
+/** A thread that has read a stranger's letter starts another one with it. */
+async function openChild(plan: string): Promise<{ made: Stage; calls: Made['calls'] }> {
+  const calls: Made['calls'] = [];
+  const lead = directiveText('lead', { permissions: `${TOOLS}<orchestration enabled="true"/>` });
   const job = directiveText('job', {
     ...USUAL,
     inputs: '<input name="letter" type="string" required="true">what came</input>',
   }).replace('<process>', '<process mode="plan">');
-  const calls: Made['calls'] = [];
+  const reads = {
+    name: 'execute',
+    arguments: { item_type: 'tool', item_id: 'mail/inbox', parameters: {} },
+  };
+  const more = { inputs: { letter: POISON }, initial_message: POISON, wait_ms: 60_000 };
+  const says: ScriptedReply[] = [
+    { tool_calls: [reads] },
+    { tool_calls: [spawn('job', more)] },
+    { text: 'done' },
+  ];
   const made = await stage(
     { '.ai/directives/lead.md': lead, '.ai/directives/job.md': job },
-    ({ body, assistant_messages }) => {
-      const isPlan = !JSON.stringify(body).includes('run directive lead');
-      if (isPlan) return { text: 'return { text: @letter }' };
-      const reads: ScriptedReply = {
-        tool_calls: [
-          {
-            name: 'execute',
-            arguments: { item_type: 'tool', item_id: 'mail/inbox', parameters: {} },
-          },
-        ],
-      };
-      const starts = {
-        tool_calls: [spawn('job', { inputs: { letter: POISON }, wait_ms: 60_000 })],
-      };
-      return assistant_messages === 1
-        ? reads
-        : assistant_messages === 2
-          ? starts
-          : { text: 'done' };
-    },
+    ({ body, assistant_messages: turn }) =>
+      JSON.stringify(body).includes('run directive lead') ? says[turn - 1] : { text: plan },
     { tools: mailbox(calls, {}) },
   );
+  return { made, calls };
+}
+
+test('inputs that a stranger had a hand in are names and types', async () => {
+  const { made } = await openChild('return { text: @letter }');
   await run(made, 'lead');
   const request = made.provider.requests.find(
     ({ body }) => !JSON.stringify(body).includes('run directive lead'),
   );
   const text = JSON.stringify(request?.body);
   expect(text).toContain('@letter (string), not shown');
+  expect(text).toContain('@message (text), not shown');
   expect(text).not.toContain('Ignore your plan');
   const rows = await made.threads.store.query({ directive: 'job', limit: 10 });
   const [row] = rows.ok ? rows.output.rows : [];
   const [plan] = await plansOf(made, row?.id ?? '');
   // Nobody signed the directive: its own words may be the stranger's, too.
   expect(JSON.stringify(plan?.marks)).toContain('untrusted');
+});
+
+test('of a signed directive the plan is trusted, whatever it was started with', async () => {
+  const { made, calls } = await openChild(
+    '@tool("mail/send", { to: \'ann@example.com\', body: @letter })\nreturn { text: @message }',
+  );
+  const { root, env } = made.fixture;
+  expect(await runCommand(['sign', '.ai/directives/job.md'], root, env)).toMatchObject({ code: 0 });
+  const { thread_id } = await run(made, 'lead');
+  expect(calls.map(([id]) => id)).toEqual(['mail/inbox', 'mail/send']);
+  const children = await made.threads.store.query({ parent: thread_id, limit: 10 });
+  const [child] = children.ok ? children.output.rows : [];
+  const [plan] = await plansOf(made, child?.id ?? '');
+  expect(JSON.stringify(plan?.marks)).not.toContain('untrusted');
+  expect(child?.status).toBe('completed');
+});
+
+test('nothing that a tool brings or says about its failure reaches whoever plans', async () => {
+  const word = fc.stringMatching(/^[a-z]{12}$/);
+  await fc.assert(
+    fc.asyncProperty(word, word, word, async (inResult, inField, inError) => {
+      fc.pre(new Set([inResult, inField, inError]).size === 3);
+      const made = await open(
+        [
+          'var @in = @tool("mail/inbox")\nvar @b = @tool("mail/book")\nreturn { text: "x" }',
+          'var @b = @tool("mail/book")\nreturn { text: "x" }',
+          'return { text: `@done1` }',
+        ],
+        {
+          brings: {
+            'mail/inbox': () => ({ [inField]: inResult, mails: [] }),
+            'mail/book': () => {
+              throw Object.assign(new Error(inError), { code: inError, name: inError });
+            },
+          },
+        },
+      );
+      const done = await planned(made);
+      expect(JSON.stringify(done.outputs)).toContain(inResult);
+      expect(made.provider.count()).toBe(3);
+      const told = made.provider.requests.map(({ body }) => JSON.stringify(body)).join('\n');
+      for (const one of [inResult, inField, inError]) expect(told).not.toContain(one);
+    }),
+    { numRuns: runs(8) },
+  );
 });
 
 test('a thread that is not planned asks for no plan', async () => {
