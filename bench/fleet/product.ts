@@ -43,6 +43,10 @@ export async function openProduct(store: string, directives: readonly string[]):
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
     NO_COLOR: '1',
+    // As examples/fleet starts them.
+    MALLOC_ARENA_MAX: '1',
+    MALLOC_TRIM_THRESHOLD_: '65536',
+    MALLOC_MMAP_THRESHOLD_: '65536',
   };
   const km = (...args: string[]): string =>
     execFileSync(process.execPath, ['--no-warnings', command, ...args], {
