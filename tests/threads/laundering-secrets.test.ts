@@ -196,6 +196,28 @@ test('a variable of the environment does not come back from where it was sent, i
   }
 });
 
+test('it is not sent through a reference, whole, in a text or by a field', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', PARTS),
+      ...FILES,
+      ...own(
+        'both',
+        `executor_id: script\nlabels: [secret, untrusted]\neffect: read\nparameters: []\nconfig: { script: '/return { "key": "${SECRET}" }' }`,
+      ),
+      '../home/policy.yaml': 'hosts: ["127.0.0.1"]\nunsigned: allow\nuntrusted: reference\n',
+    },
+    { lead: turns(call('own/both'), post('$r1'), post('it is $r1'), post('$r1.key')) },
+  );
+  const { thread_id } = await run(made, 'lead');
+  const [first, ...sent] = await resultsOf(made, thread_id);
+  expect(first).toMatchObject({ tool: 'own/both', is_error: false });
+  expect(sent.map(({ is_error }) => is_error)).toEqual([true, true, true]);
+  expect(JSON.stringify(sent)).toContain('secrets do not leave');
+  expect(JSON.stringify(made.provider.requests.map(({ body }) => body))).not.toContain(SECRET);
+  expect(heard).toEqual([]);
+});
+
 test('one named approval lets exactly one call through', async () => {
   const made = await open(
     [SOURCES['a tool that is declared secret'] as Call, post('first'), post('second')],
