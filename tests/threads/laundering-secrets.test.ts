@@ -4,7 +4,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../src/base/index.ts';
+import { type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import {
@@ -28,7 +28,7 @@ beforeAll(async () => {
     });
     request.on('end', () => {
       heard.push(`${request.url} ${JSON.stringify(request.headers)} ${body}`);
-      const key = `${request.headers['x-key'] ?? ''}`;
+      const key = plainText(request.headers['x-key']);
       const forms = (['utf8', 'base64', 'hex'] as const).map((one) =>
         Buffer.from(key).toString(one),
       );
@@ -52,9 +52,11 @@ const WRITINGS: Readonly<Record<string, string>> = {
   'as it is': SECRET,
   base64: bytes('base64'),
   hex: bytes('hex'),
-  'an address': [...SECRET].map((one) => `%${one.charCodeAt(0).toString(16)}`).join(''),
+  'an address': SECRET.split('')
+    .map((one) => `%${one.charCodeAt(0).toString(16)}`)
+    .join(''),
   'UTF-16': bytes('base64', 'utf16le'),
-  'turned round': [...SECRET].reverse().join(''),
+  'turned round': SECRET.split('').reverse().join(''),
   'other words': 'it begins with km and ends with 7e',
 };
 
@@ -119,7 +121,7 @@ describe.each(Object.entries(SOURCES))('from %s', (_source, read) => {
   });
 
   test('it is not sent in pieces', async () => {
-    const pieces = [...SECRET].map((one) => post(one));
+    const pieces = SECRET.split('').map((one) => post(one));
     const made = await open([read, ...pieces.slice(0, 12)]);
     await run(made, 'lead');
     expect(heard).toEqual([]);

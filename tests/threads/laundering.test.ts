@@ -13,6 +13,7 @@ import { isLate } from '../support/late-store.ts';
 import {
   call,
   directive,
+  directiveText,
   nameIn,
   openStage,
   type Parts,
@@ -279,10 +280,12 @@ const referenceIn = (body: Json): string =>
     ?.at(-1) ?? '';
 
 describe('where strangers are known by reference alone', () => {
-  const quiet = (name: string): Record<string, string> => {
-    const [[file = '', text = ''] = []] = Object.entries(directive(name, PARTS));
-    return { [file]: text.replace('<permissions>', '<permissions untrusted="reference">') };
-  };
+  const quiet = (name: string): Record<string, string> => ({
+    [`.ai/directives/${name}.md`]: directiveText(name, PARTS).replace(
+      '<permissions>',
+      '<permissions untrusted="reference">',
+    ),
+  });
 
   test.each(Object.entries(WAYS))(
     'no word of %s reaches the model, and a reference to it sends nothing',
