@@ -110,6 +110,9 @@ test('results of a tool that is gone, and old ones without facts, vouch for noth
   const gone = heardThread([], []);
   gone.talk.conversation.trusted().results.push({ ...heard, tool: 'own/gone' } as never);
   expect(await originOf(gone, argument(written(gone, 'x'), 'destination'))).toBeUndefined();
+  const notes = heardThread([], []);
+  notes.talk.conversation.trusted().results.push({ ...heard, tool: 'notes' } as never);
+  expect(await originOf(notes, argument(written(notes, 'x'), 'destination'))).toBe('result');
 });
 
 test('a number in a prompt is no id', async () => {

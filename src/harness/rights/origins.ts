@@ -42,12 +42,17 @@ function* leavesOf(value: Value): Generator<Value> {
 
 /**
  * What the files of a tool say of results that came without any word of it: of what kind fields are, and
- * which of them strangers write. Undefined: there is no such tool any more, so nobody knows.
+ * which of them strangers write. Undefined: there is no such item any more, so nobody knows.
  */
 function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
   const chain = library.chain(tool);
-  if (!chain.ok) return undefined;
+  if (!chain.ok) {
+    const isOther = (['directive', 'knowledge'] as const).some(
+      (kind) => library.find(kind, tool).ok,
+    );
+    return isOther ? {} : undefined;
+  }
   const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
   return {
     free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
