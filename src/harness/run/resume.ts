@@ -15,7 +15,9 @@ import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.t
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
+import { loadWholes } from '../step/large-result.ts';
 import { returned } from '../step/step.ts';
+import { unpackMarks } from '../thread/conversation.ts';
 import { obeySignals } from '../thread/interruption.ts';
 import {
   type DataOf,
@@ -74,10 +76,11 @@ function handedBack(
 ): Ending | undefined {
   for (const event of results) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
-    const { call_id, content: answer } = event.data;
+    const { call_id, content: answer, marks } = event.data;
     const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
     if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
-    const ending = returned(thread, { verb: 'execute', request: call.arguments }, answer);
+    const known = { verb: 'execute', request: call.arguments } as const;
+    const ending = returned(thread, known, answer, unpackMarks(marks));
     if (ending) return ending;
   }
   return undefined;
@@ -121,7 +124,11 @@ export async function prepareAgain(
   const own = await prepare(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepare(ports, { ...request, model }) : own;
-  return prepared.ok ? ok({ ...prepared.output, limits: limitsSet(history, row) }) : prepared;
+  if (!prepared.ok) return prepared;
+  // Whether its steps are planned was decided then.
+  const { plan: _, ...rest } = prepared.output;
+  const planned = begun?.plan ? { plan: begun.plan } : {};
+  return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
 }
 
 /** Those of the attempt that it is in, when a hook had it begin with others. */
@@ -176,9 +183,10 @@ async function makeAgain(
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, held.row, history, options.elsewhere);
   if (!again.ok) return again;
-  const isScript = again.output.directive.process.script !== undefined;
+  const { plan, directive } = again.output;
+  const isScript = plan !== undefined || directive.process.script !== undefined;
   if (held.row.status === 'completed' && isScript && options.from === undefined) {
-    const message = `thread \`${held.thread}\` ran a script and has completed: nobody is there to be told`;
+    const message = `thread \`${held.thread}\` ran a ${plan ? 'plan' : 'script'} and has completed: nobody is there to be told`;
     return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
   }
   const inputs = inputsIn(history) ?? again.output.inputs;
@@ -199,7 +207,9 @@ async function makeAgain(
     drawFrom: served?.hooks.reserve,
   };
   const thread = await createThread(ports, start);
-  return thread.ok ? ok({ ...made.output, thread: thread.output, history }) : thread;
+  if (!thread.ok) return thread;
+  await loadWholes(thread.output, history);
+  return ok({ ...made.output, thread: thread.output, history });
 }
 
 /** Has it ended, and where does it go back to? Looked up before anything is changed. */
