@@ -14,6 +14,7 @@ import {
   type ArgumentOrigin,
   carries,
   elementOf,
+  isPassedOn,
   makeValue,
   type Operation,
   type ResultFacts,
@@ -198,7 +199,7 @@ function originOf(
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
     // Of a stranger's words that were passed on its own facts tell, and not what they are like.
-    if (single.meta.origin.told === true) return undefined;
+    if (isPassedOn(single)) return undefined;
     const origin = said.originOf(single.data, argument);
     if (!origin) return undefined;
     found = isWeaker(origin, found) ? origin : found;
