@@ -77,6 +77,7 @@ export { factsOf, labelFields, type ResultFacts, restoreFields } from './values/
 export {
   addMarks,
   elementOf,
+  isValue,
   makeContainer,
   makeValue,
   type Value,
