@@ -165,6 +165,30 @@ return { out: { text: @t.text, taint: @t.text.mx.taint } }`;
     expect(first).toContain('What matters is: the stars');
     expect(second).toContain('into this language: Latin');
   });
+
+  test('an identifier is one that a result of the thread has told', async () => {
+    const id = {
+      type: 'object',
+      properties: { id: { type: 'string', format: 'identifier', kind: 'person' } },
+    };
+    const script = `var @people = @tool("own/people", {})
+var @mail = @tool("own/mail", {})
+var @x = @tool("read/extract", { from: @mail, what: "whom it is about", schema: ${JSON.stringify(id)} })
+return { out: { id: @x.id, taint: @x.id.mx.taint } }`;
+    const made = await stage({ ...FILES, ...job(script) }, play([], [say({ id: 'b2' })]));
+    const done = await run(made, 'job');
+    const out = getOwn(done.outputs, 'out') as JsonObject;
+    expect(out.id).toBe('b2');
+    expect(out.taint).not.toContain('untrusted');
+    expect(await resultOf(made, done.thread_id, 'read/extract')).toMatchObject({
+      facts: { kinds: { id: 'person' } },
+    });
+    const other = await stage(
+      { ...FILES, ...job(script) },
+      play([], [say({ id: 'mallory' }), say({ id: 'mallory' })]),
+    );
+    expect(await run(other, 'job')).toMatchObject({ status: 'failed', code: 'output_invalid' });
+  });
 });
 
 describe('answers that do not fit', () => {

@@ -2,12 +2,13 @@
 // the caller wants and the text, and answers by a schema. Whoever wrote the text may take it over; then it
 // can choose among the answers that the schema leaves, and nothing else.
 import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { carries, type Descriptor, makeValue, type Value } from '../../flow/index.ts';
+import { carries, type Descriptor, labelFields, makeValue, type Value } from '../../flow/index.ts';
 import type { Ending } from '../loop.ts';
+import { declaredFacts } from '../rights/origins.ts';
 import { askModel } from '../script/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
-import { decodeAll } from '../thread/journal-event.ts';
+import { decodeAll, type ToolResult } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 import type { Thread } from '../thread/thread.ts';
 import { type AnswerShape, leavesOf, readShape } from './answer-shape.ts';
@@ -61,6 +62,14 @@ export async function heardBetween(thread: Thread): Promise<Ending | undefined> 
   return told;
 }
 
+/** A result with what its tool says of its fields: where that is kinds alone, its file says it. */
+function toldIn(ports: Thread['ports'], result: ToolResult): Value | undefined {
+  const told = resultIn(result);
+  if (!told.ok || result.facts) return told.ok ? told.output : undefined;
+  const declared = declaredFacts(ports, result.tool ?? '');
+  return declared && labelFields(told.output, declared);
+}
+
 /** Of these kinds, as the journal has them: whatever process went on with the thread knows the same. */
 async function identifiersOf(
   { ports, place: { id }, journal }: Thread,
@@ -73,9 +82,10 @@ async function identifiersOf(
   const events = stored.ok ? decodeAll(stored.output) : stored;
   if (!events.ok) return events;
   for (const { type, data } of events.output) {
-    if (type !== 'tool_result' || data.is_error || !data.facts) continue;
-    const result = resultIn({ ...data, content: await wholeResult(ports, id, data.content) });
-    for (const [kind, leaf] of result.ok ? namedIn(result.output) : []) {
+    if (type !== 'tool_result' || data.is_error) continue;
+    const content = await wholeResult(ports, id, data.content);
+    const result = toldIn(ports, { ...data, content });
+    for (const [kind, leaf] of result ? namedIn(result) : []) {
       if (!kinds.has(kind)) continue;
       const written = known.get(kind) ?? known.set(kind, new Map()).get(kind);
       // Whom no stranger has told counts before one whom a stranger could have told.

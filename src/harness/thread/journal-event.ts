@@ -147,6 +147,8 @@ const reply = fields(
   {
     /** Asked by a script, in a conversation of its own. */
     apart: yes,
+    /** Apart, too: it is what the plan of this number was to be. */
+    plan: number,
     /** A guard refused it: it was paid for and never said. */
     withheld: yes,
     /** A hook may still withhold it: it is said when its `turn_end` says so. */
@@ -181,7 +183,14 @@ const facts = fields(
 );
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
-  { tool: text, rules, about: data, facts },
+  {
+    tool: text,
+    rules,
+    about: data,
+    facts,
+    /** Of the directive: inputs that its model knows by reference, each with its marks. */
+    given: data,
+  },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
@@ -229,8 +238,8 @@ const approval = either(
       approval: text,
       action: text,
     },
-    /** A call that failed once too often, and what it came to. */
-    { call_id: text, held: json },
+    /** A call that failed once too often, what it came to, and the marks of that. */
+    { call_id: text, held: json, marks },
   ),
   fields(
     { ...capability, state: word('approved'), by: text },
@@ -351,7 +360,11 @@ const ran = fields(
 const DATA = {
   thread_start: fields(
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
-    { stream: yes, rules, ran },
+    /**
+     * `plan`: steps are written down before anything is read; `check`: and not done. `untrusted`: its model
+     * knows what strangers wrote by reference.
+     */
+    { stream: yes, rules, ran, plan: word('run', 'check'), untrusted: word('reference') },
   ),
   status: fields({ status }, { by: text, reason: text }),
   user_message: said,
@@ -434,6 +447,14 @@ const DATA = {
     },
   ),
   approval,
+  /**
+   * A plan that passed its check, before any of its steps. `after`: what became of the one before it, in
+   * codes, ids and numbers; `needs`: what can be known of it before, for people.
+   */
+  plan: fields(
+    { number, text, sha256: text },
+    { after: fields({ code: text }, { tool: text, step: number }), needs: list(text) },
+  ),
   snapshot: fields({ reason: text }, { at: number }),
   error: failed,
   stream_error: either(failed, broken),
