@@ -85,6 +85,7 @@ export {
 export {
   addMarks,
   elementOf,
+  isValue,
   makeContainer,
   makeValue,
   type Value,
