@@ -35,6 +35,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   replay: async () => (await import('./commands/replay.ts')).run,
   cost: async () => (await import('./commands/cost.ts')).run,
   'approvals ls': async () => (await import('./commands/approvals.ts')).listApprovals,
+  'approvals show': async () => (await import('./commands/approvals.ts')).showApproval,
   'approvals approve': async () => (await import('./commands/approvals.ts')).approve,
   'approvals deny': async () => (await import('./commands/approvals.ts')).deny,
   'approvals answer': async () => (await import('./commands/approvals.ts')).answer,
