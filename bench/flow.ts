@@ -6,6 +6,7 @@ import {
   describe,
   type Frame,
   type Input,
+  labelFields,
   makeValue,
   mergeDescriptors,
   type Operation,
@@ -13,9 +14,12 @@ import {
 } from '../src/flow/index.ts';
 import type { Body } from '../src/flow/pipeline/stages.ts';
 import { composePolicies } from '../src/flow/policies/compose.ts';
+import { originsIn } from '../src/harness/rights/thread-rules.ts';
+import { heardThread } from '../tests/support/heard-thread.ts';
 import { type BenchRow, race } from './row.ts';
 
 const COUNT = 50_000;
+const JUDGED = 5000;
 
 const value = makeValue('some text', {
   descriptor: describe({ labels: ['customer'], taint: ['src:file'], sources: ['file:a.txt'] }),
@@ -62,6 +66,33 @@ function guarded(): Frame {
   return createFrame({ guards: guards.output });
 }
 
+/** A risky call of a model that has heard a hundred answers and read a stranger's: traced and judged. */
+function traced(): () => Promise<void> {
+  const rows = (at: number) =>
+    Array.from({ length: 20 }, (_, row) => ({ id: `m${at}-${row}`, body: 'words '.repeat(20) }));
+  const facts = { free_text: ['body'], kinds: { id: 'mail' } };
+  const results = Array.from({ length: 100 }, (_, at) => {
+    const { data, meta } = labelFields(makeValue({ rows: rows(at) }), facts);
+    return { content: data, marks: meta.descriptor, facts };
+  });
+  const thread = heardThread(['forward `m7-3` and write reports/a.md'], results);
+  const frame = createFrame({ ports: { origins: originsIn(thread) } });
+  const op: Operation = { ...operation('own/forward'), risk: ['exfil'] };
+  const descriptor = thread.talk.conversation.ownMarks();
+  const asked: readonly Input[] = ['m7-3', 'm99-19', 'm50-1'].map((id, at) => ({
+    name: `id${at}`,
+    role: 'destination',
+    kind: 'mail',
+    value: makeValue(id, { descriptor }),
+  }));
+  return async () => {
+    for (let round = 0; round < JUDGED; round++) {
+      const done = await perform(op, asked, body, frame);
+      if (!done.ok) throw new Error(done.error.detail.message);
+    }
+  };
+}
+
 const repeat = (work: () => unknown) => () => {
   for (let round = 0; round < COUNT; round++) work();
 };
@@ -82,8 +113,9 @@ export async function bench(): Promise<BenchRow[]> {
     unrelatedFresh: through(unrelated(), () => operation('fs/read_file')),
     guarded: through(guarded(), () => OP),
     merge: repeat(() => mergeDescriptors(a, b)),
+    traced: traced(),
   });
-  const each = (name: string): number => (micros[name] ?? 0) / COUNT;
+  const each = (name: string): number => (micros[name] ?? 0) / (name === 'traced' ? JUDGED : COUNT);
   const row = (name: string, subject: string, limit: number): BenchRow => {
     const added = each(subject) - each('bare');
     return {
@@ -102,6 +134,7 @@ export async function bench(): Promise<BenchRow[]> {
     row('perform, guards and policy that do not match', 'unrelated', 3),
     row('the same, operation made anew', 'unrelatedFresh', 3),
     row('perform, two guards asked', 'guarded', 50),
+    row('a risky call judged, after a hundred results', 'traced', 200),
     row('merge of two known descriptors', 'merge', 0.2),
   ];
 }

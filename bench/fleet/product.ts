@@ -1,16 +1,14 @@
 // The whole product for a benchmark: a project with everything on, a provider in a process of its own,
-// and workers started as a person starts them.
+// and workers started as a person starts them, from the package as it is published.
 import { execFileSync, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fileURLToPath } from 'node:url';
 import { createRuntime, type Runtime } from '../../src/runtime/index.ts';
+import { buildPackage } from '../../tests/support/built-package.ts';
 import { stageDirective, startProvider, writeProject } from '../thread-stage.ts';
 import { must } from './holder.ts';
-
-const KM = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
 export interface Product {
   readonly root: string;
@@ -34,18 +32,24 @@ export async function openProduct(store: string, directives: readonly string[]):
   const home = join(base, 'home');
   mkdirSync(home, { recursive: true });
   mkdirSync(root);
+  const built = buildPackage();
+  const command = join(built.dir, 'bin', 'km.js');
   const provider = await startProvider('./provider.ts');
   const env: Record<string, string | undefined> = {
     ...process.env,
     KERNMANTLE_HOME: home,
-    KERNMANTLE_SRC: '1',
+    KERNMANTLE_SRC: undefined,
     KERNMANTLE_STORE: store,
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
     NO_COLOR: '1',
+    // As examples/fleet starts them.
+    MALLOC_ARENA_MAX: '1',
+    MALLOC_TRIM_THRESHOLD_: '65536',
+    MALLOC_MMAP_THRESHOLD_: '65536',
   };
   const km = (...args: string[]): string =>
-    execFileSync(process.execPath, ['--no-warnings', KM, ...args], {
+    execFileSync(process.execPath, ['--no-warnings', command, ...args], {
       cwd: root,
       env,
       encoding: 'utf8',
@@ -66,7 +70,15 @@ export async function openProduct(store: string, directives: readonly string[]):
     root,
     runtime,
     async startWorker(slots) {
-      const args = ['--no-warnings', KM, 'worker', '--project', root, '--slots', String(slots)];
+      const args = [
+        '--no-warnings',
+        command,
+        'worker',
+        '--project',
+        root,
+        '--slots',
+        String(slots),
+      ];
       const child = spawn(process.execPath, args, {
         cwd: root,
         env,
@@ -107,6 +119,7 @@ export async function openProduct(store: string, directives: readonly string[]):
       for (const child of workers) child.kill('SIGKILL');
       await runtime.close();
       await provider.stop();
+      built.remove();
       rmSync(base, { recursive: true, force: true });
     },
   };

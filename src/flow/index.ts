@@ -73,7 +73,14 @@ export {
   removeLabels,
 } from './values/labels.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
-export { factsOf, labelFields, type ResultFacts, restoreFields } from './values/result-fields.ts';
+export {
+  factsOf,
+  labelFields,
+  type ResultFacts,
+  restoreFields,
+  singlesOf,
+  vouchedAs,
+} from './values/result-fields.ts';
 export {
   addMarks,
   elementOf,

@@ -38,5 +38,5 @@ export {
   writerOf,
 } from './library/tool-chain.ts';
 export { contentCategory } from './library/write.ts';
-export { parseTool } from './tool/parse.ts';
+export { kindName, parseTool, resultFields } from './tool/parse.ts';
 export type { Retry, Tool, ToolParameter } from './tool/tool.ts';

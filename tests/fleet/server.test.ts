@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import pg from 'pg';
 import { expect, inject, test } from 'vitest';
 
@@ -12,4 +13,11 @@ test.skipIf(url === '')(`a real server answers${reason}`, async () => {
     .catch(() => client.query<{ v: string }>("SELECT current_setting('server_version_num') AS v"));
   expect(Number(rows[0]?.v)).toBeGreaterThanOrEqual(150_000);
   await client.end();
+});
+
+test.skipIf(url === '')(`whoever starts a server ends as it says itself${reason}`, () => {
+  const support = new URL('./support/postgres-server.ts', import.meta.url).href;
+  const code = `await (await import('${support}')).loadEmbedded(); process.exitCode = 3;`;
+  const args = ['--no-warnings', '--input-type=module', '-e', code];
+  expect(spawnSync(process.execPath, args).status).toBe(3);
 });

@@ -188,7 +188,10 @@ function lineFor(
   const told = UNSAID.has(event.type) ? undefined : toldOf(event);
   if (!told) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
-  return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(shorten(told.text, 300))}`;
+  // A plan is seen as it is written, before any of it is done.
+  const text =
+    event.type === 'plan' ? told.text.replaceAll('\n', '\n    ') : shorten(told.text, 300);
+  return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(text)}`;
 }
 
 async function headLine({ store, root }: Heard, terminal: Terminal): Promise<string> {

@@ -5,6 +5,7 @@
 import type { Finding, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
 import {
   type Argument,
+  type ArgumentOrigin,
   coversKey,
   isRisk,
   keysOf,
@@ -14,6 +15,8 @@ import {
   specificity,
 } from '../operation.ts';
 import { carries, type Descriptor, EMPTY, filtersFor, mergeDescriptors } from '../values/labels.ts';
+import { vouchedInAll } from '../values/result-fields.ts';
+import type { Value } from '../values/value.ts';
 import { type Judged, NAMED_RULES, type NamedRule, type RuleFacts } from './named-rules.ts';
 import type { Policy } from './policy.ts';
 
@@ -84,12 +87,20 @@ type PolicyJudge = Pick<FramePolicy, 'mayObject' | 'judge' | 'resultLabels'>;
 const NO_FINDINGS: readonly Finding[] = Object.freeze([]);
 const NO_LABELS: readonly string[] = Object.freeze([]);
 
+/** Of a value that was passed on as it is: what the tool said of it that told it. */
+function originByFacts(value: Value, wanted: string | undefined): ArgumentOrigin | undefined {
+  if (!carries(value.meta.descriptor, 'untrusted')) return undefined;
+  const kind = vouchedInAll(value, wanted);
+  return kind && { kind };
+}
+
 function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judged[] {
-  const judged: Judged[] = inputs.map(({ name, role, value, origin, place }) => ({
+  const judged: Judged[] = inputs.map(({ name, role, kind, value, origin, place }) => ({
     name,
     role,
+    kind,
     marks: value.meta.descriptor,
-    origin,
+    origin: origin ?? originByFacts(value, kind),
     isPlace: place !== undefined,
   }));
   if (influence !== EMPTY) {
@@ -140,11 +151,12 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
 
 /** What there is to do about it, besides asking a person: said where it can be done. */
 function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
-  const { name, marks, isImplied, isPlace } = input;
+  const { name, kind, marks, isImplied, isPlace } = input;
   if (!reader || !carries(marks, 'untrusted')) return [];
   const { from } = reader;
   return [
     ...(isImplied ? [] : [`name the value of \`${name}\` in the message or an input`]),
+    ...(kind === undefined ? [] : [`take it from a field of kind \`${kind}\`, as it is`]),
     ...(isPlace ? ['create a new file in a folder that the directive grants for writing'] : []),
     ...(from === undefined
       ? []

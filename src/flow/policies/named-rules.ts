@@ -9,6 +9,7 @@ import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
 export interface Judged {
   readonly name: string;
   readonly role: Argument['role'];
+  readonly kind?: string | undefined;
   readonly marks: Descriptor;
   readonly origin?: ArgumentOrigin | undefined;
   /** No parameter: a condition, or the call as a whole. */
@@ -48,10 +49,24 @@ const untrusted = marked('untrusted');
 
 /** Content may be tainted; what steers the operation may not. */
 const steers = ({ role }: Judged): boolean => role !== 'content';
-/** Is anybody trusted known to have said it? Else a stranger may have chosen it. */
-const isVouchedFor = ({ origin }: Judged): boolean => origin !== undefined;
-/** What a trusted answer lists may be written to; what is destroyed somebody has to name himself. */
-const isSaid = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'result';
+const isOf = ({ origin }: Judged, ...kinds: readonly ArgumentOrigin['kind'][]): boolean =>
+  origin !== undefined && kinds.includes(origin.kind);
+
+/**
+ * Is anybody trusted known to have said it? Else a stranger may have chosen it. His words passed on are
+ * his; the name of a thing in a directory says where to, and is nothing to be sent itself.
+ */
+const isVouchedFor = (input: Judged): boolean =>
+  input.origin !== undefined &&
+  !isOf(input, 'reference') &&
+  !(input.role === 'content' && isOf(input, 'identifier'));
+
+/** What an answer lists may be written to; what is destroyed somebody has to name himself. */
+const isSaid = (input: Judged): boolean =>
+  isVouchedFor(input) && !isOf(input, 'result', 'identifier', 'directory');
+
+/** Where no model that a stranger may speak through has chosen it: also what a directory lists. */
+const isChosenWell = (input: Judged): boolean => isVouchedFor(input) && !isOf(input, 'result');
 /** Somebody has named it, for this very thing. */
 const isNamed = ({ origin }: Judged): boolean => origin !== undefined && origin.kind !== 'fixed';
 
@@ -71,20 +86,30 @@ const unlessNamed = (
     : [{ name: 'call', role: undefined, marks: reader.marks, isImplied: true }];
 };
 
+const isTaken = ({ reader = NOBODY }: RuleFacts): boolean => carries(reader.marks, 'untrusted');
+
 const steeredBy =
   (risk: OperationRisk) =>
   (facts: RuleFacts): readonly Judged[] =>
-    facts.risks.has(risk) ? unlessNamed(facts, steers, isSaid) : [];
+    facts.risks.has(risk) ? unlessNamed(facts, steers, isTaken(facts) ? isSaid : isChosenWell) : [];
 
-/** Where it goes to; of what leaves in a call of a model that has read strangers' words, all of it. */
+/**
+ * Where it goes to, and what decides that it goes at all; of what leaves in a call of a model that has read
+ * strangers' words, all of it.
+ */
 function destinationsChosen(facts: RuleFacts): readonly Judged[] {
-  const { risks, inputs, reader = NOBODY } = facts;
+  const { op, risks, inputs } = facts;
   if (risks.size === 0) return [];
-  if (risks.has('exfil') && carries(reader.marks, 'untrusted'))
-    return unlessNamed(facts, () => true, isVouchedFor);
-  const isAsked = ({ role }: Judged) =>
-    role === 'destination' || (risks.has('exfil') && (role === 'path' || role === 'command'));
-  return inputs.filter((input) => isAsked(input) && untrusted(input) && !isVouchedFor(input));
+  const leaves = risks.has('exfil');
+  if (leaves && isTaken(facts)) return unlessNamed(facts, () => true, isVouchedFor);
+  const isAsked = ({ role, isImplied }: Judged) =>
+    role === 'destination' || (leaves && (role === 'path' || role === 'command' || isImplied));
+  // It only looks at what is there, and whoever passes the address on has not been told to.
+  const isFollowed = (input: Judged) =>
+    leaves && op.follows && input.role === 'destination' && isOf(input, 'reference');
+  return inputs.filter(
+    (input) => isAsked(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
+  );
 }
 
 const whenRisky =

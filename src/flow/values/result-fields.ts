@@ -2,11 +2,18 @@
 // in them is. A field is meant by its name, at any depth, with everything below it. The result is a
 // container whose elements carry their own marks and facts, so that taking one out gives exactly its own.
 //
-// INVARIANT: a fact never takes a mark away. What it says is only ever asked where a value is used as a
-// whole: nothing that is made of it has the fact.
-import { isObject, type Json } from '../../base/index.ts';
-import { carries, type Descriptor, describe, EMPTY, removeLabels } from './labels.ts';
-import { addMarks, makeValue, type Value, withOrigin, withParts } from './value.ts';
+// INVARIANT: a fact never takes a mark away, and it is one of the very data that it was said of: whatever
+// is made of that, or cut out of it, has none.
+import { asJson, isObject, type Json } from '../../base/index.ts';
+import {
+  carries,
+  type Descriptor,
+  describe,
+  EMPTY,
+  mergeDescriptors,
+  removeLabels,
+} from './labels.ts';
+import { addMarks, elementOf, makeValue, type Value, withOrigin, withParts } from './value.ts';
 
 /** What a tool says about its results, for its whole chain. JSON, so that a journal keeps it. */
 export interface ResultFacts {
@@ -37,6 +44,9 @@ const MAX_DEPTH = 200;
 /** An answer that is no object stands under this name, and so do the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
+
+type Single = null | boolean | number | string;
+const isSingle = (data: Json): data is Single => typeof data !== 'object' || data === null;
 
 type Named = ReadonlyMap<string, Field>;
 const known = new WeakMap<ResultFacts, Named>();
@@ -78,38 +88,46 @@ class Labelling {
     this.#isDirectory = facts.directory === true;
   }
 
+  /** Does it say of single values that they may be used as they are? */
+  #vouches({ isFree, isIdentifier }: Field): boolean {
+    return !isFree && (isIdentifier || this.#isDirectory);
+  }
+
   /** What a value in this place says of itself, besides that a tool has told it. */
-  origin({ isFree, isIdentifier, kind }: Field): Record<string, Json> {
+  origin(data: Json, field: Field): Record<string, Json> {
+    const { isFree, isIdentifier, kind } = field;
     return {
       told: true,
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),
       ...(this.#isDirectory && !isFree && { directory: true }),
+      ...(this.#vouches(field) && isSingle(data) && { of: data }),
     };
   }
 
   #whole(data: Json, field: Field): Value {
     const descriptor = field.isFree || field.isIdentifier ? STRANGERS : EMPTY;
-    return makeValue(data, { descriptor, origin: this.origin(field) });
+    return makeValue(data, { descriptor, origin: this.origin(data, field) });
   }
 
   /** Undefined: what holds around it says all. */
   #part(data: Json, outer: Field, own: Field | undefined, depth: number): Value | undefined {
     const field = depth > MAX_DEPTH ? FREE : inside(outer, own);
     const parts = field.isFree ? undefined : this.parts(data, field, depth);
-    if (field === outer && !parts) return undefined;
+    if (field === outer && !parts && !(isSingle(data) && this.#vouches(field))) return undefined;
     const whole = this.#whole(data, field);
     return parts ? withParts(whole, parts) : whole;
   }
 
   /** Elements that are something else than what they stand in. */
   parts(data: Json, field: Field, depth = 0): ReadonlyMap<string, Value> | undefined {
-    if (typeof data !== 'object' || data === null) return undefined;
+    if (isSingle(data)) return undefined;
     const isList = Array.isArray(data);
+    const isBound = this.#vouches(field);
     let found: Map<string, Value> | undefined;
     for (const [key, item] of Object.entries(data)) {
       const own = isList ? undefined : this.#named.get(key);
-      if (!own && (typeof item !== 'object' || item === null)) continue;
+      if (!own && !isBound && isSingle(item)) continue;
       const part = this.#part(item, field, own, depth + 1);
       if (!part) continue;
       found ??= new Map();
@@ -132,11 +150,8 @@ export function labelFields(value: Value, facts: ResultFacts): Value {
   const marked = isForeign ? addMarks(value, STRANGERS) : value;
   const parts = field.isFree ? undefined : labelling.parts(value.data, field);
   const labelled = parts ? withParts(marked, parts) : marked;
-  return withOrigin(labelled, { ...labelling.origin(field), facts: plainFacts(facts) });
+  return withOrigin(labelled, { ...labelling.origin(value.data, field), facts: asJson(facts) });
 }
-
-/** As JSON: a copy, since what is in a value is frozen. */
-const plainFacts = (facts: ResultFacts): Json => JSON.parse(JSON.stringify(facts)) as Json;
 
 /**
  * What a journal keeps beside the content and the marks of all of it, so that the same value can be made
@@ -146,7 +161,7 @@ export function factsOf({ meta }: Value): ResultFacts | undefined {
   const { facts } = meta.origin;
   if (!isObject(facts)) return undefined;
   const own = meta.elements?.own ?? meta.descriptor;
-  return (carries(own, 'untrusted') ? { ...facts, untrusted: true } : facts) as ResultFacts;
+  return carries(own, 'untrusted') ? { ...facts, untrusted: true } : facts;
 }
 
 /** A result as it was, from what a journal keeps of it. */
@@ -158,4 +173,53 @@ export function restoreFields(
   if (!facts) return makeValue(content, { descriptor: marks });
   const own = facts.untrusted ? marks : removeLabels(marks, ['untrusted']);
   return labelFields(makeValue(content, { descriptor: own }), facts);
+}
+
+/**
+ * Everything single in a value with exactly its own marks and facts; the names of fields too, which carry
+ * data like any other. What lies deeper than anybody looks is a stranger's.
+ */
+export function* singlesOf(value: Value, depth = 0): Generator<Value> {
+  const { data, meta } = value;
+  if (isSingle(data)) yield value;
+  else if (depth > MAX_DEPTH) yield makeValue(null, { descriptor: STRANGERS });
+  else {
+    const { own, shape } = meta.elements ?? { own: meta.descriptor, shape: EMPTY };
+    const isList = Array.isArray(data);
+    for (const key of Object.keys(data)) {
+      if (!isList) yield makeValue(key, { descriptor: mergeDescriptors(own, shape) });
+      yield* singlesOf(elementOf(value, key), depth + 1);
+    }
+  }
+}
+
+/** What a tool said of a single value that strangers had a hand in. */
+type Vouched = 'identifier' | 'directory' | 'reference';
+
+/** As what a single value may be used for what takes this kind of thing; undefined: as nothing. */
+export function vouchedAs({ data, meta }: Value, wanted: string | undefined): Vouched | undefined {
+  const { told, of, identifier, directory, kind } = meta.origin;
+  if (told !== true || data === null || data === '') return undefined;
+  // A fact is one of the data that it was said of.
+  if (of === data && kind === wanted) {
+    if (directory === true) return 'directory';
+    if (identifier === true) return 'identifier';
+  }
+  return 'reference';
+}
+
+/**
+ * The same for a whole argument. INVARIANT: in a list or an object each part that strangers had a hand in
+ * is vouched for; their mere words are passed on only as one value.
+ */
+export function vouchedInAll(value: Value, wanted: string | undefined): Vouched | undefined {
+  if (isSingle(value.data)) return vouchedAs(value, wanted);
+  let found: Vouched | undefined;
+  for (const single of singlesOf(value)) {
+    if (!carries(single.meta.descriptor, 'untrusted')) continue;
+    const one = vouchedAs(single, wanted);
+    if (one === undefined || one === 'reference') return undefined;
+    found = found === 'identifier' ? found : one;
+  }
+  return found;
 }

@@ -98,7 +98,9 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   status: ({ reason }) => (reason === undefined ? undefined : line('!', 'idle', reason)),
   user_message: ({ text }) => line('›', 'dim', text),
   assistant_message(data) {
-    const text = data.injected ? '' : replyText(data.content);
+    // Of a plan its own event tells, or why it is none.
+    const isSaid = !data.injected && data.plan === undefined;
+    const text = isSaid ? replyText(data.content) : '';
     return text === '' ? undefined : line('‹', 'plain', text);
   },
   tool_call: ({ tool, arguments: given }) =>
@@ -135,6 +137,8 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   signal: ({ kind, by }) =>
     kind === 'start' || kind === 'resume' ? undefined : line('!', 'idle', `${kind} by ${by}`),
   approval: ({ approval = '' }) => line('?', 'you', `approval ${approval}`.trim()),
+  plan: ({ number, text, after }) =>
+    line('≡', 'plain', `plan ${number}${after ? ` (after ${after.code})` : ''}:\n${text}`),
   snapshot: nothing,
   error: ({ code, detail }) =>
     hasOwnLine(code) ? undefined : line('✗', 'bad', `${code}: ${detail.message}`),

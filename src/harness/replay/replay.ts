@@ -74,6 +74,7 @@ const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>>
   permission_denied: ['stage', 'about'],
   tool_call: ['target', 'about'],
   tool_result: ['about'],
+  plan: ['needs'],
 };
 
 function withoutNotes(data: JsonObject, { type, data: known }: Recorded): JsonObject {

@@ -1,42 +1,58 @@
 // Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
 // what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
 // the directive, a result that no stranger had a hand in, a person who was asked.
-import { getOwn, isObject, type Json, matchGlob } from '../../base/index.ts';
-import { type Argument, type ArgumentOrigin, carries, type Operation } from '../../flow/index.ts';
+import {
+  createRecent,
+  getOwn,
+  isObject,
+  type Json,
+  matchGlob,
+  plainText,
+} from '../../base/index.ts';
+import {
+  type Argument,
+  type ArgumentOrigin,
+  carries,
+  elementOf,
+  makeValue,
+  type Operation,
+  type ResultFacts,
+  restoreFields,
+  singlesOf,
+  type Value,
+  vouchedAs,
+} from '../../flow/index.ts';
 import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { MAX_SHOWN } from './ask-about-call.ts';
-import { saidIn } from './said-in.ts';
+import { isNumber, saidIn } from './said-in.ts';
 import { declaredRights } from './thread-token.ts';
 
-/** Values of fields, those of these names left out, at any depth. */
-function* leavesOf(value: Json, without: readonly string[] = []): Generator<Json> {
-  if (Array.isArray(value)) for (const item of value) yield* leavesOf(item, without);
-  else if (isObject(value)) {
-    for (const [name, item] of Object.entries(value)) {
-      if (!without.includes(name)) yield* leavesOf(item, without);
-    }
-  } else yield value;
+/** Values of fields at any depth; what they are called vouches for nothing. */
+function* leavesOf(value: Value): Generator<Value> {
+  const open = [value];
+  for (let next = open.pop(); next; next = open.pop()) {
+    const { data } = next;
+    if (typeof data !== 'object' || data === null) yield next;
+    else for (const key of Object.keys(data)) open.push(elementOf(next, key));
+  }
 }
 
-/** Fields of a tool's results that other people can write: they vouch for nothing. */
-function freeText({ library }: HarnessPorts, tool: string): readonly string[] {
+/**
+ * What the files of a tool say of results that came without any word of it: of what kind fields are, and
+ * which of them strangers write. Undefined: there is no such tool any more, so nobody knows.
+ */
+function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
+  if (tool === '') return {};
   const chain = library.chain(tool);
-  const links = chain.ok ? chain.output.links : [];
-  return links.flatMap((link) => link.tool?.result?.free_text ?? []);
-}
-
-/** Everything of an argument that somebody must have said: names of fields carry data too. */
-function* partsOf(value: Json): Generator<Json> {
-  if (Array.isArray(value)) for (const item of value) yield* partsOf(item);
-  else if (isObject(value)) {
-    for (const [name, item] of Object.entries(value)) {
-      yield name;
-      yield* partsOf(item);
-    }
-  } else yield value;
+  if (!chain.ok) return undefined;
+  const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
+  return {
+    free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
+    kinds: Object.fromEntries(said.toReversed().flatMap(({ kinds = {} }) => Object.entries(kinds))),
+  };
 }
 
 /** The directive as it was shown, inputs filled in; after strangers had a hand in those, as it is signed. */
@@ -50,42 +66,103 @@ function directiveParts({ talk, place }: Thread): Json[] {
   }
   const { state } = place.item.signature;
   if (state !== 'signed' && state !== 'bundle') return [];
-  const { description, process, context, outputs } = place.directive;
-  return [JSON.parse(JSON.stringify([description, process, context, outputs])) as Json];
+  const { directive } = place;
+  const before = asSigned.get(directive);
+  if (before) return before;
+  const { description, process, context, outputs } = directive;
+  const parts = [JSON.parse(JSON.stringify([description, process, context, outputs])) as Json];
+  asSigned.set(directive, parts);
+  return parts;
 }
+const asSigned = new WeakMap<object, Json[]>();
+
+interface Said {
+  /** Also single words that are written like names. */
+  readonly words: ReadonlySet<string>;
+  readonly wholes: ReadonlySet<string>;
+}
+const readBefore = createRecent<string, Said>(512);
+const sayingOf = (text: string): Said =>
+  readBefore.get(text) ??
+  readBefore.set(text, { words: saidIn(text, true), wholes: saidIn(text, false) });
+
+/** For which kind of thing a value of a result vouches, and why. */
+interface Vouching {
+  readonly origin: ArgumentOrigin;
+  readonly kind: string | undefined;
+}
+
+type Heard = ReturnType<Thread['talk']['conversation']['trusted']>;
+
+/** What was said in a conversation and told to it by tools; it only grows, so each is read once. */
+class Sayings {
+  readonly #said: Said[] = [];
+  readonly #fields = new Map<Json, Vouching[]>();
+  #read = 0;
+
+  /** What came in since. */
+  update({ texts, results }: Heard, ports: HarnessPorts): void {
+    for (const text of texts.slice(this.#said.length)) this.#said.push(sayingOf(text));
+    for (const result of results.slice(this.#read)) this.#hear(result, ports);
+    this.#read = results.length;
+  }
+
+  #hear({ tool, content, marks, facts }: Heard['results'][number], ports: HarnessPorts): void {
+    const known = facts ?? declaredFacts(ports, tool);
+    if (!known) return;
+    for (const single of leavesOf(restoreFields(withoutTime(content), marks, known))) {
+      const { data, meta } = single;
+      const isForeign = carries(meta.descriptor, 'untrusted');
+      const kind = plainText(meta.origin.kind ?? '') || undefined;
+      const as = isForeign ? vouchedAs(single, kind) : 'result';
+      if (data === null || as === undefined || as === 'reference') continue;
+      const before = this.#fields.get(data) ?? [];
+      if (before.some((one) => one.kind === kind && one.origin.kind === as)) continue;
+      this.#fields.set(data, [...before, { origin: { kind: as }, kind }]);
+    }
+  }
+
+  isSaid(value: string, words: boolean): boolean {
+    return this.#said.some((one) => (words ? one.words : one.wholes).has(value));
+  }
+
+  /** The field that says most of it, of those of this kind. */
+  field(value: Json, kind: string | undefined): ArgumentOrigin | undefined {
+    const found = this.#fields.get(value)?.filter((one) => one.kind === kind) ?? [];
+    const best = found.find(({ origin }) => origin.kind !== 'identifier') ?? found[0];
+    return best?.origin;
+  }
+}
+
+const sayings = new WeakMap<Heard, Sayings>();
 
 /** What was said to a thread and shown to it, for one call. */
 class SaidToThread {
-  readonly #texts: readonly string[];
-  readonly #fields: ReadonlySet<Json>;
-  readonly #said = new Map<boolean, ReadonlySet<string>>();
+  readonly #sayings: Sayings;
+  readonly #directive: readonly Said[];
 
   constructor(thread: Thread) {
-    const { texts, results } = thread.talk.conversation.trusted();
-    const directive = directiveParts(thread).flatMap((part) => [...leavesOf(part)]);
-    const written = directive.filter((leaf) => typeof leaf === 'string');
-    this.#texts = [...texts, ...written];
-    this.#fields = new Set(
-      results.flatMap(({ tool, content }) => {
-        const without = tool === '' ? [] : freeText(thread.ports, tool);
-        return [...leavesOf(withoutTime(content), without)];
-      }),
-    );
+    const heard = thread.talk.conversation.trusted();
+    this.#sayings = sayings.get(heard) ?? new Sayings();
+    sayings.set(heard, this.#sayings);
+    this.#sayings.update(heard, thread.ports);
+    this.#directive = directiveParts(thread)
+      .flatMap((part) => [...leavesOf(makeValue(part))])
+      .flatMap(({ data }) => (typeof data === 'string' ? sayingOf(data) : []));
   }
 
   #isSaid(value: string, words: boolean): boolean {
-    let said = this.#said.get(words);
-    if (!said) {
-      said = new Set(this.#texts.flatMap((text) => [...saidIn(text, words)]));
-      this.#said.set(words, said);
-    }
-    return said.has(value);
+    const isInDirective = this.#directive.some((one) =>
+      (words ? one.words : one.wholes).has(value),
+    );
+    return isInDirective || this.#sayings.isSaid(value, words);
   }
 
-  /** Undefined: nobody said it. A command is more than one of its words. */
-  originOf(part: Json, role: Argument['role']): ArgumentOrigin | undefined {
-    if (typeof part === 'string' && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
-    return part !== null && this.#fields.has(part) ? { kind: 'result' } : undefined;
+  /** Undefined: nobody said it. A command is more than one of its words; a number is no id of anything. */
+  originOf(part: Json, { role, kind }: Argument): ArgumentOrigin | undefined {
+    const isText = typeof part === 'string' && !(kind !== undefined && isNumber(part));
+    if (isText && this.#isSaid(part, role !== 'command')) return { kind: 'said' };
+    return part === null ? undefined : this.#sayings.field(part, kind);
   }
 }
 
@@ -94,22 +171,32 @@ const isEmpty = (value: Json): boolean =>
 
 const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
 
+/** Of a list, what is least vouched for counts. */
+const STRENGTH: readonly ArgumentOrigin['kind'][] = ['identifier', 'directory', 'result', 'said'];
+const isWeaker = (one: ArgumentOrigin, other: ArgumentOrigin | undefined): boolean =>
+  !other || STRENGTH.indexOf(one.kind) < STRENGTH.indexOf(other.kind);
+
 /** Of one argument, by what it says alone. */
 function originOf(
   said: SaidToThread,
   { fixed = {} }: Operation,
-  { name, role, value: { data } }: Argument,
+  argument: Argument,
 ): ArgumentOrigin | undefined {
+  const { name, role, value } = argument;
+  const { data } = value;
   if (Object.hasOwn(fixed, name) && JSON.stringify(fixed[name]) === JSON.stringify(data)) {
     return { kind: 'fixed' };
   }
   // Nothing says nothing, but may mean everything to whoever is told where or what.
   if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
   let found: ArgumentOrigin | undefined;
-  for (const part of partsOf(data)) {
-    const origin = said.originOf(part, role);
+  for (const single of singlesOf(value)) {
+    if (!carries(single.meta.descriptor, 'untrusted')) continue;
+    // Of a stranger's words that were passed on its own facts tell, and not what they are like.
+    if (single.meta.origin.told === true) return undefined;
+    const origin = said.originOf(single.data, argument);
     if (!origin) return undefined;
-    found ??= origin;
+    found = isWeaker(origin, found) ? origin : found;
   }
   return found;
 }
@@ -186,13 +273,15 @@ export async function traceOrigins(
   inputs: readonly Argument[],
 ): Promise<readonly Argument[]> {
   const said = new SaidToThread(thread);
-  const allowed = await allowedValues(thread);
+  // Most calls need nobody's word besides.
+  let allowed: Awaited<ReturnType<typeof allowedValues>> | undefined;
   const traced: Argument[] = [];
   for (const input of inputs) {
-    const origin =
-      originOf(said, op, input) ??
-      originIn(allowed, input) ??
-      (await originByPlace(thread, input, inputs));
+    let origin = originOf(said, op, input);
+    if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
+      allowed ??= await allowedValues(thread);
+      origin = originIn(allowed, input) ?? (await originByPlace(thread, input, inputs));
+    }
     traced.push(origin ? { ...input, origin } : input);
   }
   return traced;

@@ -15,6 +15,8 @@ const QUOTED = new RegExp(
  */
 const IS_NAME = /[/@:_#~\d]|.\../u;
 const IS_NUMBER = /^[\d.,:/-]*$/;
+/** It is one of something, of what is not known. */
+export const isNumber = (text: string): boolean => IS_NUMBER.test(text.trim());
 const PAIRS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}', '<': '>' };
 const MARKS_AT_END = /[.,:;!?…]+$/u;
 

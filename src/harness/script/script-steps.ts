@@ -187,14 +187,11 @@ export function createScriptSteps(
     const kept = await keepResult(thread, asResult(outcome, work.marks));
     const about = { call_id: call.id, tool };
     const { content, isError: is_error, facts } = kept;
-    const marks = packMarks(kept.marks);
+    const result = { content, is_error, marks: packMarks(kept.marks), ...(facts && { facts }) };
     journal.note(
       [
         { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
-        {
-          type: 'tool_result',
-          data: { ...about, content, is_error, marks, ...(facts && { facts }) },
-        },
+        { type: 'tool_result', data: { ...about, ...result } },
       ],
       { cost: packCost(budget.meter.read()) },
     );

@@ -84,7 +84,8 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         content: outcome.output.data,
         marks: outcome.output.meta.descriptor,
         isError: false,
-        facts: factsOf(outcome.output),
+        // Most have none.
+        facts: outcome.output.meta.origin.facts ? factsOf(outcome.output) : undefined,
       }
     : {
         content: failureJson(outcome),

@@ -186,6 +186,16 @@ const DATA: { [type in EventType]: fc.Arbitrary<DataOf<type>> } = {
       text,
     }),
   ),
+  plan: fc.record(
+    {
+      number: count,
+      text,
+      sha256: text,
+      after: fc.record({ code: text, tool: text, step: count }, { requiredKeys: ['code'] }),
+      needs: fc.array(text),
+    },
+    { requiredKeys: ['number', 'text', 'sha256'] },
+  ),
   snapshot: fc.record({ reason: text, at: count }, { requiredKeys: ['reason'] }),
   error: fault,
   stream_error: fc.oneof(

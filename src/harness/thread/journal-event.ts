@@ -147,6 +147,8 @@ const reply = fields(
   {
     /** Asked by a script, in a conversation of its own. */
     apart: yes,
+    /** Apart, too: it is what the plan of this number was to be. */
+    plan: number,
     /** A guard refused it: it was paid for and never said. */
     withheld: yes,
     /** A hook may still withhold it: it is said when its `turn_end` says so. */
@@ -351,7 +353,8 @@ const ran = fields(
 const DATA = {
   thread_start: fields(
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
-    { stream: yes, rules, ran },
+    /** `plan`: steps are written down before anything is read; `check`: and not done. */
+    { stream: yes, rules, ran, plan: word('run', 'check') },
   ),
   status: fields({ status }, { by: text, reason: text }),
   user_message: said,
@@ -434,6 +437,14 @@ const DATA = {
     },
   ),
   approval,
+  /**
+   * A plan that passed its check, before any of its steps. `after`: what became of the one before it, in
+   * codes, ids and numbers; `needs`: what can be known of it before, for people.
+   */
+  plan: fields(
+    { number, text, sha256: text },
+    { after: fields({ code: text }, { tool: text, step: number }), needs: list(text) },
+  ),
   snapshot: fields({ reason: text }, { at: number }),
   error: failed,
   stream_error: either(failed, broken),

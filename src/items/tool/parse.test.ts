@@ -263,3 +263,33 @@ retry: { max_attempts: 3, backoff_ms: [250, 1000, 3000] }
   );
   expect(own.tool).toMatchObject({ executor_id: 'python', requires: ['mcp.connect'] });
 });
+
+test('what a tool says of its results is read, and what contradicts itself is refused', () => {
+  const { tool, diagnostics } = parse(`${head}executor_id: node
+directory: true
+parameters: [{ name: to, role: destination, kind: account }]
+result: { free_text: [body, "*"], identifiers: [user], kinds: { user: person, __proto__: x }, untrusted: true }
+`);
+  expect(diagnostics).toEqual([]);
+  expect(tool).toMatchObject({
+    directory: true,
+    parameters: [{ name: 'to', kind: 'account' }],
+    result: { free_text: ['body', '*'], identifiers: ['user'], untrusted: true },
+  });
+  expect(Object.entries(tool?.result?.kinds ?? {})).toEqual([
+    ['user', 'person'],
+    ['__proto__', 'x'],
+  ]);
+});
+
+test.each([
+  ['result: { free_text: [a], identifiers: [b, a] }', 'invalid_field'],
+  ['result: { free_text: [a], kinds: { a: x } }', 'invalid_field'],
+  ['result: { kinds: { a: "no kind" } }', 'invalid_field'],
+  ['result: { freetext: [a] }', 'unknown_field'],
+  ['result: { identifiers: a }', 'invalid_field'],
+  ['parameters: [{ name: a, kind: "" }]', 'invalid_field'],
+  ['directory: 1', 'invalid_field'],
+])('`%s` is refused', (yaml, code) => {
+  expect(codes(`${head}executor_id: node\n${yaml}\n`)).toEqual([code]);
+});

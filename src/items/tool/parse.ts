@@ -86,7 +86,7 @@ const parameterName = textLike(
   'names that begin with `__` are set by the runtime',
 );
 
-const kindName = textLike(
+export const kindName = textLike(
   /^[A-Za-z][A-Za-z0-9_.-]{0,63}$/,
   'the name of a kind, such as `account`',
 );
@@ -262,7 +262,7 @@ const viewGlob: Rule<string> = (value, place) => {
 };
 
 /** What a tool says about its results. */
-const resultFields = {
+export const resultFields = {
   free_text: listOf(text),
   identifiers: listOf(text),
   kinds: tableOf(kindName),
@@ -396,10 +396,9 @@ function checkConfig({ config, env, executor_id }: Tool, place: RulePlace): void
 }
 
 /** A field is one thing: what anybody can write names nothing, and is of no kind. */
-function checkResult({ result, directory }: Tool, place: RulePlace): void {
-  const { free_text = [], identifiers = [], kinds = {}, untrusted } = result ?? {};
+function checkResult({ result }: Tool, at: RulePlace): void {
+  const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
   const free = new Set(free_text);
-  const at = place.child('result');
   const refuse = (where: RulePlace, name: string, field: string) =>
     where.report({
       code: 'invalid_field',
@@ -411,11 +410,6 @@ function checkResult({ result, directory }: Tool, place: RulePlace): void {
   }
   for (const name of Object.keys(kinds)) {
     if (free.has(name)) refuse(at.child('kinds').child(name), name, 'kinds');
-  }
-  if (directory && untrusted) {
-    const message = "a directory is the own address book of a user: not all of it is strangers'";
-    const hint = 'leave out `result.untrusted`, or `directory`';
-    place.child('directory').report({ code: 'invalid_field', message, hint });
   }
 }
 
@@ -475,7 +469,7 @@ export function parseTool(content: string, file: string): ParsedTool {
   const tool = asConnector(withDefaults(read));
   checkIdentity(value, tool, file, place);
   checkConfig(tool, place.child('config'));
-  checkResult(tool, place);
+  checkResult(tool, place.child('result'));
   diagnostics.sort((a, b) => a.line - b.line || a.column - b.column);
   return hasErrors(diagnostics) ? { diagnostics } : { tool, diagnostics };
 }

@@ -87,3 +87,49 @@ test.each([
   const item = toolItem('one', `executor_id: function\n${yaml}`);
   expect(planOf(libraryOf([item]), item).op.tier).toBe(tier);
 });
+
+const below = toolItem(
+  'below',
+  'executor_id: function\nresult: { free_text: [body], kinds: { id: row, to: address } }\ndirectory: true',
+);
+const above = toolItem(
+  'above',
+  `executor_id: below
+effect: read
+parameters: [{ name: to, type: string, role: destination, kind: address }, { name: n, type: integer }]
+result: { identifiers: [user], kinds: { id: mail } }`,
+);
+
+test('what the links say of results holds for the chain; the nearest knows the kind', () => {
+  const plan = planOf(libraryOf([above, below]), above);
+  expect(plan.resultFacts).toEqual({
+    free_text: ['body'],
+    identifiers: ['user'],
+    kinds: { id: 'mail', to: 'address' },
+  });
+  expect([...plan.kinds]).toEqual([['to', 'address']]);
+  expect(planOf(libraryOf([below]), below).resultFacts).toMatchObject({ directory: true });
+  expect(planOf(libraryOf([leaf, base]), leaf).resultFacts).toBeUndefined();
+});
+
+test('what lets values be used as they are counts in signed files only', () => {
+  const unsigned = { ...above, signature: { state: 'unsigned' } } as unknown as PlannedTool;
+  const facts = planOf(libraryOf([unsigned, below]), unsigned).resultFacts;
+  expect(facts).toEqual({
+    free_text: ['body', 'user'],
+    kinds: { id: 'mail', to: 'address' },
+  });
+  const book = { ...below, signature: { state: 'unsigned' } } as unknown as PlannedTool;
+  expect(planOf(libraryOf([book]), book).resultFacts).not.toHaveProperty('directory');
+});
+
+test('only what reads and holds nothing of its author may follow a stranger’s address', () => {
+  const follows = (yaml: string) => {
+    const item = toolItem('one', `executor_id: function\n${yaml}`);
+    return planOf(libraryOf([item]), item).op.follows ?? false;
+  };
+  expect(follows('effect: read')).toBe(true);
+  expect(follows('effect: read\nenv: [TOKEN]')).toBe(false);
+  expect(follows('effect: idempotent')).toBe(false);
+  expect(follows('')).toBe(false);
+});

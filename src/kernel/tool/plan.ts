@@ -14,7 +14,7 @@ import {
   plainText,
   setOwn,
 } from '../../base/index.ts';
-import type { Operation } from '../../flow/index.ts';
+import type { Operation, ResultFacts } from '../../flow/index.ts';
 import {
   type Chain,
   type Item,
@@ -71,9 +71,11 @@ export interface Plan {
   isFixed: boolean;
   /** Does the config say anything about streaming? */
   canStream: boolean;
-  /** A link says that strangers can write all of what it answers. */
-  isForeign: boolean;
+  /** What the links say about results, put together; absent: nothing. */
+  resultFacts?: ResultFacts;
   roles: ReadonlyMap<string, ToolParameter['role']>;
+  /** Of those parameters that take one kind of thing. */
+  kinds: ReadonlyMap<string, string>;
   /** The built-in function that writes, of a tool that is all ours. */
   writes?: string;
   /** Packages that any link declares. */
@@ -180,6 +182,30 @@ function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
   return fixed;
 }
 
+/**
+ * What any link says of fields holds; of what kind they are the nearest one knows best. What lets values be
+ * used as they are counts in signed files only: whoever can write one could have any value vouched for.
+ */
+function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts | undefined {
+  const said = tools.flatMap(({ result }) => result ?? []);
+  const free = said.flatMap(({ free_text }) => free_text);
+  const named = said.flatMap(({ identifiers = [] }) => identifiers);
+  // Not assigned: a field may be called `__proto__`.
+  const kinds = Object.fromEntries(
+    said.toReversed().flatMap((one) => Object.entries(one.kinds ?? {})),
+  );
+  const [free_text, identifiers] = isUnsigned ? [[...free, ...named], []] : [free, named];
+  const facts: ResultFacts = {
+    ...(free_text.length > 0 && { free_text: [...new Set(free_text)] }),
+    ...(identifiers.length > 0 && { identifiers: [...new Set(identifiers)] }),
+    ...(Object.keys(kinds).length > 0 && { kinds }),
+    ...(said.some(({ untrusted }) => untrusted) && { untrusted: true }),
+    ...(!isUnsigned && tools[0]?.directory && { directory: true }),
+  };
+  // What kind something is of says nothing about who wrote it: whoever asks looks into the file.
+  return Object.keys(facts).some((name) => name !== 'kinds') ? facts : undefined;
+}
+
 /** Everything that follows from the links and the chosen action alone. */
 function planOf(
   leaf: PlannedTool,
@@ -227,6 +253,7 @@ function planOf(
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, links, config);
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
+  const resultFacts = resultFactsOf(tools, unsigned !== undefined);
   return Object.freeze<Plan>({
     leaf,
     tool,
@@ -254,9 +281,10 @@ function planOf(
     isSigned: leaf.signature.state !== 'unsigned',
     isFixed: !hasBraces(config),
     canStream: getOwn(config, 'stream') !== undefined,
-    isForeign: links.some((link) => link.tool?.result?.untrusted === true),
+    ...(resultFacts && { resultFacts }),
     ...(writer === undefined ? {} : { writes: writer }),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
+    kinds: new Map(inherited.flatMap(({ name, kind }) => (kind ? [[name, kind]] : []))),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),
     op: {
       type: 'tool',
@@ -270,6 +298,7 @@ function planOf(
       retryOwner: true,
       metadata: { effect, requires: [...requires], ...hostIn(config) },
       fixed: fixedIn(inherited),
+      ...(effect === 'read' && env.size === 0 && { follows: true }),
     },
     facts,
     strictFacts: { ...facts, sandbox: 'strict' },

@@ -17,16 +17,19 @@ import {
 } from '../../base/index.ts';
 import { fillConfig } from '../../expr/index.ts';
 import {
+  carries,
   type Descriptor,
   describe,
   descriptorOfFault,
   EMPTY,
   type LabelRecords,
+  labelFields,
   makeValue,
   markFailure,
   mergeAll,
   mergeDescriptors,
   namedFolders,
+  type ResultFacts,
   removeLabels,
   type Value,
 } from '../../flow/index.ts';
@@ -302,19 +305,30 @@ function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): 
 const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): boolean =>
   frame.policy.trusts(leaf.id) && !unsigned;
 
-const foreignResult = (result: PrimitiveResult): PrimitiveResult => ({
-  ...result,
-  labels: [...(result.labels ?? []), 'untrusted'],
-});
-
 const OUTSIDE = /^(?:net\.|git\.push$)/;
 const NOT_BEGUN: ReadonlySet<string> = new Set(['sandbox_missing', 'config_invalid']);
 
+const STRANGERS = describe({ labels: ['untrusted'] });
+
+/** What its file says of all that a tool answers: of fields that strangers write, too. */
+function strangersTold(
+  { untrusted, free_text, identifiers }: ResultFacts,
+  isOurs: boolean,
+): Descriptor {
+  return (untrusted && !isOurs) || free_text || identifiers ? STRANGERS : EMPTY;
+}
+
 /** A process with a way to the network quotes what it heard there, also when it fails. */
-function strangersIn({ primitive, requires, links }: Plan, { code, detail }: Fault): Descriptor {
-  if (links.some(({ tool }) => tool?.result?.untrusted)) return NETWORK;
+function strangersIn(
+  { primitive, requires, resultFacts }: Plan,
+  { code, detail }: Fault,
+  isOurs: boolean,
+): Descriptor {
+  if (resultFacts?.untrusted && !isOurs) return NETWORK;
+  if (detail.missing !== undefined || NOT_BEGUN.has(code)) return EMPTY;
   const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
-  return isOut && detail.missing === undefined && !NOT_BEGUN.has(code) ? NETWORK : EMPTY;
+  if (isOut && !isOurs) return NETWORK;
+  return resultFacts ? strangersTold(resultFacts, isOurs) : EMPTY;
 }
 
 /** Where it came from stays; labels of what went in, or of files that were read, are not its own. */
@@ -322,6 +336,68 @@ const trustedResult = ({ labels = [], ...result }: PrimitiveResult): PrimitiveRe
   ...result,
   labels: labels.filter((label) => label !== 'untrusted'),
 });
+
+/** Longer arguments are not looked through; then nothing that is answered may be used as it is. */
+const MAX_ASKED = 10_000;
+const folded = (data: Json): string => plainText(data).normalize('NFKC').trim().toLowerCase();
+
+/** Single values with the name of the field they stand in; names themselves, too. */
+function* singlesIn(data: Json, name = 'result'): Generator<[string, string]> {
+  const open: [string, Json][] = [[name, data]];
+  for (let next = open.pop(); next; next = open.pop()) {
+    const [field, item] = next;
+    if (typeof item !== 'object' || item === null) yield [field, folded(item)];
+    else if (Array.isArray(item)) for (const one of item) open.push([field, one]);
+    else open.push(...Object.entries(item));
+  }
+}
+
+/** Everything that strangers may have asked for, in one text; undefined when that is too much. */
+function askedByStrangers(inputs: readonly Value[]): string | undefined {
+  const asked: string[] = [];
+  for (const { data, meta, text } of inputs) {
+    if (!carries(meta.descriptor, 'untrusted')) continue;
+    if (text.length > MAX_ASKED) return undefined;
+    for (const [field, single] of singlesIn(data)) asked.push(folded(field), single);
+  }
+  return asked.join('\n');
+}
+
+/** Short values stand in every text: they must stand alone in it. */
+const isIn = (asked: string, single: string): boolean =>
+  single.length > 3
+    ? asked.includes(single)
+    : asked.split(/[^\p{L}\p{N}_-]+/u).includes(single) || asked.split('\n').includes(single);
+
+/**
+ * What may be said of this very result. A directory that repeats what it was asked for knows nothing of it:
+ * with a stranger's words in the call, fields that say them again are free text.
+ */
+function factsFor(facts: ResultFacts, output: Json, inputs: readonly Value[]): ResultFacts {
+  const { identifiers = [], directory, free_text = [], ...rest } = facts;
+  if (identifiers.length === 0 && !directory) return facts;
+  const asked = askedByStrangers(inputs);
+  if (asked === '') return facts;
+  if (asked === undefined) return { ...rest, free_text: [...free_text, ...identifiers] };
+  const echoed = new Set<string>();
+  for (const [field, single] of singlesIn(output)) {
+    if (single !== '' && !echoed.has(field) && isIn(asked, single)) echoed.add(field);
+  }
+  return echoed.size === 0 ? facts : { ...facts, free_text: [...free_text, ...echoed] };
+}
+
+/** With what its tool says of single fields; of a stranger's answer, that all of it is one. */
+function withFields(
+  value: Value,
+  { resultFacts = FOREIGN }: Plan,
+  output: Json,
+  inputs: readonly Value[],
+  isOurs: boolean,
+): Value {
+  const { untrusted: _, ...fields } = resultFacts;
+  return labelFields(value, factsFor(isOurs ? fields : resultFacts, output, inputs));
+}
+const FOREIGN: ResultFacts = { untrusted: true };
 
 /** It was done, and its answer cannot be relied on. */
 function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
@@ -335,15 +411,21 @@ function labelled(
   ports: BodyPorts,
   plan: Plan,
   result: PrimitiveResult,
+  inputs: readonly Value[],
   given: readonly Descriptor[],
   /** Of what a process could see. */
   inside: Descriptor,
   durationMs: number,
   caller: Caller,
 ): Outcome<Value> {
-  const told = plan.isForeign ? foreignResult(result) : result;
-  const own = isTrusted(plan, caller) ? trustedResult(result) : told;
-  const descriptor = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
+  const isOurs = isTrusted(plan, caller);
+  const own = isOurs ? trustedResult(result) : result;
+  const told = mergeDescriptors(marksOf(own, ports.labels, caller), inside);
+  // Of all of it together: where it is written as a whole, and when it fails.
+  const { resultFacts } = plan;
+  const descriptor = resultFacts
+    ? mergeDescriptors(told, strangersTold(resultFacts, isOurs))
+    : told;
   for (const file of result.files ?? []) {
     // Functions have told what they were going to write; an answer of theirs is not in it.
     if (file.access !== 'written' || plan.primitive === 'function') continue;
@@ -360,7 +442,9 @@ function labelled(
     return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...given, descriptor]));
   }
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
-  return ok(makeValue(shown, { descriptor }));
+  const value = makeValue(shown, { descriptor: told });
+  if (!resultFacts && !carries(told, 'untrusted')) return ok(value);
+  return ok(withFields(value, plan, output, inputs, isOurs));
 }
 
 /** Values of the variables that a chain declares. */
@@ -545,13 +629,13 @@ export async function runBody(
     const long = keepLongOutput(ports.labels, ran.error.detail, seenInside);
     const kept = long.ok && shared ? await shared.keep() : long;
     if (!kept.ok) return kept;
-    const strangers = isTrusted(plan, caller) ? EMPTY : strangersIn(plan, ran.error);
-    const clean = redactFailure(ran, secrets, isTrusted(plan, caller));
-    return markFailure(clean, mergeDescriptors(seenInside, strangers));
+    const isOurs = isTrusted(plan, caller);
+    const clean = redactFailure(ran, secrets, isOurs);
+    return markFailure(clean, mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs)));
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);
-  const value = labelled(ports, plan, result, given, seenInside, durationMs, caller);
+  const value = labelled(ports, plan, result, inputs, given, seenInside, durationMs, caller);
   const kept = shared ? await shared.keep() : value;
   return kept.ok ? value : kept;
 }

@@ -36,11 +36,11 @@ export function givenValue({ values }: ExecuteRequest, name: string): Value | un
   return values && Object.hasOwn(values, name) ? values[name] : undefined;
 }
 
-/** Each parameter is an input of the operation, with the role its declaration gives it. */
+/** Each parameter is an input of the operation, with the role and kind its declaration gives it. */
 export function inputsOf(
   request: ExecuteRequest,
   parameters: JsonObject,
-  roles?: Plan['roles'],
+  { roles, kinds }: Partial<Pick<Plan, 'roles' | 'kinds'>> = {},
 ): Input[] {
   const inputs: Input[] = [];
   const { values } = request;
@@ -48,7 +48,8 @@ export function inputsOf(
     const role = roles?.get(name);
     const labelled = values && Object.hasOwn(values, name) ? values[name] : undefined;
     const value = labelled ?? makeValue(parameters[name] as Json);
-    inputs.push(role ? { name, value, role } : { name, value });
+    const kind = kinds?.get(name);
+    inputs.push({ name, value, ...(role && { role }), ...(kind && { kind }) });
   }
   return inputs;
 }
@@ -193,7 +194,7 @@ function call(
   { plan, parameters }: CheckedCall,
   request: ExecuteRequest,
 ): PreparedCall {
-  const plain = inputsOf(request, parameters, plan.roles);
+  const plain = inputsOf(request, parameters, plan);
   const { writes } = plan;
   const inputs = writes === undefined ? plain : plain.map(withPlace(ports, writes));
   return {

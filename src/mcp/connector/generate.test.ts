@@ -70,3 +70,29 @@ test('only a person’s word makes it a tool that reads', () => {
     'db.query',
   ]);
 });
+
+test('what a person knows of parameters and answers is in the file, and the answers stay strangers’', () => {
+  const tool = { name: 'query', definition: { name: 'query', inputSchema: { type: 'object' } } };
+  const mapped = {
+    roles: { to: 'destination' },
+    kinds: { to: 'address', id: 'row' },
+    result: { free_text: ['body'], identifiers: ['user'], kinds: { user: 'person' } },
+    directory: true,
+  } as const;
+  const text = toolText(
+    tool,
+    pinOf({}, { name: 'db' }, tool),
+    structuredClone(mapped) as never,
+    PLACE,
+  );
+  const { tool: read, diagnostics } = parseTool(text, 'query.yaml');
+  expect(diagnostics).toEqual([]);
+  expect(read).toMatchObject({
+    directory: true,
+    parameters: [
+      { name: 'to', role: 'destination', kind: 'address' },
+      { name: 'id', kind: 'row' },
+    ],
+    result: { ...mapped.result, untrusted: true },
+  });
+});

@@ -1,6 +1,6 @@
 // One YAML file for each tool of a server. The same definition and mapping always make the same text, so
 // that a text says whether anything is different.
-import { formatYaml, type JsonObject, plainText } from '../../base/index.ts';
+import { compact, formatYaml, type JsonObject, plainText } from '../../base/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { ServerTool } from '../client/pool.ts';
 import type { Pin } from './definition.ts';
@@ -42,8 +42,11 @@ export function toolText(
 ): string {
   const { inputSchema: input, outputSchema: output } = tool.definition;
   const { effect = 'write', risk = ['exfil', 'destructive'], labels = [], roles = {} } = mapped;
+  const { kinds = {}, result, directory } = mapped;
   const answer = outputSchema(output);
-  const parameters = Object.entries(roles).map(([name, role]) => ({ name, role }));
+  const parameters = [...new Set([...Object.keys(roles), ...Object.keys(kinds)])].map((name) =>
+    compact<JsonObject>({ name, role: roles[name], kind: kinds[name] }),
+  );
   const fields: JsonObject = {
     tool_id: file,
     tool_type: 'mcp_tool',
@@ -59,7 +62,8 @@ export function toolText(
     ...(parameters.length > 0 && { parameters }),
     input_schema: inputSchema(input as JsonObject),
     ...(answer && { output_schema: answer }),
-    result: { untrusted: true },
+    result: { ...compact<JsonObject>({ ...result }), untrusted: true },
+    ...(directory && { directory }),
   };
   // What a file cannot hold would look like a change for ever.
   return HEAD + formatYaml(fields).toWellFormed();

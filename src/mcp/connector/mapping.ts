@@ -6,6 +6,7 @@ import {
   asJson,
   type Diagnostic,
   fail,
+  flag,
   listOf,
   matchGlob,
   type Outcome,
@@ -20,7 +21,7 @@ import {
   textLike,
 } from '../../base/index.ts';
 import { TOOL_EFFECTS } from '../../flow/index.ts';
-import type { Library } from '../../items/index.ts';
+import { kindName, type Library, resultFields } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 
 const RISKS = ['exfil', 'destructive', 'privileged'] as const;
@@ -34,6 +35,11 @@ const entry = record({
   labels: listOf(text),
   rename: text,
   roles: tableOf(oneOf(ROLES)),
+  /** Of parameters. */
+  kinds: tableOf(kindName),
+  /** That strangers write all of it stays so: a policy says whom to trust. */
+  result: record(resultFields),
+  directory: flag,
 });
 const file = record({ tools: tableOf(entry) });
 
@@ -46,7 +52,9 @@ function mergedEntries(entries: readonly MappedTool[]): MappedTool {
   for (const one of entries) {
     const requires = [...new Set([...(merged.requires ?? []), ...(one.requires ?? [])])];
     const labels = [...new Set([...(merged.labels ?? []), ...(one.labels ?? [])])];
-    Object.assign(merged, one, { requires, labels, roles: { ...merged.roles, ...one.roles } });
+    const roles = { ...merged.roles, ...one.roles };
+    const kinds = { ...merged.kinds, ...one.kinds };
+    Object.assign(merged, one, { requires, labels, roles, kinds });
   }
   return merged;
 }

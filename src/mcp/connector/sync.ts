@@ -178,10 +178,23 @@ const named = ({ id, tool, before, pin }: Change): JsonObject => ({
   }),
 });
 
+/** What of its answers may be used as it is, and as what. */
+function answerWords({ result, directory }: Partial<Pick<Tool, 'result' | 'directory'>> = {}) {
+  const { free_text = [], identifiers = [], kinds = {} } = result ?? {};
+  return [
+    ...(directory ? ['the own address book of the user'] : []),
+    ...free_text.map((name) => `${name}: free text`),
+    ...identifiers.map((name) => `${name}: identifier`),
+    ...Object.entries(kinds).map(([name, kind]) => `${name}: ${kind}`),
+  ];
+}
+
 /** All that the file says and a person can judge: what is not shown is not asked. */
 function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>): JsonObject {
   const { effect = '', risk = [], requires = [], labels = [], parameters = [] } = tool ?? {};
   const roles = parameters.flatMap(({ name, role }) => (role ? `${name}: ${role}` : []));
+  const kinds = parameters.flatMap(({ name, kind }) => (kind ? `${name}: ${kind}` : []));
+  const answers = answerWords(tool);
   return {
     name: shownText(textAt(tool?.config, 'mcp_tool'), MAX_SHOWN),
     description: shownText(description, MAX_DESCRIPTION),
@@ -191,6 +204,8 @@ function shownTool({ tool, description }: Pick<ToolItem, 'tool' | 'description'>
     risk: [...risk],
     ...(labels.length > 0 && { labels: [...labels] }),
     ...(roles.length > 0 && { roles }),
+    ...(kinds.length > 0 && { kinds }),
+    ...(answers.length > 0 && { answers }),
   };
 }
 

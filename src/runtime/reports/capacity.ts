@@ -18,13 +18,13 @@ interface TurnCosts {
 
 /** Measured with `npm run bench:fleet`: two cores, database, workers and provider on the same machine. */
 const MEASURED: TurnCosts = {
-  worker_ms: 6.9,
-  database_ms: 4.4,
-  log_kb: 5.9,
-  disk_kb: 3.8,
-  worker_mb: 100,
-  thread_mb: 1.5,
-  source: 'measured 2026-11-16 on two cores that were busy with other work: an upper bound',
+  worker_ms: 7.7,
+  database_ms: 3.7,
+  log_kb: 6.1,
+  disk_kb: 3.7,
+  worker_mb: 90,
+  thread_mb: 1,
+  source: 'measured 2026-11-16, two cores for workers, database and provider together',
 };
 
 interface Assumptions {

@@ -27,7 +27,8 @@ export interface RestoredRegistry {
 const HEARD = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
 const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
   AND (owner IS NOT NULL OR (queued IS NULL AND km_at_work(status))) ORDER BY id`;
-const SWEEP = 'SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_sweep($1, $2)';
+// No lease holds any more, however long it would have lasted.
+const SWEEP = `SELECT count(*) FILTER (WHERE o_interrupted) AS count FROM km_sweep($1, $2, 0, '{}')`;
 // Ended ones that were never let go stay so: whoever sweeps writes their transcripts.
 const RAISE = `UPDATE threads SET epoch = epoch + ${RAISED_BY}, job = NULL, work = NULL,
   lease_until = CASE WHEN owner IS NOT NULL THEN 0 END`;

@@ -72,6 +72,7 @@ const TRANSCRIPT_TYPES = [
   'injected_message',
   'signal',
   'approval',
+  'plan',
   'snapshot',
   'error',
   'stream_error',

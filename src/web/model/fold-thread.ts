@@ -32,6 +32,7 @@ const NOTES: ReadonlySet<string> = new Set([
   'limit',
   'signal',
   'injected_message',
+  'plan',
   'snapshot',
   'stream_error',
   'error',

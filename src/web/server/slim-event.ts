@@ -219,6 +219,11 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     reason: 'why' in data && data.why !== undefined ? beginning(data.why) : undefined,
     directive: 'directive' in data ? name(data.directive) : undefined,
   }),
+  plan: ({ number, text, after }) => ({
+    current: number,
+    ...said(text),
+    code: some(after?.code),
+  }),
   snapshot: ({ reason }) => ({ reason: beginning(reason) }),
   error: refused,
   stream_error: (data) =>

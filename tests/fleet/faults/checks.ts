@@ -161,12 +161,20 @@ export interface Hit {
   micros: number;
 }
 
-/** Milliseconds from a fault until each thread its victim held was taken by somebody else. */
-export function recoveries(folder: string, hits: readonly Hit[]): number[] {
+interface Recovery {
+  kind: string;
+  /** From the fault until somebody else had it. */
+  ms: number;
+  /** Thread, victim, and who had it next. */
+  who: string;
+}
+
+/** Of each thread that the victim of a fault held. */
+export function recoveries(folder: string, hits: readonly Hit[]): Recovery[] {
   const traces = byThread(readTraces(folder, 'traces'));
-  const times: number[] = [];
-  for (const { owner, micros } of hits) {
-    for (const own of traces.values()) {
+  const found: Recovery[] = [];
+  for (const { kind, owner, micros } of hits) {
+    for (const [thread, own] of traces) {
       const before = own.filter((trace) => trace.micros <= micros);
       const last = before.findLast(({ what }) => what === 'take');
       const isHeld = last?.owner === owner;
@@ -175,10 +183,11 @@ export function recoveries(folder: string, hits: readonly Hit[]): number[] {
       );
       if (!isHeld || isOver) continue;
       const next = own.find((trace) => trace.what === 'take' && trace.epoch > last.epoch);
-      if (next) times.push((next.micros - micros) / 1000);
+      const who = `${thread} of ${owner}, then ${next?.owner ?? 'nobody'}`;
+      if (next) found.push({ kind, ms: (next.micros - micros) / 1000, who });
     }
   }
-  return times;
+  return found;
 }
 
 export interface CrossingFindings {

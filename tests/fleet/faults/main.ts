@@ -67,6 +67,8 @@ if (values.json) {
   say(
     `recovery of ${recovery.count} threads: p50 ${recovery.p50.toFixed(0)} ms, p95 ${recovery.p95.toFixed(0)} ms (at most ${most}), max ${recovery.max.toFixed(0)} ms`,
   );
+  const kinds = Object.entries(recovery.kinds).map(([kind, ms]) => `${kind} ${ms.toFixed(0)} ms`);
+  say(`  p95 by kind: ${kinds.join(', ')}`);
   for (const text of wrong.slice(0, 20)) say(`  ${text}`);
   say(wrong.length === 0 ? 'everything held' : `${wrong.length} things did not hold`);
 }

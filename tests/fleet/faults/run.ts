@@ -17,7 +17,9 @@ export interface FaultRun {
   findings: Findings;
   faults: Record<string, number>;
   /** Milliseconds until somebody else had a thread whose worker was struck. */
-  recovery: { count: number; p50: number; p95: number; max: number };
+  recovery: { count: number; p50: number; p95: number; max: number; kinds: Record<string, number> };
+  /** The longest of those, in words. */
+  slowest: string[];
 }
 
 interface FaultOptions {
@@ -74,7 +76,18 @@ export async function runFaults(stage: FaultStage, options: FaultOptions): Promi
   await stage.calm();
   await allEnded(stage.store, 'faults', ids.length, settleMs);
   const findings = await checkFaults(stage.store, stage.folder, ids);
-  const times = recoveries(stage.folder, stage.hits);
+  const found = recoveries(stage.folder, stage.hits).sort((a, b) => b.ms - a.ms);
+  const times = found.map(({ ms }) => ms);
+  const kinds = Object.entries(Object.groupBy(found, ({ kind }) => kind)).map(
+    ([kind, of = []]) =>
+      [
+        kind,
+        percentile(
+          of.map(({ ms }) => ms),
+          0.95,
+        ),
+      ] as const,
+  );
   return {
     findings,
     faults: count,
@@ -83,7 +96,9 @@ export async function runFaults(stage: FaultStage, options: FaultOptions): Promi
       p50: percentile(times, 0.5),
       p95: percentile(times, 0.95),
       max: Math.max(0, ...times),
+      kinds: Object.fromEntries(kinds),
     },
+    slowest: found.slice(0, 100).map(({ kind, ms, who }) => `${kind} ${ms.toFixed(0)} ms: ${who}`),
   };
 }
 

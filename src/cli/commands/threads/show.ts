@@ -60,7 +60,9 @@ function showEvent(stored: StoredEvent, max: number, terminal: Terminal): void {
   }
   const told = read.ok ? toldOf(read.output) : unreadableOf(read);
   if (!told || event?.type === 'thread_end') return;
-  const text = max === Number.POSITIVE_INFINITY ? told.text : shorten(told.text, max);
+  // A plan is what its steps are judged by: all of it is shown.
+  const isWhole = max === Number.POSITIVE_INFINITY || event?.type === 'plan';
+  const text = isWhole ? told.text : shorten(told.text, max);
   const [first = '', ...rest] = visible(text).split('\n');
   terminal.out(`  ${terminal.paint(told.colour, told.mark)} ${first}`);
   for (const line of rest) terminal.out(`    ${line}`);

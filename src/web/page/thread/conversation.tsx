@@ -31,6 +31,7 @@ const AUTHORS: Readonly<Record<string, string>> = {
 
 function authorOf({ type, by }: SlimEvent): string {
   if (type === 'assistant_message') return by === 'harness' ? 'The harness' : 'The model';
+  if (type === 'plan') return 'The plan';
   if (type === 'user_message') return by === undefined ? 'You' : (AUTHORS[by] ?? by);
   return by === undefined ? 'The harness' : (AUTHORS[by] ?? by);
 }
@@ -39,6 +40,7 @@ const SAID: ReadonlySet<string> = new Set([
   'user_message',
   'assistant_message',
   'injected_message',
+  'plan',
 ]);
 
 /** Messages, and one line for each call and hook. */

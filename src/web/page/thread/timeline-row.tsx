@@ -31,6 +31,7 @@ const NOTE_ICONS: Readonly<Record<string, IconName>> = {
   warning: 'warn',
   injected_message: 'say',
   signal: 'way',
+  plan: 'list',
   snapshot: 'copy',
   thread_end: 'dash',
   unreadable: 'warn',

@@ -21,6 +21,7 @@ function contentOf(event: Recorded): Json | undefined {
       return event.data.message === '' ? undefined : event.data.message;
     case 'user_message':
     case 'injected_message':
+    case 'plan':
       return event.data.text;
     case 'assistant_message':
       return event.data.content

@@ -1,0 +1,42 @@
+// A thread as far as origins look at it: what it was told, and nothing that anybody allowed.
+import { fail, type Json, ok } from '../../src/base/index.ts';
+import { type Descriptor, describe, type ResultFacts } from '../../src/flow/index.ts';
+import { Conversation } from '../../src/harness/thread/conversation.ts';
+import type { Thread } from '../../src/harness/thread/thread.ts';
+
+export interface ToldResult {
+  readonly content: Json;
+  readonly marks?: Descriptor;
+  readonly facts?: ResultFacts;
+}
+
+const STRANGER = describe({ labels: ['untrusted'] });
+
+/** Told in this order; then it reads what a stranger wrote. */
+export function heardThread(
+  texts: readonly string[],
+  results: readonly ToldResult[],
+  stranger: Json = 'anything',
+): Thread {
+  const conversation = new Conversation();
+  for (const text of texts) conversation.user(text, describe({ taint: ['src:user'] }));
+  for (const [index, { content, marks = describe({}), facts }] of results.entries()) {
+    const id = `call_${index}`;
+    // No tool: what is said of it is what its facts say.
+    conversation.assistant([{ type: 'tool_call', id, name: 'search', arguments: {} }]);
+    conversation.result(id, content, marks, false, facts);
+  }
+  conversation.assistant([{ type: 'tool_call', id: 'last', name: 'search', arguments: {} }]);
+  conversation.result('last', stranger, STRANGER, false);
+  const library = {
+    chain: () => fail('not_found', 'no such tool'),
+    capabilities: () => ({ catalog: new Map() }),
+  };
+  const thread = {
+    talk: { conversation, opening: [] },
+    ports: { library, store: { approvals: () => Promise.resolve(ok([])) } },
+    place: { id: 't', chain: ['t'], item: { signature: { state: 'unsigned' } }, directive: {} },
+    rights: { approved: { takeable: () => [] } },
+  };
+  return thread as unknown as Thread;
+}
