@@ -149,7 +149,7 @@ function portsOf(
         const content = done.ok
           ? done.output
           : ({ ok: false, error: done.error } as unknown as Json);
-        conversation.result(call.id, content, EMPTY, !done.ok);
+        conversation.result(call.id, { content, marks: EMPTY, isError: !done.ok });
       }
       return undefined;
     },

@@ -56,6 +56,12 @@ export {
   signatureOf,
   type ToolSignature,
 } from './tool/tool-signature.ts';
-export { checkInputs, checkOutputs, directiveKind } from './verbs/execute-directive.ts';
+export {
+  checkInputs,
+  checkOutputs,
+  directiveKind,
+  fillForm,
+  readyForm,
+} from './verbs/execute-directive.ts';
 export { knowledgeKind, toolKind } from './verbs/kinds.ts';
 export { createModifier } from './verbs/modify.ts';

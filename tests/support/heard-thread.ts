@@ -24,10 +24,10 @@ export function heardThread(
     const id = `call_${index}`;
     // No tool: what is said of it is what its facts say.
     conversation.assistant([{ type: 'tool_call', id, name: 'search', arguments: {} }]);
-    conversation.result(id, content, marks, false, facts);
+    conversation.result(id, { content, marks, isError: false, facts });
   }
   conversation.assistant([{ type: 'tool_call', id: 'last', name: 'search', arguments: {} }]);
-  conversation.result('last', stranger, STRANGER, false);
+  conversation.result('last', { content: stranger, marks: STRANGER, isError: false });
   const library = {
     chain: () => fail('not_found', 'no such tool'),
     capabilities: () => ({ catalog: new Map() }),

@@ -108,6 +108,7 @@ const directive = fc.record({
     fc.record({
       entries: fc.array(permission, { maxLength: 3 }),
       knowledge: filter,
+      untrusted: fc.constantFrom('show' as const, 'reference' as const),
       orchestration: fc.record({ enabled: fc.boolean() }),
     }),
   ),

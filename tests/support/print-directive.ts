@@ -87,7 +87,7 @@ function permissionNodes(permissions: Permissions | undefined): Node[] {
     tag: verb,
     attributes: { ...rest, line: undefined, column: undefined },
   }));
-  const { orchestration, knowledge, directives } = permissions;
+  const { orchestration, knowledge, directives, untrusted } = permissions;
   const filters: Node[] = [
     ...(orchestration
       ? [
@@ -101,7 +101,7 @@ function permissionNodes(permissions: Permissions | undefined): Node[] {
     ...(knowledge ? [{ tag: 'knowledge', nodes: lists(knowledge) }] : []),
     ...(directives ? [{ tag: 'directives', nodes: lists(directives) }] : []),
   ];
-  return [{ tag: 'permissions', nodes: [...entries, ...filters] }];
+  return [{ tag: 'permissions', attributes: { untrusted }, nodes: [...entries, ...filters] }];
 }
 
 const textOf = (value: Json | undefined): string =>

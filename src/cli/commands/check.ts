@@ -269,12 +269,18 @@ function grantedTools({ permissions }: DirectiveForm, library: Library): ToolIte
 
 const OUTSIDE = /^(?:net|mcp)\./;
 
-/** Directives in which what strangers write meets what can do harm. */
+/** The worst first. */
+const RISKS = ['destructive', 'privileged', 'exfil'] as const;
+
+/** Directives whose model reads what strangers write, and that hold what can do harm. */
 function steeredDirectives({ library, policies }: Runtime, items: readonly Item[]): Diagnostic[] {
   const { policy } = policies();
   return items.flatMap((item) => {
     const form = item.kind === 'directive' ? item.directive : undefined;
-    const tools = form ? grantedTools(form, library) : [];
+    const isShown = [form?.permissions?.untrusted, policy.untrusted].every(
+      (mode) => mode !== 'reference',
+    );
+    const tools = form && isShown ? grantedTools(form, library) : [];
     const outside = tools.filter((tool) => {
       const chain = library.chainOf(tool);
       const links = chain.ok ? chain.output.links.flatMap((link) => link.tool ?? []) : [];
@@ -282,11 +288,16 @@ function steeredDirectives({ library, policies }: Runtime, items: readonly Item[
       const isTrusted = policy.trusts(tool.id) && tool.signature.state !== 'unsigned';
       return needs.some((name) => OUTSIDE.test(name)) && !isTrusted;
     });
-    const harmful = tools.filter(({ tool }) => tool?.risk.includes('destructive'));
-    const [from, to] = [outside[0]?.id, harmful.find((tool) => tool !== outside[0])?.id];
-    if (from === undefined || to === undefined) return [];
-    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is destructive: what nobody trusted has named waits for a person`;
-    const hint = `new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
+    const others = tools.filter((tool) => tool !== outside[0]);
+    const [harm] = RISKS.flatMap((risk) => {
+      const found = others.find(({ tool }) => tool?.risk.includes(risk));
+      return found ? [{ risk, to: found.id }] : [];
+    });
+    const from = outside[0]?.id;
+    if (from === undefined || harm === undefined) return [];
+    const { risk, to } = harm;
+    const message = `strangers can write what \`${from}\` answers, and \`${to}\` is ${risk}: what nobody trusted has named waits for a person`;
+    const hint = `unattended work on strangers' text should have \`<permissions untrusted="reference">\`, so that it cannot speak to the model; new files in a granted folder need nobody; if the answers can be trusted, say \`trusted: { tools: [${from}] }\` in a policy`;
     return [warning(item.file, 'untrusted_meets_risk', message, hint)];
   });
 }

@@ -50,6 +50,8 @@ export interface ComposedPolicy extends FramePolicy {
   readonly anneal: 'ask' | 'auto';
   /** May the project's price files say less than the user, the bundle and the price package do? */
   readonly allowsLowerPrices: boolean;
+  /** How every thread reads what strangers wrote; whoever says `reference` is heard. */
+  readonly untrusted: 'show' | 'reference';
   /** Private and loopback hosts; public ones are not asked about here. */
   isHostAllowed(host: string): boolean;
   /** How long a question waits for its answer, in milliseconds. */
@@ -292,6 +294,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     install: strictest(levels, ['deny', 'ask', 'allow'], 'ask', ({ install }) => install),
     anneal: strictest(levels, ['ask', 'auto'], 'ask', ({ anneal }) => anneal),
     allowsLowerPrices: lowerPrices(levels),
+    untrusted: levels.some(({ untrusted }) => untrusted === 'reference') ? 'reference' : 'show',
     isHostAllowed: hostRule(levels),
     approvalMs: Math.min(...approvalDays(levels)) * DAY_MS,
     allowsModel: (id) => modelRule(levels, id),

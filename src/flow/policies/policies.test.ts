@@ -259,6 +259,28 @@ test('settings that open something need authority; anyone may close', () => {
   ]);
 });
 
+test('whoever wants strangers’ text behind references is heard, and nobody takes it back', () => {
+  const mode = fc.constantFrom('show' as const, 'reference' as const, undefined);
+  const level = fc.constantFrom('operator', 'user', 'project', 'bundle') as fc.Arbitrary<
+    Policy['level']
+  >;
+  const policy = fc
+    .record({ level, untrusted: mode, signed: fc.boolean() })
+    .map(({ untrusted, ...rest }): Policy => ({ ...rest, ...(untrusted && { untrusted }) }));
+  fc.assert(
+    fc.property(fc.array(policy, { maxLength: 5 }), policy, (list, more) => {
+      const { untrusted } = composePolicies(list);
+      const isWanted = list.some((one) => one.untrusted === 'reference');
+      expect(untrusted).toBe(isWanted ? 'reference' : 'show');
+      if (isWanted) expect(composePolicies([...list, more]).untrusted).toBe('reference');
+    }),
+  );
+  expect(parsePolicy('untrusted: reference', 'p', 'project').policy).toMatchObject({
+    untrusted: 'reference',
+  });
+  expect(parsePolicy('untrusted: hide', 'p', 'project').policy).toBeUndefined();
+});
+
 test('surfaces: a client may look, a person may act, and a policy decides otherwise', () => {
   const none = composePolicies([]);
   expect([none.effects('mcp'), none.directives('mcp')]).toEqual([['read'], 'signed']);

@@ -74,6 +74,8 @@ export interface Policy extends PolicyRules {
   surfaces?: Record<string, SurfacePolicy>;
   /** Ids or globs of tools whose results no stranger had a hand in. */
   trusted?: { tools?: string[] };
+  /** How a model reads what strangers wrote: as it is, or as references to it. */
+  untrusted?: 'show' | 'reference';
   retention?: { days?: number; keep_failed?: boolean };
   /** After so many days a question that nobody answered is over. */
   approvals?: { days?: number };

@@ -198,6 +198,7 @@ const settingsOf = (level: PolicyLevel, file: string) =>
     models: record({ allow: listOrOne(glob('model')), deny: listOrOne(glob('model')) }),
     surfaces: tableOf(surface),
     trusted: record({ tools: listOrOne(glob('tool')) }),
+    untrusted: oneOf(['show', 'reference']),
     approvals: record({ days: numberBetween(0.001, 3650, 'a number of days') }),
     retention: record({ days: numberBetween(0, 1e6, 'a number of days'), keep_failed: flag }),
     anneal: oneOf(['ask', 'auto']),

@@ -1,7 +1,7 @@
 // What becomes of a run after a hook has answered, or when no hook matched. One table, one cell per
 // action and checkpoint; how often a hook may say the same is bounded here and not in the hook.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
-import type { MaybePromise } from '../../flow/index.ts';
+import type { Descriptor, MaybePromise } from '../../flow/index.ts';
 import { type RaiseRoom, raisedLimits } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
 import type { Bounds, HookStart } from '../thread/journal-event.ts';
@@ -44,8 +44,9 @@ export interface Decision {
   /** For the rest of the run. */
   readonly model?: string;
   readonly notes: JsonObject;
-  /** Whose notes they are. */
+  /** Whose notes they are, and what they carry. */
   readonly hook?: string;
+  readonly marks?: Descriptor;
   /** To be kept for the next decision, also over a restart. */
   readonly bounds: Bounds;
 }

@@ -5,7 +5,7 @@
 
 import { hash } from 'node:crypto';
 import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
-import { EMPTY, mergeAll } from '../../flow/index.ts';
+import { carries, EMPTY, mergeAll } from '../../flow/index.ts';
 import { type Directive, parseDirective } from '../../items/index.ts';
 import type { NewApproval } from '../../store/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
@@ -165,7 +165,7 @@ async function putOff(
 /** What becomes of a decision that ends the run and proposes a change. */
 export async function withProposal(thread: Thread, decision: Decision): Promise<Decision> {
   if (thread.rights.rules.given().no_auto_fix) return decision;
-  const { deed, notes, bounds } = decision;
+  const { deed, notes, bounds, marks = EMPTY } = decision;
   const diff = plainText(notes.proposal);
   if (deed.do !== 'fail' || diff.trim() === '' || bounds.retries >= MAX_RETRIES) return decision;
   const change = readChange(thread, diff);
@@ -179,7 +179,9 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
   const { item } = place;
   const before = print(item.body);
   const signed = item.signature.state === 'signed' && ({ signed: true } as const);
-  if (ports.policies().policy.anneal === 'auto' && touches.length === 0) {
+  // A directive speaks to the model as itself: what a stranger may have put into it a person looks at.
+  const isKeptBack = thread.talk.references !== undefined && carries(marks, 'untrusted');
+  if (ports.policies().policy.anneal === 'auto' && touches.length === 0 && !isKeptBack) {
     const change = { state: 'auto', text, before, ...signed } as const;
     // INVARIANT: it is in the journal before it is in the file; whoever resumes writes what is missing.
     const decided = await putOff(thread, decision, change);
@@ -252,7 +254,8 @@ async function beginAnew(
   const marks = mergeAll(
     talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   );
-  const opening = await openingEvents(ports, prepared, message, marks);
+  const isReference = talk.references !== undefined;
+  const opening = await openingEvents(ports, prepared, message, { marks, isReference });
   if (!opening.ok) {
     const { code, detail } = opening.error;
     control.ending = { status: 'failed', reason: detail.message, code };

@@ -1,9 +1,11 @@
 // The four checkpoints of a running thread: which hook answers, what its answer means here, and how
 // that is carried out. The table of meanings is in action.ts; this file only does what it says.
+import { isDeepStrictEqual } from 'node:util';
 import {
   type Failure,
   type Fault,
   fail,
+  getOwn,
   type JsonObject,
   type Outcome,
   ok,
@@ -11,10 +13,13 @@ import {
 } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
+  type Descriptor,
+  descriptorOfFault,
   EMPTY,
   type FlowCheckpoint as FlowEvent,
   type MaybePromise,
   makeValue,
+  markFailure,
   mergeAll,
 } from '../../flow/index.ts';
 import { checkInputs } from '../../kernel/index.ts';
@@ -66,7 +71,7 @@ import {
 } from './checkpoint.ts';
 import { type HookVerdict, parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
-import { buildContext, fillInputs, select } from './select-hook.ts';
+import { buildContext, fillInputs, select, withoutOutside } from './select-hook.ts';
 
 /** A refusal of stage 4, as hooks are told about it. */
 function limitEventOf({ detail }: Fault): LimitEvent {
@@ -136,12 +141,19 @@ function isBy({ ports }: Thread, { index, hook }: CompiledHook, start: HookStart
   return index === start.index && found.ok && found.output.id === start.directive;
 }
 
+/** What a hook is told; `foreign`: of its inputs, those that are others where others write. */
+interface Chosen {
+  hook: CompiledHook;
+  inputs: JsonObject;
+  foreign?: readonly string[];
+}
+
 /** The one that answers here: the first that matches, with what it is told. */
 function choose(
   thread: Thread,
   { event, required }: Situation,
   list: readonly CompiledHook[],
-): { hook: CompiledHook; inputs: JsonObject } | undefined {
+): Chosen | undefined {
   const { hooks, journal } = thread;
   if (!mayAnswer(hooks, event.name)) return undefined;
   const context = buildContext(thread, event, required);
@@ -152,8 +164,14 @@ function choose(
     journal.note({ type: 'error', data: { code: 'expression_error', detail } });
   }
   if (hook) {
-    const inputs = withEvent(thread, hook.hook.directive, event, fillInputs(hook, context));
-    return { hook, inputs };
+    const name = hook.hook.directive;
+    const inputs = withEvent(thread, name, event, fillInputs(hook, context));
+    if (!thread.talk.references) return { hook, inputs };
+    const same = fillInputs(hook, withoutOutside(context));
+    const foreign = Object.keys(inputs).filter(
+      (input) => !isDeepStrictEqual(getOwn(inputs, input), getOwn(same, input)),
+    );
+    return { hook, inputs, foreign };
   }
   const fired = [...hooks.fired];
   if (before !== fired.join()) journal.note({ type: 'hook_state', data: { fired } });
@@ -200,11 +218,14 @@ async function withInputs(
   }
   const inputs = checkInputs(directive, wanted);
   if (!inputs.ok) return inputs;
+  const { conversation } = talk;
   const marks = mergeAll([
-    talk.conversation.marks(),
+    talk.references ? conversation.allMarks() : conversation.marks(),
     ...talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   ]);
-  const opening = await openingEvents(ports, { item, directive, inputs: inputs.output }, '', marks);
+  const prepared = { item, directive, inputs: inputs.output };
+  const isReference = talk.references !== undefined;
+  const opening = await openingEvents(ports, prepared, '', { marks, isReference });
   if (!opening.ok) return opening;
   // The person's message stays as it was.
   const message = talk.opening.slice(opening.output.length);
@@ -221,15 +242,17 @@ async function decisionOf(
   const { hooks, journal, budget } = thread;
   const before = begunAt(thread, situation);
   const same = before && list.find((one) => isBy(thread, one, before));
-  const chosen = same ? { hook: same, inputs: {} } : choose(thread, situation, list);
+  const chosen: Chosen | undefined = same
+    ? { hook: same, inputs: {} }
+    : choose(thread, situation, list);
   if (!chosen) return withoutHook(situation);
-  const { hook, inputs } = chosen;
+  const { hook, inputs, foreign } = chosen;
   const name = hook.hook.directive;
   const fired = [...hooks.fired];
   const began = thread.ports.clock.monotonic();
   await journal.flush();
   budget.meter.stopClock();
-  const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired) };
+  const asked = before && same ? { before } : { about: aboutOf(situation, hook, fired), foreign };
   const answered = await hooks.run(thread, name, inputs, asked);
   budget.meter.startClock();
   if (!answered.ok && answered.error.code === 'approval_pending') {
@@ -242,12 +265,13 @@ async function decisionOf(
     journal.note({ type: 'error', data: answered.error });
     return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
   }
-  const parsed = answered.ok ? parseVerdict(answered.output) : answered;
+  const marks = answered.ok ? answered.output.meta.descriptor : descriptorOfFault(answered.error);
+  const parsed = answered.ok ? parseVerdict(answered.output.data) : answered;
   const decided = parsed.ok
     ? await withInputs(thread, parsed.output, decide(parsed.output, situation))
     : parsed;
   const decision = decided.ok
-    ? await withProposal(thread, decided.output)
+    ? await withProposal(thread, { ...decided.output, marks })
     : decideFailure(name, decided, situation);
   const { deed, model, notes, bounds } = decision;
   const data: HookAnswered = {
@@ -266,16 +290,22 @@ async function decisionOf(
   const cost = packCost(budget.meter.read());
   const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
   journal.note({ type: 'hook', data }, { cost, ...raise });
-  return { ...decision, hook: name };
+  return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
 }
+
+/** What the hook gives as the reason carries what the hook has read. */
+const carriedBy = (deed: Deed, marks: Descriptor): Deed =>
+  'fault' in deed
+    ? { ...deed, fault: markFailure({ ok: false, error: deed.fault }, marks).error }
+    : deed;
 
 /** What is to be done; what the decision changes for the rest of the run is changed. */
 async function consult(thread: Thread, situation: Situation): Promise<Deed> {
-  const { deed, bounds, model, notes, hook = '' } = await decisionOf(thread, situation);
+  const { deed, bounds, model, notes, marks, hook = '' } = await decisionOf(thread, situation);
   thread.hooks.bounds = bounds;
   if (model !== undefined) switchModel(thread, model);
   const line = notesLine(hook, notes);
-  if (line !== undefined) tell(thread, line);
+  if (line !== undefined) tell(thread, line, undefined, marks);
   return deed;
 }
 
@@ -442,7 +472,8 @@ export async function raiseError(
   }
   const deed = await consult(thread, situation);
   if (deed.do !== 'tell_error') return carryOut(thread, deed, event, step);
-  if (!isTold) tell(thread, `[harness] ${error.detail.message}`);
+  const from = descriptorOfFault(error);
+  if (!isTold) tell(thread, `[harness] ${error.detail.message}`, undefined, from);
   return undefined;
 }
 

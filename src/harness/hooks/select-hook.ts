@@ -63,7 +63,10 @@ export function buildContext(
       permissions: () => ({ granted: granted(), required: requiredBy(event, required) }),
       // The name it has in older directives.
       token: () => ({ capabilities: granted() }),
-      labels: () => [...talk.conversation.marks().labels],
+      labels() {
+        const { conversation, references } = talk;
+        return [...(references ? conversation.allMarks() : conversation.marks()).labels];
+      },
     },
   );
 }
@@ -149,6 +152,20 @@ export function fillInputs({ hook }: CompiledHook, context: Json): JsonObject {
     if (value !== undefined) setOwn(inputs, name, value);
   }
   return fillTemplate(inputs, context) as JsonObject;
+}
+
+/** A context in which nothing is told of what came in from outside. */
+export function withoutOutside(context: JsonObject): JsonObject {
+  const { event, directive, permissions } = context;
+  const about = isObject(event) ? event : {};
+  const said = ['arguments', 'result', 'detail'].filter((name) => Object.hasOwn(about, name));
+  const none = Object.fromEntries(said.map((name) => [name, null]));
+  return {
+    ...context,
+    event: { ...about, ...none },
+    directive: { ...(isObject(directive) ? directive : {}), inputs: {} },
+    permissions: { ...(isObject(permissions) ? permissions : {}), required: [] },
+  };
 }
 
 /** Without the placeholders that the context does not fill; undefined when nothing else was there. */

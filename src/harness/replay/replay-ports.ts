@@ -16,8 +16,8 @@ import {
 } from '../../base/index.ts';
 import {
   type Asked,
+  addMarks,
   createFrame,
-  type Descriptor,
   descriptorOfFault,
   EMPTY,
   markFailure,
@@ -40,6 +40,7 @@ import type {
 import { countChild, namedIn, resultOf } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { readLimit } from '../limits/limit.ts';
+import { wholeValue } from '../step/large-result.ts';
 import { BUDGETED } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
 import {
@@ -452,6 +453,23 @@ function replayPort({
   };
 }
 
+/** What a checkpoint puts in its place carries the same. */
+function carriedOn(done: Outcome<Value>, recorded: Outcome<Value>): Outcome<Value> {
+  const marks = recorded.ok
+    ? recorded.output.meta.descriptor
+    : (descriptorOfFault(recorded.error) ?? EMPTY);
+  if (!done.ok) return markFailure(done, marks);
+  const isSame = recorded.ok && recorded.output.data === done.output.data;
+  return isSame ? done : ok(addMarks(done.output, marks));
+}
+
+const wholeRecorded = async (
+  store: Store,
+  thread: string,
+  recorded: Outcome<Value>,
+): Promise<Outcome<Value>> =>
+  recorded.ok ? ok(await wholeValue({ store }, thread, recorded.output)) : recorded;
+
 export type ReplayStage = ReturnType<typeof createReplayStage>;
 
 export function createReplayStage(
@@ -477,20 +495,18 @@ export function createReplayStage(
 
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
   const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
-    let marks: Descriptor = EMPTY;
+    let recorded: Outcome<Value> | undefined;
     const done = await perform(
       { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
       [],
       async () => {
-        const recorded = await recordedFor(caller);
-        if (!recorded.ok) marks = descriptorOfFault(recorded.error) ?? EMPTY;
+        recorded = await recordedFor(caller);
         return recorded;
       },
       createFrame(),
       caller.act,
     );
-    // A fault that a checkpoint puts in its place carries the same.
-    return done.ok ? done : markFailure(done, marks);
+    return recorded ? carriedOn(done, recorded) : done;
   };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
@@ -498,7 +514,12 @@ export function createReplayStage(
     await live.get(thread)?.thread.journal.listen();
     const intents = [...(live.get(thread)?.thread.control.intents ?? [])];
     const call = intents.find(([, { key }]) => key === caller.idempotencyKey)?.[0] ?? '';
-    return recordOf(thread).resultOf(call, count(thread));
+    const recorded = recordOf(thread).resultOf(call, count(thread));
+    const { references } = live.get(thread)?.thread.talk ?? {};
+    // What its model knows by reference is all of it.
+    return references
+      ? await wholeRecorded(real, known.get(thread)?.was ?? thread, recorded)
+      : recorded;
   };
   const kernel: Kernel = {
     ...ports.kernel,

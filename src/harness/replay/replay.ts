@@ -27,6 +27,7 @@ import {
   type Noted,
   notedOf,
   type Recorded,
+  type RecordedOf,
   readJournal,
   startOf,
 } from '../thread/journal-event.ts';
@@ -215,19 +216,33 @@ async function placeOf(
   if (!parent.ok) return parent;
   const { id, kind, runner, detached } = row;
   // Of the first message, or else of the directive, which carries those of the inputs too.
-  const hasMessage = (startOf(events)?.message ?? '') !== '';
-  const said = hasMessage
-    ? events.filter((event) => event.type === 'user_message').findLast(({ turn }) => turn === 0)
-    : events.find((event) => event.type === 'tool_result');
+  const { message = '', untrusted } = startOf(events) ?? {};
+  const told = events
+    .filter((event) => event.type === 'user_message')
+    .findLast(({ turn }) => turn === 0);
+  const shown = events.find((event) => event.type === 'tool_result');
+  const said = message === '' || untrusted ? shown : told;
   return ok({
     id,
     kind,
     runner,
     detached,
     marks: unpackMarks(said?.data.marks),
+    ...(untrusted && { given: givenIn(shown, message === '' ? undefined : told) }),
     ...(parent.output ? { parent: parent.output } : {}),
     ...(detached && { spawn: () => ({ reserve: [{ key: apartKey(id), amounts: APART }] }) }),
   });
+}
+
+/** What single inputs carried where its model knows them by reference, and the message. */
+function givenIn(
+  shown: RecordedOf<'tool_result'> | undefined,
+  told: RecordedOf<'user_message'> | undefined,
+): NonNullable<BirthPlace['given']> {
+  const inputs = Object.entries(shown?.data.given ?? {}).map(
+    ([name, input]) => [name, unpackMarks(getOwn(input, 'marks'))] as const,
+  );
+  return { inputs: new Map(inputs), ...(told && { message: unpackMarks(told.data.marks) }) };
 }
 
 /** What a resume was asked for: on, or back to a snapshot; with what ceilings, which model and which words. */

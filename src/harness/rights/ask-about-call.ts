@@ -18,12 +18,14 @@ import {
 import {
   type Argument,
   type Asked,
+  type Descriptor,
   operationName,
   type Ports,
   type Question,
 } from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
 import type { Approval, NewApproval } from '../../store/index.ts';
+import { packMarks } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
@@ -264,16 +266,17 @@ export async function escalateFailure(
   thread: Thread,
   call: string,
   tool: string,
-  { content, isError }: { content: Json; isError: boolean },
+  { content, isError, marks: carried }: { content: Json; isError: boolean; marks: Descriptor },
 ): Promise<Outcome<boolean>> {
   const { ports, place, journal, control, rights } = thread;
   const count = countFailure(thread, tool, isError);
   if (count < MAX_FAILURES || !rights.rules.given().escalate) return ok(false);
   const told = plainText(getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'message') ?? '');
   const question = `\`${tool}\` failed ${count} times in a row (${told}); what should be done?`;
+  const marks = packMarks(carried);
   const rest = (approval: string): Outcome<boolean> => {
     control.failures.delete(tool);
-    control.escalated.set(call, { approval, held: content });
+    control.escalated.set(call, { approval, held: content, marks });
     control.ending = { status: 'waiting', reason: question };
     return ok(true);
   };
@@ -288,7 +291,7 @@ export async function escalateFailure(
   const shown = { action: 'escalate', question, directive: place.directive.name, tool };
   const asked: NewApproval = { id, kind: 'question', binding, shown, expires, ...owner };
   const about = { kind: 'question', state: 'pending', approval: id, action: 'escalate' } as const;
-  const data = { ...about, call_id: call, held: content };
+  const data = { ...about, call_id: call, held: content, marks };
   const done = await journal.commit({ type: 'approval', data }, { ask: [asked] });
   return done.ok ? rest(done.output.approvals[0]?.id ?? id) : done;
 }

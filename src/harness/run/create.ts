@@ -6,13 +6,16 @@ import { createCostMeter, NO_COST, unpackCost } from '../limits/cost.ts';
 import { createApproved } from '../rights/approved-rights.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { createRights } from '../rights/thread-token.ts';
+import { shortenShown } from '../step/large-result.ts';
 import { createLoopDetector } from '../step/loop-detector.ts';
 import { apartKey } from '../thread/budget.ts';
 import { Conversation } from '../thread/conversation.ts';
 import { type Recorded, startOf } from '../thread/journal-event.ts';
 import { JournalWriter } from '../thread/journal-writer.ts';
+import { withoutStrangers } from '../thread/opening.ts';
 import { nativeTools, permittedTools } from '../thread/permitted-tools.ts';
 import { systemPrompt } from '../thread/prompt.ts';
+import type { References } from '../thread/references.ts';
 import type { Control, HarnessPorts, Prepared, RunHook, Talk, Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from '../turn/ask-model.ts';
 import { openReserve, splitLimits } from './run-hook.ts';
@@ -30,6 +33,8 @@ interface Start {
   drawFrom?: string | undefined;
   /** When that was worked out already. */
   split?: ReturnType<typeof splitLimits>;
+  /** Of one that is born now: does its model know what strangers wrote by reference? */
+  isReference?: boolean;
   /** Runs a hook's directive; handed in, because a hook is a thread too. */
   runHook: RunHook;
 }
@@ -60,15 +65,31 @@ function openJournal(
   });
 }
 
-function talkOf(ports: HarnessPorts, { prepared, parent }: Start): Talk {
-  const { agents, universal } = ports.instructions();
+/** Where strangers' text is kept from its model; nothing of that is loaded where it is shown. */
+async function referencesOf(
+  ports: HarnessPorts,
+  { isReference, history }: Start,
+): Promise<References | undefined> {
+  if (!(isReference ?? startOf(history)?.untrusted === 'reference')) return undefined;
+  const { createReferences } = await import('../thread/references.ts');
+  return createReferences((content) => shortenShown(ports, content));
+}
+
+async function talkOf(ports: HarnessPorts, start: Start): Promise<Talk> {
+  const { prepared, parent } = start;
   const { model, price, directive, stream } = prepared;
+  const references = await referencesOf(ports, start);
+  const isNative = directive.model?.tools === 'native';
+  const all = {
+    ...ports.instructions(),
+    tools: isNative ? permittedTools(ports, directive, parent) : [],
+  };
+  const { agents, universal, tools } = references ? await withoutStrangers(ports, all) : all;
   return {
-    conversation: new Conversation(),
+    conversation: new Conversation(references),
+    ...(references && { references }),
     system: systemPrompt(agents, universal),
-    ...(directive.model?.tools === 'native' && {
-      tools: [...MODEL_TOOLS, ...nativeTools(permittedTools(ports, directive, parent))],
-    }),
+    ...(isNative && { tools: [...MODEL_TOOLS, ...nativeTools(tools)] }),
     isStreamKept: stream === true,
     model,
     price,
@@ -153,7 +174,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       warned: new Set(),
       windowSeen: cost.context_tokens,
     },
-    talk: talkOf(ports, start),
+    talk: await talkOf(ports, start),
     hooks: {
       list,
       fired: new Set(),

@@ -1,5 +1,6 @@
 // A run may end with a message whose JSON is the declared outputs, instead of a `return` call.
 import { isObject, type JsonObject, type Outcome, parseJson } from '../../base/index.ts';
+import type { Descriptor } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { checkOutputs } from '../../kernel/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
@@ -56,11 +57,15 @@ function onlyObject(text: string): JsonObject | undefined {
  * The outputs in a final message. Undefined when it holds none: no JSON object, or one without any
  * declared field. A failure when it was meant as the outputs and does not fit them.
  */
-export function finalOutputs(directive: Directive, text: string): Outcome<JsonObject> | undefined {
+export function finalOutputs(
+  directive: Directive,
+  text: string,
+  resolve: (found: JsonObject) => JsonObject = (found) => found,
+): Outcome<JsonObject> | undefined {
   if (directive.outputs.length === 0) return undefined;
   const found = onlyObject(text);
   if (!found || !directive.outputs.some(({ name }) => Object.hasOwn(found, name))) return undefined;
-  return checkOutputs(directive, found);
+  return checkOutputs(directive, resolve(found));
 }
 
 /** Declared outputs that a run must give. */
@@ -88,21 +93,42 @@ export function finalEnding(thread: Thread, reply: ModelReply): Ending | undefin
   const unread = reply.broken?.discarded_partial ?? [];
   if (unread.length + (reply.bad_arguments ?? []).length > 0) return undefined;
   const { directive } = thread.place;
-  const outputs = finalOutputs(directive, text);
-  if (outputs?.ok) return { status: 'completed', reason: '', text, outputs: outputs.output };
+  const { words, resolve } = lastWords(thread, text);
+  const outputs = finalOutputs(directive, text, resolve);
+  if (outputs?.ok) return { status: 'completed', reason: '', ...words, outputs: outputs.output };
   const owed = missingOutputs(directive);
-  if (owed.length === 0) return { status: 'completed', reason: '', text };
+  if (owed.length === 0) return { status: 'completed', reason: '', ...words };
   const why = outputs ? outputs.error.detail.message : `the outputs ${owed.join(', ')} are missing`;
   if (thread.talk.reminders >= MAX_REMINDERS)
-    return { status: 'failed', reason: why, text, code: 'invalid_input' };
+    return { status: 'failed', reason: why, ...words, code: 'invalid_input' };
   thread.talk.reminders += 1;
   tell(
     thread,
     `[harness] ${why}; return them with execute {"item_type":"directive","item_id":"${directive.name}","action":"return","parameters":{…}}`,
     { reminder: true },
+    words.marks,
   );
   return undefined;
 }
+
+/** What a model says last, with what its references stand for: it goes to people, and to its parent. */
+function lastWords({ talk: { conversation, references } }: Thread, written: string) {
+  const own = conversation.ownMarks();
+  const said = references?.resolve(written, own);
+  // Nobody is there any more to be told that there is no such reference.
+  const words = said?.ok
+    ? { text: said.output.text, marks: said.output.meta.descriptor }
+    : { text: written };
+  const resolve = (outputs: JsonObject): JsonObject => {
+    const found = references?.resolve(outputs, own);
+    return found?.ok && isObject(found.output.data) ? found.output.data : outputs;
+  };
+  return { words, resolve };
+}
+
+/** Why it ended otherwise may quote what its model was not shown. */
+const marksAtEnd = ({ conversation }: Thread['talk'], status: Ending['status']): Descriptor =>
+  status === 'completed' ? conversation.ownMarks() : conversation.allMarks();
 
 /**
  * What is not an end leaves nothing of the thread in this process: its row and journal are all.
@@ -121,7 +147,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
     reason,
     cost,
     ...(code && { code }),
-    marks: packMarks(ending.marks ?? talk.conversation.ownMarks()),
+    marks: packMarks(ending.marks ?? marksAtEnd(talk, status)),
   };
   // What was set aside for it is free with its end.
   const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];

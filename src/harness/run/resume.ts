@@ -15,7 +15,9 @@ import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.t
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
 import { lastSpoken, restoreIntents } from '../step/call-intent.ts';
+import { loadWholes } from '../step/large-result.ts';
 import { returned } from '../step/step.ts';
+import { unpackMarks } from '../thread/conversation.ts';
 import { obeySignals } from '../thread/interruption.ts';
 import {
   type DataOf,
@@ -74,10 +76,11 @@ function handedBack(
 ): Ending | undefined {
   for (const event of results) {
     if (event.type !== 'tool_result' || event.data.is_error) continue;
-    const { call_id, content: answer } = event.data;
+    const { call_id, content: answer, marks } = event.data;
     const call = content.find((block) => block.type === 'tool_call' && block.id === call_id);
     if (call?.type !== 'tool_call' || call.name !== 'execute') continue;
-    const ending = returned(thread, { verb: 'execute', request: call.arguments }, answer);
+    const known = { verb: 'execute', request: call.arguments } as const;
+    const ending = returned(thread, known, answer, unpackMarks(marks));
     if (ending) return ending;
   }
   return undefined;
@@ -199,7 +202,9 @@ async function makeAgain(
     drawFrom: served?.hooks.reserve,
   };
   const thread = await createThread(ports, start);
-  return thread.ok ? ok({ ...made.output, thread: thread.output, history }) : thread;
+  if (!thread.ok) return thread;
+  await loadWholes(thread.output, history);
+  return ok({ ...made.output, thread: thread.output, history });
 }
 
 /** Has it ended, and where does it go back to? Looked up before anything is changed. */

@@ -1,14 +1,7 @@
 // What hooks live on: a share of the thread's budget, set aside when it starts, so that they can run
 // when a limit is reached. Taken out of the thread's own limits; nothing is lent out on top.
-import {
-  fail,
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-} from '../../base/index.ts';
+import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { makeValue, type Value } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
@@ -191,19 +184,22 @@ function withinTime({ clock }: HarnessPorts, { limits, item }: Prepared): () => 
 export async function compute(
   { ports, talk, control, rights }: Thread,
   prepared: Prepared,
-): Promise<Outcome<Json> | undefined> {
+): Promise<Outcome<Value> | undefined> {
   const { script } = prepared.directive.process;
   if (!script) return undefined;
   const own = rulesOf(prepared.directive, ports.project);
   const rules = createRules({ own, inherited: undefined, parent: rights.rules });
   if (!rules.ok) return rules;
   const { signal } = control;
-  const request = scriptRequest(ports, prepared, script, talk.conversation.marks());
+  const { conversation, references } = talk;
+  const marks = references ? conversation.allMarks() : conversation.marks();
+  const request = scriptRequest(ports, prepared, script, marks);
   const [guards, gate] = [rules.output.guards(), withinTime(ports, prepared)];
   const answer = await ports.script({ ...request, guards, signal, gate });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
-  return outputs.ok ? ok(withExtra(outputs.output)) : outputs;
+  const { descriptor } = answer.outputs?.meta ?? { descriptor: answer.marks };
+  return outputs.ok ? ok(makeValue(withExtra(outputs.output), { descriptor })) : outputs;
 }
 
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */

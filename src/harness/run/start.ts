@@ -5,13 +5,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import {
   type Failure,
   fail,
-  type Json,
   type JsonObject,
   type Outcome,
   ok,
   pathWithin,
 } from '../../base/index.ts';
-import type { Descriptor } from '../../flow/index.ts';
+import { type Descriptor, makeValue, markFailure, type Value } from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { AuditEntry, Held, NewThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
@@ -20,6 +19,7 @@ import { MAX_HOOK_NESTING, MAX_RETRIES } from '../hooks/action.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { LimitAmounts } from '../limits/limit.ts';
 import { takeGranted } from '../rights/approved-rights.ts';
+import { modeFor } from '../rights/reading-mode.ts';
 import { packRules } from '../rights/thread-rules.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { apartKey, budgetOf } from '../thread/budget.ts';
@@ -27,7 +27,7 @@ import { unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../thread/journal-event.ts';
 import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
-import { openingEvents, withFreshId } from '../thread/opening.ts';
+import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, HookAbout, Prepared, RunHook, Thread } from '../thread/thread.ts';
@@ -54,6 +54,8 @@ export interface BirthPlace {
   detached?: boolean;
   /** What its inputs and its first message carry; a person's words when absent. */
   marks?: Descriptor;
+  /** What single ones of them carry, where that is known. */
+  given?: GivenMarks | undefined;
   /** Of a hook: what it is asked about. */
   about?: HookAbout;
   /** A reservation made up front for it. */
@@ -233,7 +235,10 @@ async function begin(
   message: string,
 ): Promise<Outcome<Started>> {
   const { directive, limits, inputs, model } = prepared;
-  const opening = await openingEvents(ports, prepared, message, place.marks, place.parent);
+  const isReference = modeFor(ports, directive, place.parent) === 'reference';
+  const { marks, given, parent } = place;
+  const opened = { marks, given, parent, isReference };
+  const opening = await openingEvents(ports, prepared, message, opened);
   if (!opening.ok) return opening;
   const first: JournalEvent = {
     type: 'thread_start',
@@ -245,7 +250,8 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
-      ...packRules(place.parent?.rights.rules.given()),
+      ...packRules(parent?.rights.rules.given()),
+      ...(isReference && { untrusted: 'reference' }),
       ran: whatRan(ports, prepared, place),
     },
   };
@@ -278,7 +284,8 @@ async function begin(
     since,
     signal,
     history: [],
-    parent: place.parent,
+    isReference,
+    parent,
     drawFrom: place.drawFrom,
     split,
     runHook,
@@ -308,14 +315,14 @@ async function startHook(
   thread: Thread,
   name: string,
   inputs: JsonObject,
-  about: HookAbout,
-): Promise<Outcome<ThreadResult | { outputs: Json }>> {
+  { about, foreign }: { about: HookAbout; foreign?: readonly string[] | undefined },
+): Promise<Outcome<ThreadResult | { computed: Value }>> {
   const { ports, place, hooks, control } = thread;
   const request = { directive: name, inputs };
   const prepared = await prepareThread(ports, request, hookLimitsLeft(thread));
   if (!prepared.ok) return prepared;
   const computed = await compute(thread, prepared.output);
-  if (computed) return computed.ok ? ok({ outputs: computed.output }) : computed;
+  if (computed) return computed.ok ? ok({ computed: computed.output }) : computed;
   if (place.nesting >= MAX_HOOK_NESTING) {
     return fail('hook_failed', `hooks are nested deeper than ${MAX_HOOK_NESTING}`);
   }
@@ -328,9 +335,10 @@ async function startHook(
   }
   const { reserve } = hooks;
   // What it is told of may be anything that its thread has read.
-  const marks = thread.talk.conversation.ownMarks();
+  const marks = thread.talk.conversation.allMarks();
   const from = reserve && { drawFrom: reserve };
-  const birth = { parent: thread, kind: 'hook', about, marks, ...from } as const;
+  const given = foreign && { inputs: new Map(foreign.map((input) => [input, marks])) };
+  const birth = { parent: thread, kind: 'hook', about, marks, given, ...from } as const;
   return await runPrepared(ports, prepared.output, birth, control.signal, '');
 }
 
@@ -366,15 +374,16 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   const ran =
     'before' in asked
       ? await goOnWithHook(thread, asked.before)
-      : await startHook(thread, name, inputs, asked.about);
+      : await startHook(thread, name, inputs, asked);
   if (!ran.ok) return ran;
-  if (!('status' in ran.output)) return ok(ran.output.outputs);
+  if ('computed' in ran.output) return ok(ran.output.computed);
   // What others did to the thread meanwhile comes before what the hook said.
   await hearInReplay(thread);
   const { status, reason, outputs, cost, thread_id } = ran.output;
   const waits = waitsFor(name, ran.output);
   if (waits) return waits;
-  thread.talk.conversation.learn(unpackMarks(ran.output.marks));
+  const descriptor = unpackMarks(ran.output.marks);
+  thread.talk.conversation.learn(descriptor, false);
   countHook(thread, cost);
   const granted = await takeGranted(thread, thread_id);
   if (!granted.ok) return granted;
@@ -382,8 +391,8 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
     return fail('hook_unaffordable', reason, { hook: name, thread: thread_id });
   }
   return status === 'completed'
-    ? ok(outputs)
-    : fail('hook_failed', `hook thread ended ${status}: ${reason}`);
+    ? ok(makeValue(outputs, { descriptor }))
+    : markFailure(fail('hook_failed', `hook thread ended ${status}: ${reason}`), descriptor);
 };
 
 /** Runs a directive as a thread, to its end or until it pauses. */

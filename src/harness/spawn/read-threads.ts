@@ -162,7 +162,7 @@ function shownEvent({ seq, ts, turn, type, data }: StoredEvent): JsonObject {
 // of the whole journal up to there.
 async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>> {
   const live = asker.ports.threads.live.get(id);
-  if (live) return ok(live.thread.talk.conversation.ownMarks());
+  if (live) return ok(live.thread.talk.conversation.allMarks());
   const history = await readJournal(asker.ports.store, id);
   if (!history.ok) return history;
   const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));

@@ -347,9 +347,7 @@ export function artifactKind(ports: { live: LiveThreads }): Kind {
               'an artifact is read by the thread that it belongs to',
             );
           }
-          const found = await readPiece(running.thread.ports, thread, id, piece.output);
-          if (!found.ok) return found;
-          return ok(makeValue(found.output.output, { descriptor: found.output.marks }));
+          return await readPiece(running.thread.ports, thread, id, piece.output);
         },
       });
     },

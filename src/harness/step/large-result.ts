@@ -10,8 +10,19 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
-import type { Descriptor, MaybePromise, ResultFacts } from '../../flow/index.ts';
+import {
+  carries,
+  type Descriptor,
+  elementOf,
+  factsOf,
+  type MaybePromise,
+  markFailure,
+  type ResultFacts,
+  restoreFields,
+  type Value,
+} from '../../flow/index.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 
 // A value too large to be said in full: its shape and how its parts begin, within a bound.
@@ -134,9 +145,9 @@ async function keepApart(
   result: Result,
   preview: number,
 ): Promise<Result> {
-  const { content, marks, isError } = result;
-  const whole = { content, marks: packMarks(marks), is_error: isError };
-  const bytes = Buffer.from(JSON.stringify(whole));
+  const { content, marks, isError, facts } = result;
+  const about = { marks: packMarks(marks), is_error: isError, ...(facts && { facts }) };
+  const bytes = Buffer.from(JSON.stringify({ content, ...about }));
   const kept = await ports.store.putArtifact(id, bytes);
   const begins = shorten(content, preview);
   const shown = kept.ok
@@ -149,9 +160,15 @@ async function keepApart(
   return { ...result, content: shown };
 }
 
+/** What references are shown as where even that is too large. */
+export function shortenShown(ports: HarnessPorts, content: Json): Json | undefined {
+  const { max, preview } = bounds(ports);
+  return sizeUpTo(content, max) <= max ? undefined : shorten(content, preview);
+}
+
 /** A recorded result as it was before it was kept apart. */
 export async function wholeResult(
-  { store }: HarnessPorts,
+  { store }: Pick<HarnessPorts, 'store'>,
   thread: string,
   content: Json,
 ): Promise<Json> {
@@ -162,18 +179,46 @@ export async function wholeResult(
   return getOwn(JSON.parse(Buffer.from(bytes.output).toString()) as Json, 'content') ?? null;
 }
 
-/** `/items/3/text`: the part that this points to, as RFC 6901 has it. */
-function partOf(value: Json, pointer: string): Outcome<Json> {
-  let part: Json | undefined = value;
+const isIn = (data: Json, key: string): boolean =>
+  Array.isArray(data) ? data[Number(key)] !== undefined : getOwn(data, key) !== undefined;
+
+/** The same of a value that a journal gave back. */
+export async function wholeValue(
+  ports: Pick<HarnessPorts, 'store'>,
+  thread: string,
+  value: Value,
+): Promise<Value> {
+  const whole = await wholeResult(ports, thread, value.data);
+  return whole === value.data ? value : restoreFields(whole, value.meta.descriptor, factsOf(value));
+}
+
+/** What was kept apart before is there again when references are made of it. */
+export async function loadWholes(
+  { ports, place, talk: { references } }: Thread,
+  history: readonly Recorded[],
+): Promise<void> {
+  for (const { type, data } of references ? history : []) {
+    if (type !== 'tool_result') continue;
+    const hash = getOwn(data.content, 'artifact');
+    if (typeof hash !== 'string' || references?.wholes.has(hash)) continue;
+    const whole = await wholeResult(ports, place.id, data.content);
+    if (whole !== data.content) references?.wholes.set(hash, whole);
+  }
+}
+
+/** `/items/3/text`: the part that this points to, as RFC 6901 has it, with its own marks. */
+function partOf(value: Value, pointer: string): Outcome<Value> {
+  let part = value;
   for (const name of pointer === '' ? [] : pointer.slice(1).split('/')) {
     const key = name.replaceAll('~1', '/').replaceAll('~0', '~');
-    part = Array.isArray(part) ? part[Number(key)] : getOwn(part, key);
-    if (part === undefined) {
-      const names = isObject(value) ? Object.keys(value).slice(0, 20).join(', ') : '';
-      return fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+    if (!isIn(part.data, key)) {
+      const names = isObject(value.data) ? Object.keys(value.data).slice(0, 20).join(', ') : '';
+      const missing = fail('not_found', `there is no \`${pointer}\` in it; it has: ${names}`);
+      return markFailure(missing, value.meta.descriptor);
     }
+    part = elementOf(part, key);
   }
-  return ok(part ?? null);
+  return ok(part);
 }
 
 export interface Piece {
@@ -183,34 +228,41 @@ export interface Piece {
   length: number;
 }
 
-/** A piece of an artifact of this thread, with the labels of the whole. */
+/** A piece of an artifact of this thread, with the labels of the part that it is taken from. */
 export async function readPiece(
   ports: HarnessPorts,
   thread: string,
   hash: string,
   { field, offset, length }: Piece,
-): Promise<Outcome<{ output: Json; marks: Descriptor }>> {
+): Promise<Outcome<Value>> {
   if (field !== '' && !field.startsWith('/')) {
     return fail('invalid_input', `\`field\` is \`${field}\`; it starts with /, such as /content`);
   }
   const bytes = await ports.store.artifact(thread, hash);
   if (!bytes.ok) return bytes;
-  const whole = JSON.parse(Buffer.from(bytes.output).toString()) as Json;
-  const part = partOf(getOwn(whole, 'content') ?? null, field);
+  const { content, marks, facts } = JSON.parse(Buffer.from(bytes.output).toString()) as Artifact;
+  const part = partOf(restoreFields(content, unpackMarks(marks), facts), field);
   if (!part.ok) return part;
-  const text = typeof part.output === 'string' ? part.output : JSON.stringify(part.output);
+  const { text, meta } = part.output;
   // What was read in pieces is not kept apart again.
   const room = Math.min(length, MAX_PIECE, bounds(ports).max / 2);
   const end = Math.min(text.length, offset + room);
-  return ok({
-    output: {
-      artifact: hash,
-      field,
-      offset,
-      characters: text.length,
-      text: text.slice(offset, end),
-      ...(end < text.length && { next_offset: end }),
-    },
-    marks: unpackMarks(getOwn(whole, 'marks')),
-  });
+  const output = {
+    artifact: hash,
+    field,
+    offset,
+    characters: text.length,
+    text: text.slice(offset, end),
+    ...(end < text.length && { next_offset: end }),
+  };
+  const { descriptor } = meta;
+  // Where it stands is no stranger's word; what stands there may be.
+  const piece = carries(descriptor, 'untrusted') ? { free_text: ['text'] } : undefined;
+  return ok(restoreFields(output, descriptor, piece));
+}
+
+interface Artifact {
+  readonly content: Json;
+  readonly marks: Json;
+  readonly facts?: ResultFacts;
 }

@@ -45,7 +45,7 @@ import {
 } from '../rights/ask-about-call.ts';
 import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
-import { aboutArguments, packMarks } from '../thread/conversation.ts';
+import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
@@ -54,22 +54,32 @@ import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
-import { asLimit, type IdentifiedCall, identifyCall, requiredFor, stepKind } from './tool-call.ts';
+import {
+  asLimit,
+  type IdentifiedCall,
+  identifyCall,
+  requiredFor,
+  resolveCall,
+  stepKind,
+} from './tool-call.ts';
 
 /** What a step is about: a call of a kernel verb, or something a script does by itself. */
-export type StepFacts = Pick<IdentifiedCall, 'tool' | 'effect' | 'volatile' | 'parameters'> & {
-  verb: string;
-};
+export type StepFacts = Pick<
+  IdentifiedCall,
+  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved'
+> & { verb: string };
 
-/** The directive's own outputs, handed back: the run is over. */
+/** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
 export function returned(
-  thread: Thread,
+  { place, talk }: Thread,
   known: Pick<IdentifiedCall, 'verb' | 'request'>,
   output: Json,
+  given: Descriptor,
 ): Ending | undefined {
   if (known.verb !== 'execute' || getOwn(known.request, 'action') !== 'return') return undefined;
-  if (getOwn(output, 'directive') !== thread.place.directive.name) return undefined;
-  return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {} };
+  if (getOwn(output, 'directive') !== place.directive.name) return undefined;
+  const marks = mergeDescriptors(talk.conversation.ownMarks(), given);
+  return { status: 'completed', reason: '', outputs: getOwn(output, 'outputs') ?? {}, marks };
 }
 
 /** As a model is told about it. */
@@ -130,8 +140,7 @@ async function conclude(
   const fit = keepResult(thread, result);
   const kept = fit instanceof Promise ? await fit : fit;
   noteResult(thread, call, kept, tool);
-  const { content, marks, isError, facts } = kept;
-  thread.talk.conversation.result(call.id, content, marks, isError, facts);
+  thread.talk.conversation.result(call.id, kept, result.content);
 }
 
 interface KernelCall {
@@ -257,13 +266,20 @@ const mayRepeat = ({ effect }: StepFacts, event: FlowCheckpoint): boolean =>
 const isStopped = ({ code }: Fault): boolean =>
   code === 'cancelled' || code === 'duration_exceeded';
 
-export function performCall(
+export async function performCall(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
 ): Promise<Outcome<Value>> {
+  const { conversation, references } = thread.talk;
   // Everything the model wrote carries what it has read.
-  const marks = thread.talk.conversation.ownMarks();
+  const marks = conversation.ownMarks();
+  if (references) {
+    const named = resolveCall(references, known, marks);
+    return named.ok
+      ? await callKernel(thread, call, named.output.known, named.output)
+      : markFailure(named, marks);
+  }
   // A parameter may have any name, `__proto__` too.
   const values: Record<string, Value> = Object.create(null);
   for (const [name, data] of Object.entries(known.parameters)) {
@@ -271,7 +287,7 @@ export function performCall(
   }
   const { content } = known.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return callKernel(thread, call, known, { values, marks });
+  return await callKernel(thread, call, known, { values, marks });
 }
 
 /** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
@@ -291,7 +307,8 @@ export function stepAct(
     },
     tool,
     turn: journal.turn,
-    arguments: call.arguments,
+    // Hooks judge what would be done; the journal has what was written.
+    arguments: known.resolved ?? call.arguments,
     required: () => requiredFor(ports, known),
     call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event) },
   };
@@ -328,11 +345,11 @@ export function stepAct(
       // A hook is told of it before the model is.
       const { conversation } = thread.talk;
       if (event.name === 'after_step') {
-        conversation.learn(event.result.meta.descriptor);
+        conversation.learn(event.result.meta.descriptor, false);
         noteOrigins(thread, call, event.arguments);
         return raise(thread, event, step);
       }
-      conversation.learn(descriptorOfFault(event.fault));
+      conversation.learn(descriptorOfFault(event.fault), false);
       const told = event.name === 'error' ? { ...event, call: call.id } : event;
       const verdict = raise(thread, asLimit(told), step);
       if (mayRepeat(known, event)) return verdict;
@@ -422,11 +439,9 @@ async function endEscalated(
   thread.control.escalated.delete(call.id);
   const known = identifyCall(thread.ports, call);
   if (known.ok) thread.control.failures.delete(known.output.tool);
-  const result = {
-    content: told.output,
-    marks: thread.talk.conversation.ownMarks(),
-    isError: true,
-  };
+  const own = thread.talk.conversation.ownMarks();
+  const marks = mergeDescriptors(own, unpackMarks(escalated.marks));
+  const result = { content: told.output, marks, isError: true };
   await conclude(thread, call, result, known.ok ? known.output.tool : undefined);
   return stop(thread);
 }
@@ -449,7 +464,8 @@ export async function endStep(
   await conclude(thread, call, done, known.tool);
   const ended = stop(thread);
   if (ended) return ended;
-  return outcome.ok ? returned(thread, known, outcome.output.data) : undefined;
+  if (!outcome.ok) return undefined;
+  return returned(thread, known, outcome.output.data, outcome.output.meta.descriptor);
 }
 
 /** What cannot be recorded ends this process's work on the thread; another may resume it. */

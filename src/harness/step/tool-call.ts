@@ -2,16 +2,26 @@
 import {
   fail,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
   plainText,
+  setOwn,
 } from '../../base/index.ts';
-import type { FlowCheckpoint } from '../../flow/index.ts';
+import {
+  type Descriptor,
+  elementOf,
+  type FlowCheckpoint,
+  makeValue,
+  mergeDescriptors,
+  type Value,
+} from '../../flow/index.ts';
 import type { Library, ToolEffect } from '../../items/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
+import type { References } from '../thread/references.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 
 type Verb = 'search' | 'load' | 'execute' | 'help';
@@ -28,6 +38,8 @@ export interface IdentifiedCall {
   request: JsonObject;
   /** Which part of the arguments goes to the tool itself. */
   parameters: JsonObject;
+  /** All of them with what references stand for, where its model writes such. */
+  resolved?: JsonObject;
 }
 
 const CHANGES: ReadonlySet<string> = new Set(['create', 'update', 'delete']);
@@ -69,6 +81,48 @@ export function identifyCall(
   }
   const effect = isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write');
   return ok({ verb, request, parameters, effect, volatile, tool: name });
+}
+
+/** A call with what its references stand for. */
+export interface NamedCall {
+  known: IdentifiedCall;
+  /** Parameters with their marks. */
+  values: Record<string, Value>;
+  /** Of everything that it says. */
+  marks: Descriptor;
+}
+
+/** What is called is written out; what it is given may be named. */
+const WRITTEN_OUT: ReadonlySet<string> = new Set(['item_type', 'item_id', 'action', 'dry_run']);
+
+/** Every reference replaced; a failure names those there are, and no word of what they stand for. */
+export function resolveCall(
+  references: References,
+  known: IdentifiedCall,
+  own: Descriptor,
+): Outcome<NamedCall> {
+  const values: Record<string, Value> = Object.create(null);
+  const request: JsonObject = {};
+  let marks = own;
+  for (const [name, written] of Object.entries(known.request)) {
+    // Which parameters there are is for the model to say.
+    const isWhole = name === 'parameters' && !isObject(written);
+    const found =
+      WRITTEN_OUT.has(name) || isWhole
+        ? ok(makeValue(written, { descriptor: own }))
+        : references.resolve(written, own);
+    if (!found.ok) return found;
+    const value = found.output;
+    setOwn(request, name, value.data);
+    marks = mergeDescriptors(marks, value.meta.descriptor);
+    if (name === 'content') values.content = value;
+    else if (name === 'parameters' && isObject(value.data)) {
+      for (const key of Object.keys(value.data)) values[key] = elementOf(value, key);
+    }
+  }
+  const given = getOwn(request, 'parameters');
+  const parameters = isObject(given) ? given : {};
+  return ok({ known: { ...known, request, parameters, resolved: request }, values, marks });
 }
 
 /** What a call needs, named as in `permissions.granted`: what its chain requires, and the tool itself. */

@@ -7,6 +7,7 @@ import {
   describe,
   EMPTY,
   type ModelReader,
+  makeValue,
   mergeDescriptors,
   type ResultFacts,
   type Value,
@@ -18,6 +19,7 @@ import {
   type ToolCallBlock,
 } from '../../llm/index.ts';
 import type { Marks } from './journal-event.ts';
+import type { KeptResult, References } from './references.ts';
 
 /** The call with which the harness shows a directive: no answer, and it tells of tools besides. */
 export const DIRECTIVE_CALL = 'call_directive';
@@ -50,6 +52,14 @@ export class Conversation {
   #bytes = 0;
   #trusted: Trusted = { texts: [], results: [] };
   #stranger: string | undefined;
+  /** Where strangers' text is kept from the model; absent: it is shown. */
+  readonly #references: References | undefined;
+  /** Of what came in and was not shown. */
+  #apart = EMPTY;
+
+  constructor(references?: References) {
+    this.#references = references;
+  }
 
   messages(): readonly Message[] {
     return this.#messages;
@@ -65,6 +75,11 @@ export class Conversation {
     return mergeDescriptors(this.#marks, FROM_MODEL);
   }
 
+  /** The same with all that has come in and was not shown: what others are told of the thread carries it. */
+  allMarks(): Descriptor {
+    return mergeDescriptors(this.ownMarks(), this.#apart);
+  }
+
   /** Calls of the last reply that have no result yet, in order. */
   pending(): readonly ToolCallBlock[] {
     return [...this.#open.values()];
@@ -76,7 +91,11 @@ export class Conversation {
    */
   user(text: string, marks: Descriptor, isOwn = false): void {
     if (this.#open.size > 0) this.#late.push({ text, marks, isOwn });
-    else {
+    else if (this.#references && carries(marks, 'untrusted')) {
+      const shown = this.#references.show(makeValue(text, { descriptor: marks }));
+      this.learn(marks, false);
+      this.#add('user', [{ type: 'text', text: `[not shown] ${JSON.stringify(shown.content)}` }]);
+    } else {
       this.learn(marks);
       if (!isOwn && !carries(marks, 'untrusted')) this.#trusted.texts.push(text);
       this.#add('user', [{ type: 'text', text }]);
@@ -88,19 +107,16 @@ export class Conversation {
     for (const block of content) if (block.type === 'tool_call') this.#open.set(block.id, block);
   }
 
-  result(
-    id: string,
-    content: Json,
-    marks: Descriptor,
-    isError: boolean,
-    facts?: ResultFacts | undefined,
-  ): void {
+  /** `whole`: what it was before it was kept apart for its size. */
+  result(id: string, kept: KeptResult, whole?: Json): void {
     const tool = plainText(this.#open.get(id)?.arguments.item_id ?? '');
+    const { isError, facts } = kept;
+    const { content, marks } = this.#references?.result(kept, whole) ?? kept;
+    if (this.#references) this.learn(kept.marks, false);
     this.learn(marks);
-    const isForeign = carries(marks, 'untrusted');
-    if (isForeign) this.#stranger ??= tool === '' ? undefined : tool;
-    if (!isError && id !== DIRECTIVE_CALL && (facts || !isForeign)) {
-      this.#trusted.results.push({ tool, content, marks, facts });
+    if (carries(marks, 'untrusted')) this.#stranger ??= tool === '' ? undefined : tool;
+    if (!isError && id !== DIRECTIVE_CALL && (facts || !carries(kept.marks, 'untrusted'))) {
+      this.#trusted.results.push({ tool, content: kept.content, marks: kept.marks, facts });
     }
     this.#open.delete(id);
     this.#add('user', [{ type: 'tool_result', id, content, ...(isError && { is_error: true }) }]);
@@ -108,9 +124,13 @@ export class Conversation {
     for (const said of this.#late.splice(0)) this.user(said.text, said.marks, said.isOwn);
   }
 
-  /** Something was read; by itself it is no part of what is said. */
-  learn(marks: Descriptor): void {
-    this.#marks = mergeDescriptors(this.#marks, marks);
+  /**
+   * Something was read; by itself it is no part of what is said. `isShown`: false for what the model will
+   * know by its reference.
+   */
+  learn(marks: Descriptor, isShown = true): void {
+    if (this.#references && !isShown) this.#apart = mergeDescriptors(this.#apart, marks);
+    else this.#marks = mergeDescriptors(this.#marks, marks);
   }
 
   reader(): ModelReader {
@@ -162,6 +182,23 @@ export function unpackMarks(packed: Json | undefined): Descriptor {
   };
   return describe({ labels: list('labels'), taint: list('taint'), sources: list('sources') });
 }
+
+/** Inputs as an opening keeps them. */
+export const packGiven = (given: ReadonlyMap<string, Value>): JsonObject => {
+  const packed: JsonObject = {};
+  for (const [name, { data, meta }] of given) {
+    setOwn(packed, name, { value: data, marks: packMarks(meta.descriptor) });
+  }
+  return packed;
+};
+
+export const unpackGiven = (packed: JsonObject): ReadonlyMap<string, Value> =>
+  new Map(
+    Object.entries(packed).map(([name, input]) => {
+      const descriptor = unpackMarks(getOwn(input, 'marks'));
+      return [name, makeValue(getOwn(input, 'value') ?? null, { descriptor })];
+    }),
+  );
 
 /** An argument as far as a record tells of it. */
 interface ToldArgument {

@@ -183,7 +183,14 @@ const facts = fields(
 );
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },
-  { tool: text, rules, about: data, facts },
+  {
+    tool: text,
+    rules,
+    about: data,
+    facts,
+    /** Of the directive: inputs that its model knows by reference, each with its marks. */
+    given: data,
+  },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
 const opening = either(
@@ -231,8 +238,8 @@ const approval = either(
       approval: text,
       action: text,
     },
-    /** A call that failed once too often, and what it came to. */
-    { call_id: text, held: json },
+    /** A call that failed once too often, what it came to, and the marks of that. */
+    { call_id: text, held: json, marks },
   ),
   fields(
     { ...capability, state: word('approved'), by: text },
@@ -353,8 +360,11 @@ const ran = fields(
 const DATA = {
   thread_start: fields(
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
-    /** `plan`: steps are written down before anything is read; `check`: and not done. */
-    { stream: yes, rules, ran, plan: word('run', 'check') },
+    /**
+     * `plan`: steps are written down before anything is read; `check`: and not done. `untrusted`: its model
+     * knows what strangers wrote by reference.
+     */
+    { stream: yes, rules, ran, plan: word('run', 'check'), untrusted: word('reference') },
   ),
   status: fields({ status }, { by: text, reason: text }),
   user_message: said,

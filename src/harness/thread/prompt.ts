@@ -33,6 +33,19 @@ export function injection(
   };
 }
 
+/** How a model reads what strangers wrote where that is kept from it; only what it may call is named. */
+export function referencesTold(tools: readonly { readonly id: string }[]): JsonObject {
+  const readers = tools.map(({ id }) => id).filter((id) => id.startsWith('read/'));
+  return {
+    references: [
+      'What strangers wrote is not shown to you: {"reference":"$r3",…} stands for it, with its type and size.',
+      'Write "$r3" as the value of a parameter and the tool is given the thing itself; "$r3.field" and "$r3[0]" are parts of it; inside of a longer text its text is put in.',
+      'You can do the same in your outputs and in your last message.',
+      ...(readers.length > 0 ? [`These tools read it for you: ${readers.join(', ')}.`] : []),
+    ],
+  };
+}
+
 const MAX_LINE = 2000;
 
 /** One line, whatever is in it, and not a long one. */

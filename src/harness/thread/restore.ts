@@ -169,7 +169,8 @@ function resumedWith(thread: Thread, data: DataOf<'signal'>, own: EffectiveLimit
 /** A call that failed once too often, and that nobody has answered for. */
 function restoreEscalated({ control }: Thread, note: DataOf<'approval'>): void {
   if (note.kind !== 'question' || note.held === undefined || note.call_id === undefined) return;
-  control.escalated.set(note.call_id, { approval: note.approval, held: note.held });
+  const { approval, held, marks } = note;
+  control.escalated.set(note.call_id, { approval, held, ...(marks && { marks }) });
 }
 
 /** A step that gave a result of its own: what was skipped before is not in a row any more. */

@@ -1,8 +1,10 @@
 // What enters the conversation. It grows from events in one way only, live and after a restart.
-import { isObject, type Json, type JsonObject } from '../../base/index.ts';
+import { getOwn, isObject, type Json, type JsonObject, plainText } from '../../base/index.ts';
+import { type Descriptor, EMPTY, mergeDescriptors } from '../../flow/index.ts';
 import { packCost } from '../limits/cost.ts';
-import { packMarks, unpackMarks } from './conversation.ts';
-import type { JournalEvent, Opening } from './journal-event.ts';
+import { packMarks, unpackGiven, unpackMarks } from './conversation.ts';
+import type { JournalEvent, Opening, ToolResult } from './journal-event.ts';
+import type { KeptResult } from './references.ts';
 import type { Thread } from './thread.ts';
 
 /**
@@ -26,7 +28,16 @@ export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEv
   }
 }
 
-function putInto({ conversation }: Thread['talk'], event: JournalEvent): void {
+/** What the journal says of a result. */
+export const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
+  content,
+  marks: unpackMarks(marks),
+  isError: is_error,
+  ...(facts && { facts }),
+  ...(given && { given: unpackGiven(given) }),
+});
+
+function putInto({ conversation, references }: Thread['talk'], event: JournalEvent): void {
   switch (event.type) {
     case 'user_message':
       conversation.user(event.data.text, unpackMarks(event.data.marks));
@@ -43,8 +54,9 @@ function putInto({ conversation }: Thread['talk'], event: JournalEvent): void {
       }
       return;
     case 'tool_result': {
-      const { call_id, content, marks, is_error, facts } = event.data;
-      conversation.result(call_id, content, unpackMarks(marks), is_error, facts);
+      const { call_id, content } = event.data;
+      const whole = references?.wholes.get(plainText(getOwn(content, 'artifact') ?? ''));
+      conversation.result(call_id, keptIn(event.data), whole);
       return;
     }
     default:
@@ -58,9 +70,14 @@ export function withoutTime(content: Json): Json {
   return rest;
 }
 
-/** A line of the harness for the model, before its next turn. */
-export function tell(thread: Thread, text: string, about?: { reminder: true }): void {
-  const marks = packMarks(thread.talk.conversation.marks());
+/** A line of the harness for the model, before its next turn; `from`: of what it quotes. */
+export function tell(
+  thread: Thread,
+  text: string,
+  about?: { reminder: true },
+  from: Descriptor = EMPTY,
+): void {
+  const marks = packMarks(mergeDescriptors(thread.talk.conversation.marks(), from));
   const event = {
     type: 'injected_message',
     data: { text, by: 'harness', marks, ...about },

@@ -10,6 +10,7 @@ import type {
   GuardSource,
   MaybePromise,
   PolicyState,
+  Value,
 } from '../../flow/index.ts';
 import type { Directive, DirectiveItem, Hook, Library, ToolEffect } from '../../items/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
@@ -28,7 +29,14 @@ import type { CostMeter } from '../limits/cost.ts';
 import type { EffectiveLimits, LimitAmounts } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import type { Conversation } from './conversation.ts';
-import type { ApprovalNote, Bounds, HookStart, JournalEvent, Opening } from './journal-event.ts';
+import type {
+  ApprovalNote,
+  Bounds,
+  HookStart,
+  JournalEvent,
+  Marks,
+  Opening,
+} from './journal-event.ts';
 import type { JournalWriter } from './journal-writer.ts';
 import type {
   ModelPort,
@@ -39,6 +47,7 @@ import type {
   TokenPort,
   WatchPort,
 } from './ports.ts';
+import type { References } from './references.ts';
 
 export interface Thread {
   readonly ports: HarnessPorts;
@@ -163,6 +172,8 @@ interface Budget {
 /** What is said, and with whom. A script that asks a model has one of these for each question. */
 export interface Talk {
   readonly conversation: Conversation;
+  /** Where what strangers wrote is kept from its model; absent: it is shown. */
+  readonly references?: References;
   readonly system: string;
   /** What its model may call; the four tools when absent. */
   readonly tools?: readonly ToolDefinition[];
@@ -202,7 +213,7 @@ export interface Hooks {
   left: Amounts;
   /** Threads of hooks that were begun and whose answer is not known yet, by their id. */
   readonly pending: Map<string, HookStart>;
-  /** Runs a hook's directive in a thread of its own; its outputs. */
+  /** Runs a hook's directive in a thread of its own; its outputs, with what they carry. */
   readonly run: RunHook;
 }
 
@@ -219,8 +230,10 @@ export type RunHook = (
   thread: Thread,
   name: string,
   inputs: JsonObject,
-  asked: { readonly about: HookAbout } | { readonly before: HookStart },
-) => Promise<Outcome<Json>>;
+  asked:
+    | { readonly about: HookAbout; readonly foreign?: readonly string[] | undefined }
+    | { readonly before: HookStart },
+) => Promise<Outcome<Value>>;
 
 export interface CompiledHook {
   readonly hook: Hook;
@@ -289,6 +302,7 @@ export interface EscalatedCall {
   readonly approval: string;
   /** As the model would have been told. */
   readonly held: Json;
+  readonly marks?: Marks;
 }
 
 export interface LoopDetector {

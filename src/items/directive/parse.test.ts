@@ -48,6 +48,11 @@ test.each([
     'permissions:\n  - write: { resource: filesystem, path: "a/**" }\n  - knowledge: { deny_categories: [s, t] }',
     '<permissions><write resource="filesystem" path="a/**"/><knowledge><deny_categories>s, t</deny_categories></knowledge></permissions>',
   ],
+  ['permissions:\n  - untrusted: reference', '<permissions untrusted="reference"/>'],
+  [
+    'permissions: { untrusted: show, read: { resource: filesystem, path: a } }',
+    '<permissions untrusted="show"><read resource="filesystem" path="a"/></permissions>',
+  ],
   [
     'permissions: { orchestration: { enabled: false } }',
     '<permissions><orchestration enabled="false"/></permissions>',

@@ -18,6 +18,7 @@ import {
   elementsOf,
   hasTypo,
   proseOf,
+  readChoice,
   readFlag,
 } from './element.ts';
 import { type Findings, type Form, quoted } from './findings.ts';
@@ -149,5 +150,6 @@ export function readPermissions(element: Element, findings: Findings): Permissio
     },
     knowledge: filterOf('knowledge'),
     directives: filterOf('directives'),
+    untrusted: readChoice(element, 'untrusted', ['show', 'reference'], findings),
   });
 }

@@ -87,6 +87,7 @@ export const METADATA: Shape = shape({
     limits: LIMITS,
     cost: shape({ gone: true }),
     permissions: shape({
+      attributes: ['untrusted'],
       mixed: true,
       children: {
         read: PERMISSION,

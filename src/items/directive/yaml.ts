@@ -158,7 +158,12 @@ function build(spot: Spot, name: string, value: Json, shape: Shape | undefined):
   } else if (isObject(value)) fillFrom(spot, element, value, shape);
   else if (shape.list !== undefined || shape.mixed) {
     bounded(spot, value).forEach((item, index) => {
-      element.children.push(...listItem(spot.below(index), item, shape));
+      const below = spot.below(index);
+      const [name = '', ...more] = isObject(item) ? Object.keys(item) : [];
+      const isAttribute = isObject(item) && more.length === 0 && takesAttribute(shape, name);
+      if (isAttribute)
+        addAttribute(below.below(name), element.attributes, name, item[name] ?? null);
+      else element.children.push(...listItem(below, item, shape));
     });
   } else wrong(spot, shape.text ? 'text' : 'a mapping');
   return element;

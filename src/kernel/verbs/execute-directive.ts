@@ -93,8 +93,17 @@ function wordForWord({ opaque }: Directive): JsonObject {
   return texts;
 }
 
+const FILLED = ['description', 'process', 'context', 'success_criteria', 'deviation_rules'];
+
+/** The texts of a directive's form, with these inputs put in; what is not named stays as written. */
+export function fillForm(form: JsonObject, inputs: JsonObject): JsonObject {
+  const filled: JsonObject = { ...form };
+  for (const part of FILLED) filled[part] = fillAll(form[part] ?? null, inputs);
+  return filled;
+}
+
 /** The directive as the model reads it: what to do and within what, no positions, no file paths. */
-function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
+export function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   const shown = {
     name: directive.name,
     version: directive.version,
@@ -115,10 +124,7 @@ function readyForm(directive: Directive, inputs: JsonObject): JsonObject {
   const plain = JSON.parse(
     JSON.stringify(shown, (key, value: Json) => (PLACES.has(key) ? undefined : value)),
   ) as JsonObject;
-  for (const part of ['description', 'process', 'context', 'success_criteria', 'deviation_rules']) {
-    plain[part] = fillAll(plain[part] ?? null, inputs);
-  }
-  return plain;
+  return fillForm(plain, inputs);
 }
 
 /** How to go on, as far as it is true for whoever asked. */

@@ -88,8 +88,8 @@ export async function loadItem(
   const answer: JsonObject = {
     item: part === 'body' ? summarise(item, library, 'name') : metadata(item, library),
   };
+  uses(item);
   if (part === 'all' || part === 'body') {
-    uses(item);
     answer.body = item.body.slice(0, MAX_BODY);
     if (item.body.length > MAX_BODY) answer.truncated = true;
   }

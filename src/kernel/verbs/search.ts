@@ -107,8 +107,8 @@ export function searchLibrary(
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
   });
   for (const { item } of detail === 'name' ? [] : found.hits) {
-    // What a stranger says of a tool stands in the answer.
-    if (item.tags.includes('mcp_tool')) uses(item);
+    // What a stranger says of a tool stands in the answer, or of an item that was made of his words.
+    if (item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state)) uses(item);
   }
   return ok({
     items: found.hits.map(({ item, score }) => ({

@@ -11,6 +11,8 @@ export interface Permissions {
   orchestration?: CategoryFilter & { enabled: boolean };
   knowledge?: CategoryFilter;
   directives?: CategoryFilter;
+  /** How its threads read what strangers wrote: as it is (default), or as references to it. */
+  untrusted?: 'show' | 'reference';
 }
 
 interface PermissionProblem {
