@@ -97,7 +97,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['world'],
     ['run'],
     ['compile'],
-    ['run-script.ts'],
+    ['run-script.ts', 'plan.ts'],
   ],
   mcp: [['client', 'server'], ['connector']],
   runtime: [['shared'], ['.'], ['reports']],
@@ -360,8 +360,6 @@ const FOR_PEOPLE = [
 const PLACES = ['Directive.places', 'Hook.column'];
 /** Handed on together with what holds them: to the model, or as the setting of the next type. */
 const PARTS_OF_A_WHOLE = [
-  'DirectiveOutput.description',
-  'DirectiveProcess.mode',
   'DirectiveProcess.steps',
   'DeviationRules.text',
   'Policy.days',

@@ -72,6 +72,7 @@ type RoomCode =
   | 'approval_used'
   | 'bail'
   | 'steps_differ'
+  | 'plan_invalid'
   | `${string}_exceeded`;
 
 /** Every code that is documented. */

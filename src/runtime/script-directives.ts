@@ -12,7 +12,14 @@ import {
   plainJson,
   readRegularFile,
 } from '../base/index.ts';
-import { type Descriptor, describe, EMPTY, type MaybePromise, mergeAll } from '../flow/index.ts';
+import {
+  childFrame,
+  type Descriptor,
+  describe,
+  EMPTY,
+  type MaybePromise,
+  mergeAll,
+} from '../flow/index.ts';
 import type {
   ScriptAct,
   ScriptActions,
@@ -273,7 +280,7 @@ function asThread(actions: ScriptActions): ScriptUse {
 }
 
 export function createScriptPort(rooms: Rooms): ScriptPort {
-  return async (request): Promise<ScriptAnswer> => {
+  const runOne = async (request: ScriptRequest): Promise<ScriptAnswer> => {
     const { text, file, inputs, isSigned, guards, actions, signal } = request;
     const { project } = rooms.open;
     const name = shownFile(project, file);
@@ -292,8 +299,10 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
       : nowhere(bare);
+    const { frame } = setup;
     const options = {
       ...setup,
+      frame: request.marks ? childFrame(frame, { influence: request.marks }) : frame,
       file,
       name,
       folder: project,
@@ -305,4 +314,8 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const answer = await runMarked(text, options, request);
     return { ...answer, ...((reach.asked() || wantsPerson) && { needsThread: true }) };
   };
+  return Object.assign(runOne, {
+    readPlan: async (text: string, given: readonly string[]) =>
+      (await import('../script/index.ts')).readPlan(text, given),
+  });
 }

@@ -1,3 +1,4 @@
+export { readPlan } from './plan.ts';
 export {
   type AroundScript,
   diagnose,

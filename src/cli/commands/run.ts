@@ -339,6 +339,9 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
   if (!inputs.ok) return inputs;
   const limits = limitsOf(options);
   if (!limits.ok) return limits;
+  const isCheck = options.check === true;
+  if (isCheck && options.plan !== true)
+    return fail('usage', '`--check` looks at a plan: `--plan --check`');
   return ok(
     compact<RunRequest>({
       directive: asText(args[0]) ?? '',
@@ -347,6 +350,7 @@ function requestOf(call: CommandCall, library?: Library): Outcome<RunRequest> {
       model: asText(options.model),
       limits: limits.output,
       stream: options.stream === true ? true : undefined,
+      plan: options.plan === true ? (isCheck ? 'check' : true) : undefined,
       by: { who: speaker(call).who, surface: 'cli' },
     }),
   );

@@ -211,8 +211,9 @@ async function withInputs(
 ): Promise<Outcome<Decision>> {
   const { deed } = decision;
   if (!wanted || 'fault' in deed) return ok(decision);
-  const { item, directive } = place;
-  if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || directive.process.script) {
+  const { item, directive, plan } = place;
+  const isFixed = plan !== undefined || directive.process.script !== undefined;
+  if ((deed.do !== 'new_attempt' && deed.do !== 'restart') || isFixed) {
     const message = 'the hook’s `context.inputs` are for a new attempt, and there is none here';
     return fail('hook_failed', `${message}: retry begins one at a limit, and at the start`);
   }

@@ -155,6 +155,7 @@ export async function createThread(ports: HarnessPorts, start: Start): Promise<O
       runner,
       detached,
       nesting: (parent?.place.nesting ?? 0) + (kind === 'hook' ? 1 : 0),
+      ...(prepared.plan && { plan: prepared.plan }),
       item: prepared.item,
       directive: prepared.directive,
       inputs: prepared.inputs,

@@ -106,12 +106,17 @@ function loopPorts(thread: Thread): LoopPorts {
   };
 }
 
-/** A runner of the program, the directive's script, or turns of a model. */
+/** A runner of the program, a plan, the directive's script, or turns of a model. */
 async function loopOf(thread: Thread, history: readonly Recorded[]): Promise<Ending> {
   const runner = ownRunner(thread.ports.threads, thread.place.runner);
   if (runner) return await runOwn(thread, runner);
   const loop = loopPorts(thread);
-  const { script } = thread.place.directive.process;
+  const { plan, directive } = thread.place;
+  if (plan) {
+    const { runPlannedThread } = await import('../script/plan-thread.ts');
+    return await runPlannedThread(thread, history, loop.between);
+  }
+  const { script } = directive.process;
   return script
     ? await runScriptThread(thread, script, history, loop.between)
     : await runLoop(loop);

@@ -192,7 +192,7 @@ async function releaseOf(
 }
 
 /** Only the loop can go on where it stood; a script begins again, so it rests and is resumed. */
-const quietly = (place: Place, status: Ending['status']): { quiet?: true } =>
-  RESTS.has(status) && !place.directive.process.script && hasShippedRunner(place.runner)
+const quietly = ({ plan, directive, runner }: Place, status: Ending['status']): { quiet?: true } =>
+  RESTS.has(status) && !plan && !directive.process.script && hasShippedRunner(runner)
     ? { quiet: true }
     : {};

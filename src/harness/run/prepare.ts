@@ -36,6 +36,11 @@ export interface RunRequest {
   limits?: DirectiveLimits;
   /** Keeps what the provider sends, event by event, in `stream.jsonl` of the thread. */
   stream?: boolean;
+  /**
+   * The model writes all steps down first, from trusted words alone, and they are what is done; `check`:
+   * they are noted and not done. Also without this where the directive says `mode="plan"`.
+   */
+  plan?: boolean | 'check';
   /** Who asks for it, and where that came in. */
   by?: StartedBy;
 }
@@ -160,6 +165,19 @@ function chooseModel(
   return priced(ports, model, limits);
 }
 
+/** Asked for, or said by the directive; nobody leaves out what the directive says. */
+function planOf(
+  { id }: DirectiveItem,
+  { process: { mode, script } }: Directive,
+  asked: RunRequest['plan'] = false,
+): Outcome<Pick<Prepared, 'plan'>> {
+  if (asked === false && mode !== 'plan') return ok({});
+  if (!script) return ok({ plan: asked === 'check' ? 'check' : 'run' });
+  if (asked === false) return ok({});
+  const message = `directive \`${id}\` is a script: its steps are written down already, so no plan is made of it`;
+  return fail('invalid_input', message);
+}
+
 /** A hook that could not run when it is needed is found before anything is begun. */
 function readyHooks(
   ports: PreparePorts,
@@ -217,6 +235,8 @@ export async function prepareThread(
   if (!inputs.ok) return inputs;
   const signed = checkSigned(ports, item, directive);
   if (!signed.ok) return signed;
+  const planned = planOf(item, directive, request.plan);
+  if (!planned.ok) return planned;
   const rules = compileRules(rulesOf(directive, ports.project));
   if (!rules.ok) return rules;
   const hooks = readyHooks(ports, item, directive);
@@ -236,5 +256,6 @@ export async function prepareThread(
     ...chosen.output,
     limits: limits.output,
     ...(stream && { stream }),
+    ...planned.output,
   });
 }

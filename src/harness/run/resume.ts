@@ -124,7 +124,11 @@ export async function prepareAgain(
   const own = await prepare(ports, request);
   const isOther = model !== '' && model !== 'none' && (!own.ok || own.output.model.model !== model);
   const prepared = isOther ? await prepare(ports, { ...request, model }) : own;
-  return prepared.ok ? ok({ ...prepared.output, limits: limitsSet(history, row) }) : prepared;
+  if (!prepared.ok) return prepared;
+  // Whether its steps are planned was decided then.
+  const { plan: _, ...rest } = prepared.output;
+  const planned = begun?.plan ? { plan: begun.plan } : {};
+  return ok({ ...rest, ...planned, limits: limitsSet(history, row) });
 }
 
 /** Those of the attempt that it is in, when a hook had it begin with others. */
@@ -179,9 +183,10 @@ async function makeAgain(
   if (!changed.ok) return changed;
   const again = await prepareAgain(ports, held.row, history, options.elsewhere);
   if (!again.ok) return again;
-  const isScript = again.output.directive.process.script !== undefined;
+  const { plan, directive } = again.output;
+  const isScript = plan !== undefined || directive.process.script !== undefined;
   if (held.row.status === 'completed' && isScript && options.from === undefined) {
-    const message = `thread \`${held.thread}\` ran a script and has completed: nobody is there to be told`;
+    const message = `thread \`${held.thread}\` ran a ${plan ? 'plan' : 'script'} and has completed: nobody is there to be told`;
     return fail('thread_ended', message, { thread: held.thread, status: held.row.status });
   }
   const inputs = inputsIn(history) ?? again.output.inputs;

@@ -250,6 +250,7 @@ async function begin(
       message,
       limits: packLimits(limits),
       ...(prepared.stream === true && { stream: true }),
+      ...(prepared.plan && { plan: prepared.plan }),
       ...packRules(parent?.rights.rules.given()),
       ...(isReference && { untrusted: 'reference' }),
       ran: whatRan(ports, prepared, place),

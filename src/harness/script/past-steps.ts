@@ -28,7 +28,7 @@ const PREFIX = 'step_';
 const nameOf = (verb: string, given: Json): string => canonicalJson([verb, given]);
 
 /** All steps of a script, in the order they were begun. */
-async function stepsIn(
+export async function stepsIn(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json>,
 ): Promise<Map<string, PastStep>> {
@@ -52,9 +52,11 @@ export const differs = (step: string, recorded: PastStep): Outcome<never> =>
     { recorded: recorded.intent.tool, call_id: recorded.call },
   );
 
+/** `before`: so many steps were done by others, and have their names. */
 export async function createScriptRecord(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json> = (content) => content,
+  before = 0,
 ) {
   const steps = await stepsIn(history, whole);
   const open = new Map<string, PastStep[]>();
@@ -63,7 +65,7 @@ export async function createScriptRecord(
     open.set(name, [...(open.get(name) ?? []), step]);
   }
   let left = steps.size;
-  let number = steps.size;
+  let number = before + steps.size;
   let atWork = 0;
   const first = (): PastStep | undefined => [...open.values()].flat()[0];
   return {
@@ -92,6 +94,8 @@ export async function createScriptRecord(
       number += 1;
       return `${PREFIX}${number}`;
     },
+    /** How many have a name by now. */
+    count: () => number,
     /** Recorded, and not asked for; undefined when there is none. */
     left: () => (left > 0 ? first() : undefined),
     /** A step is at work: branches that wait for one another are given time. */

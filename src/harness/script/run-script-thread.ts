@@ -1,5 +1,13 @@
 // What a directive's script came to: its declared outputs, checked, or why there are none.
-import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import {
   type Descriptor,
   descriptorOfFault,
@@ -14,7 +22,7 @@ import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
-import type { ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
+import type { ScriptActions, ScriptAnswer, ScriptRequest } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createScriptRecord, differs, type ScriptRecord } from './past-steps.ts';
 import { createScriptActions } from './script-actions.ts';
@@ -53,7 +61,7 @@ function scriptFile(library: Library, item: DirectiveItem, { process }: Directiv
 type DirectiveScript = NonNullable<Directive['process']['script']>;
 
 /** Every declared input is there; one that was not given is null. */
-function inputValues(
+export function inputValues(
   { inputs: declared }: Directive,
   given: Prepared['inputs'],
   descriptor: Descriptor,
@@ -82,10 +90,10 @@ export function scriptRequest(
 }
 
 /** What the inputs carry, as the beginning of the journal has it. */
-const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
+export const givenMarks = ({ talk: { opening } }: Thread): Descriptor =>
   unpackMarks(opening.find((event) => event.type === 'tool_result')?.data.marks);
 
-function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): Ending {
+export function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): Ending {
   const { journal, control, talk, place } = thread;
   const lost = journal.lost();
   if (lost) return { status: 'interrupted', reason: lost.error.detail.message };
@@ -104,26 +112,46 @@ function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRecord): E
   return { status: 'failed', reason: detail.message, code, text, marks };
 }
 
+interface RecordedRun {
+  request: ReturnType<typeof scriptRequest>;
+  record: ScriptRecord;
+  /** What of it is left; all when absent. */
+  actions?(own: ScriptActions): ScriptActions;
+}
+
+/** One text with the thread's token, limits and records; an ending when somebody stopped it before. */
+export async function runRecorded(
+  thread: Thread,
+  { request, record, actions = (own) => own }: RecordedRun,
+  between: () => Promise<Ending | undefined>,
+): Promise<{ answer: ScriptAnswer } | { ending: Ending }> {
+  const { ports, place, control, rights } = thread;
+  const stop = new AbortController();
+  const row = await ports.store.thread(place.id);
+  const stopped = await between();
+  if (stopped) return { ending: stopped };
+  const steps = createScriptSteps(thread, record, between);
+  const answer = await ports.script({
+    ...request,
+    guards: rights.rules.atStart(),
+    now: row.ok ? row.output.created : ports.clock.now(),
+    signal: AbortSignal.any([control.signal, stop.signal]),
+    gate: createGate(thread),
+    actions: actions(createScriptActions(thread, steps, stop)),
+  });
+  return { answer };
+}
+
 export async function runScriptThread(
   thread: Thread,
   script: DirectiveScript,
   history: readonly Recorded[],
   between: () => Promise<Ending | undefined>,
 ): Promise<Ending> {
-  const { ports, place, control, rights } = thread;
-  const { id } = place;
-  const record = await createScriptRecord(history, (content) => wholeResult(ports, id, content));
-  const stop = new AbortController();
-  const row = await ports.store.thread(id);
-  const stopped = await between();
-  if (stopped) return stopped;
-  const answer = await ports.script({
-    ...scriptRequest(ports, place, script, givenMarks(thread)),
-    guards: rights.rules.atStart(),
-    now: row.ok ? row.output.created : ports.clock.now(),
-    signal: AbortSignal.any([control.signal, stop.signal]),
-    gate: createGate(thread),
-    actions: createScriptActions(thread, createScriptSteps(thread, record, between), stop),
-  });
-  return endingOf(thread, answer, record);
+  const { ports, place } = thread;
+  const whole = (content: Json) => wholeResult(ports, place.id, content);
+  const record = await createScriptRecord(history, whole);
+  const request = scriptRequest(ports, place, script, givenMarks(thread));
+  const ran = await runRecorded(thread, { request, record }, between);
+  return 'answer' in ran ? endingOf(thread, ran.answer, record) : ran.ending;
 }

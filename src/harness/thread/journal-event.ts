@@ -452,7 +452,8 @@ const DATA = {
    * codes, ids and numbers; `needs`: what can be known of it before, for people.
    */
   plan: fields(
-    { number, text, sha256: text },
+    /** `marks`: of all that was read to write it. */
+    { number, text, sha256: text, marks },
     { after: fields({ code: text }, { tool: text, step: number }), needs: list(text) },
   ),
   snapshot: fields({ reason: text }, { at: number }),

@@ -150,11 +150,11 @@ interface OpenedBy {
 /** The harness itself executes the directive and shows the result. */
 export async function openingEvents(
   ports: HarnessPorts,
-  prepared: Pick<Prepared, 'item' | 'directive' | 'inputs'>,
+  prepared: Pick<Prepared, 'item' | 'directive' | 'inputs' | 'plan'>,
   message: string,
   { marks: carried = FROM_USER, given, parent, isReference = false }: OpenedBy = {},
 ): Promise<Outcome<Opening[]>> {
-  const { directive, inputs } = prepared;
+  const { directive, inputs, plan } = prepared;
   const ready = await ports.kernel.execute(
     { item_type: 'directive', item_id: prepared.item.id, parameters: inputs },
     asHarness(ports),
@@ -168,7 +168,7 @@ export async function openingEvents(
   const kept = isReference ? foreignInputs(inputs, carried, given) : NO_INPUTS;
   const shown = Object.fromEntries(Object.entries(inputs).filter(([name]) => !kept.has(name)));
   const { request, call } = injection(directive.name, shown);
-  const told = { ...toolsTold(tools, isNative), ...(isReference && referencesTold(tools)) };
+  const told = { ...toolsTold(tools, isNative, plan !== undefined), ...(isReference && referencesTold(tools)) };
   // Whose own words are a stranger's is kept back as a whole.
   const isKept = kept.size > 0 && !carries(descriptor, 'untrusted');
   const made = ownDirective(

@@ -24,6 +24,8 @@ import type { HarnessPorts, Thread } from './thread.ts';
 /** More are found by searching. */
 const MAX_TOOLS = 40;
 const MAX_BYTES = 8000;
+/** A plan is written without looking anything up. */
+const MAX_BYTES_OF_PLAN = 64_000;
 const MAX_DESCRIPTION = 120;
 
 /** Tokens are asked for what a parent may do. */
@@ -85,7 +87,11 @@ const firstWords = (text: string): string => {
 };
 
 /** For the opening; what is too much for it is counted. */
-export function toolsTold(tools: readonly ToolSignature[], isNative: boolean): JsonObject {
+export function toolsTold(
+  tools: readonly ToolSignature[],
+  isNative: boolean,
+  isPlanned = false,
+): JsonObject {
   const told: JsonObject[] = [];
   let size = 0;
   for (const { id, description, schema } of tools) {
@@ -96,7 +102,7 @@ export function toolsTold(tools: readonly ToolSignature[], isNative: boolean): J
       parameters: parameterWords(schema),
     };
     size += JSON.stringify(one).length;
-    if (size > MAX_BYTES) break;
+    if (size > (isPlanned ? MAX_BYTES_OF_PLAN : MAX_BYTES)) break;
     told.push(one);
   }
   const more = tools.length - told.length;

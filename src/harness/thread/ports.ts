@@ -62,6 +62,8 @@ export interface ScriptRequest {
   guards: GuardSet;
   /** What `@now` is: the same when it runs again. */
   now: number;
+  /** Of what was read to write it: everything that it says and does carries them. */
+  marks?: Descriptor;
   signal: AbortSignal;
   /** Asked before every operation: may the script go on? */
   gate(): Outcome<null>;
@@ -82,8 +84,37 @@ export interface ScriptAnswer {
   needsThread?: boolean;
 }
 
-/** Never rejects. */
-export type ScriptPort = (request: ScriptRequest) => Promise<ScriptAnswer>;
+export interface ScriptPort {
+  /** Never rejects. */
+  (request: ScriptRequest): Promise<ScriptAnswer>;
+  /** What can be known of a plan without running it; `given`: the names of the variables it begins with. */
+  readPlan(text: string, given: readonly string[]): Promise<PlanReading>;
+}
+
+/** What a value of a plan is made of: fields of what a step gives, or a variable that it begins with. */
+export type PlanSource =
+  | { readonly step: number; readonly fields: readonly string[] }
+  | { readonly input: string };
+
+/** A call of a tool as it stands in the text of a plan. */
+export interface PlanStep {
+  readonly number: number;
+  readonly tool: string;
+  readonly line: number;
+  readonly parameters: ReadonlyMap<
+    string,
+    { readonly literal?: Json; readonly from: readonly PlanSource[] }
+  >;
+  /** What decides whether it is done. */
+  readonly under: readonly PlanSource[];
+}
+
+export interface PlanReading {
+  readonly problems: readonly { readonly line: number; readonly message: string }[];
+  readonly steps: readonly PlanStep[];
+  /** The names that each `return` gives, where they are written out. */
+  readonly returns: readonly (readonly string[] | undefined)[];
+}
 
 export interface TokenPort {
   /** Root of capability tokens. */

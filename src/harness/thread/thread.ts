@@ -74,6 +74,8 @@ export interface Place {
   readonly detached: boolean;
   /** How many hooks stand around it. */
   readonly nesting: number;
+  /** Its steps are written down before anything is read; `check`: and not done. */
+  readonly plan?: 'run' | 'check';
   readonly item: DirectiveItem;
   readonly directive: Directive;
   /** Of this attempt. */
@@ -177,6 +179,8 @@ export interface Talk {
   readonly system: string;
   /** What its model may call; the four tools when absent. */
   readonly tools?: readonly ToolDefinition[];
+  /** The plan of this number is asked for. */
+  readonly plan?: number;
   /** Does it leave what the provider sends in `stream.jsonl`? */
   readonly isStreamKept: boolean;
   model: ResolvedModel;
@@ -361,6 +365,7 @@ export interface Prepared {
   /** What those above had left when it was prepared, for what is shared out at its start. */
   room?: LimitAmounts;
   stream?: boolean;
+  plan?: 'run' | 'check';
 }
 
 /** What a thread needs from outside. Made once by the runtime; the harness has no clock of its own. */

@@ -121,6 +121,7 @@ function replyEvents(thread: Thread, reply: ModelReply, bytes: number): [Said, .
         bytes,
         // Asked by a script, in a conversation of its own.
         ...(isApart(thread) && { apart: true }),
+        ...(thread.talk.plan !== undefined && { plan: thread.talk.plan }),
       },
     },
   ];

@@ -63,6 +63,11 @@ export function readProcess(element: Element, findings: Findings): DirectiveProc
     const hint = 'move the steps into the script, or the script into a directive of its own';
     findings.error('process_mixed', script.at, message, hint);
   }
+  const mode = readChoice(element, 'mode', MODES, findings) ?? 'free';
+  if (script && mode === 'plan') {
+    const message = 'a script is done as it is written: no plan is made of it';
+    findings.warning('process_mode', script.at, message, 'leave the mode out');
+  }
   const names = new Set<string>();
   const read = steps.map((step) => {
     const value = readStep(step, findings);
@@ -73,7 +78,7 @@ export function readProcess(element: Element, findings: Findings): DirectiveProc
     return value;
   });
   return compact<DirectiveProcess>({
-    mode: readChoice(element, 'mode', MODES, findings) ?? 'free',
+    mode,
     steps: read,
     script: script && readScript(script, findings),
   });

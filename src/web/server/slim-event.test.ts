@@ -93,7 +93,7 @@ const samples = (say: string): { readonly [type in EventType]: DataOf<type> } =>
   injected_message: { text: say, marks: marks(), by: say },
   signal: { kind: 'resume', by: say, reason: say, limits: { turns: { value: 9 } } },
   approval: { kind: 'call', action: 'ask', state: 'pending', approval: say, call_id: say },
-  plan: { number: 1, text: say, sha256: say, after: { code: say } },
+  plan: { number: 1, text: say, sha256: say, marks: marks(), after: { code: say } },
   snapshot: { reason: say },
   error: { code: say, detail: { message: say } },
   stream_error: { reason: say, message: say, completed_tools: [], discarded_partial: [] },

@@ -1,0 +1,194 @@
+// Whether a plan may be run, and what can be said of it before: the tools it names are permitted, what is
+// written out fits their schemas, the outputs are given. What a step will be asked about is told as far
+// as it can be known; the rules themselves judge every step when it is done.
+import { getOwn, isObject, type JsonObject, nearest } from '../../base/index.ts';
+import type { Directive, ToolItem } from '../../items/index.ts';
+import { hasPatterns, type ToolSignature, validate } from '../../kernel/index.ts';
+import type { PlanReading, PlanSource, PlanStep } from '../thread/ports.ts';
+import type { HarnessPorts } from '../thread/thread.ts';
+
+const at = (line: number, message: string): string => `line ${line}: ${message}`;
+
+function misnamed(given: readonly string[], known: readonly string[]): string[] {
+  return given
+    .filter((name) => !known.includes(name))
+    .map((name) => {
+      const near = nearest(name, known);
+      const hint = near ? `did you mean \`${near}\`` : `it takes ${known.join(', ') || 'none'}`;
+      return `there is no parameter \`${name}\`; ${hint}`;
+    });
+}
+
+/** What is written out, against what the tool says of it. */
+function misfits(step: PlanStep, { schema }: ToolSignature): string[] {
+  const properties = getOwn(schema, 'properties');
+  const known: JsonObject = isObject(properties) ? properties : {};
+  const others = getOwn(schema, 'additionalProperties');
+  const isOpen = (others !== undefined && others !== false) || hasPatterns(schema);
+  const given = [...step.parameters.keys()];
+  const required = getOwn(schema, 'required');
+  const missing = (Array.isArray(required) ? required : []).flatMap((name) =>
+    typeof name === 'string' && !step.parameters.has(name) ? [`\`${name}\` is missing`] : [],
+  );
+  const wrong = [...step.parameters].flatMap(([name, { literal }]) => {
+    const own = getOwn(known, name);
+    if (literal === undefined || !isObject(own) || hasPatterns(schema)) return [];
+    const alone: JsonObject = { ...schema, required: [], properties: { [name]: own } };
+    return validate({ [name]: literal }, alone).map(({ field, error }) => `\`${field}\`: ${error}`);
+  });
+  const names = isOpen ? [] : misnamed(given, Object.keys(known));
+  return [...names, ...missing, ...wrong].map((words) =>
+    at(step.line, `\`${step.tool}\`: ${words}`),
+  );
+}
+
+function problemsOfStep(
+  step: PlanStep,
+  tools: ReadonlyMap<string, ToolSignature>,
+): readonly string[] {
+  const tool = tools.get(step.tool);
+  if (tool) return misfits(step, tool);
+  const near = nearest(step.tool, [...tools.keys()]);
+  const hint = near ? `; did you mean \`${near}\`` : '';
+  return [at(step.line, `\`${step.tool}\` is none of the tools that may be used${hint}`)];
+}
+
+function missingOutputs({ returns }: PlanReading, { outputs }: Directive): string[] {
+  const required = outputs.filter((output) => output.required).map(({ name }) => name);
+  if (outputs.length === 0) return [];
+  const names = outputs.map(({ name }) => name).join(', ');
+  if (returns.length === 0) return [`it does not end with \`return\` of the outputs ${names}`];
+  const lacking = returns.flatMap((given) =>
+    given ? required.filter((name) => !given.includes(name)) : [],
+  );
+  return [...new Set(lacking)].map((name) => `\`return\` does not give the output \`${name}\``);
+}
+
+/** Nothing: it may be run. */
+export const planProblems = (
+  reading: PlanReading,
+  tools: ReadonlyMap<string, ToolSignature>,
+  directive: Directive,
+): string[] =>
+  reading.problems.length > 0
+    ? reading.problems.map(({ line, message }) => at(line, message))
+    : [
+        ...reading.steps.flatMap((step) => problemsOfStep(step, tools)),
+        ...missingOutputs(reading, directive),
+      ];
+
+// What it needs.
+
+type Ports = Pick<HarnessPorts, 'library' | 'policies'>;
+
+const linksOf = ({ library }: Ports, id: string): { links: ToolItem[]; primitive: string } => {
+  const chain = library.chain(id);
+  return chain.ok ? chain.output : { links: [], primitive: '' };
+};
+
+/** Tools that answer with data that nobody else wrote, whatever they read. */
+const READS = /^read\/(?:extract|pick)$/;
+
+/** Do strangers write what it gives? Of its fields, those that were taken. */
+function isForeign(ports: Ports, id: string, fields: readonly string[]): boolean {
+  if (READS.test(id)) return false;
+  const { links, primitive } = linksOf(ports, id);
+  const tools = links.flatMap(({ tool }) => tool ?? []);
+  const theirs = tools.flatMap(({ result }) => {
+    const { free_text = [], ...more } = result ?? {};
+    const named = getOwn(more, 'identifiers');
+    return [...free_text, ...(Array.isArray(named) ? named.map(String) : [])];
+  });
+  if (theirs.length > 0 && (fields.length === 0 || fields.some((name) => theirs.includes(name)))) {
+    return true;
+  }
+  const isOutside =
+    primitive === 'http_client' ||
+    primitive === 'mcp' ||
+    tools.some(({ tool_type, labels, result }) => {
+      return tool_type === 'mcp_tool' || labels.includes('untrusted') || result?.untrusted === true;
+    });
+  return isOutside && !ports.policies().policy.trusts(id);
+}
+
+/** `given`: the names of variables that a stranger had a hand in. */
+function sourceWords(
+  ports: Ports,
+  steps: readonly PlanStep[],
+  given: ReadonlySet<string>,
+  from: readonly PlanSource[],
+  seen: readonly number[] = [],
+): string | undefined {
+  for (const source of from) {
+    if ('input' in source) {
+      if (given.has(source.input)) return `@${source.input}`;
+      continue;
+    }
+    const step = steps[source.step - 1];
+    if (!step || seen.includes(step.number)) continue;
+    if (isForeign(ports, step.tool, source.fields)) return `what step ${step.number} brings`;
+    if (READS.test(step.tool)) continue;
+    const made = [...step.parameters.values()].flatMap((parameter) => parameter.from);
+    const inner = sourceWords(ports, steps, given, made, [...seen, step.number]);
+    if (inner !== undefined) return inner;
+  }
+  return undefined;
+}
+
+const STEERS: ReadonlySet<string | undefined> = new Set(['destination', 'command', 'path']);
+
+function asksOfStep(
+  ports: Ports,
+  reading: PlanReading,
+  given: ReadonlySet<string>,
+  step: PlanStep,
+): string[] {
+  const { links } = linksOf(ports, step.tool);
+  const tools = links.flatMap(({ tool }) => tool ?? []);
+  const risk = [...new Set(tools.flatMap((tool) => tool.risk))];
+  if (risk.length === 0) return [];
+  const words = (from: readonly PlanSource[]) => sourceWords(ports, reading.steps, given, from);
+  const about = `step ${step.number}, \`${step.tool}\` (line ${step.line}, ${risk.join(', ')})`;
+  const branch = words(step.under);
+  const asked = branch === undefined ? [] : [`${about} asks a person: ${branch} decides about it`];
+  const roles = new Map(tools.flatMap(({ parameters }) => parameters.map((p) => [p.name, p.role])));
+  for (const [name, { from }] of step.parameters) {
+    const source = STEERS.has(roles.get(name)) ? words(from) : undefined;
+    if (source !== undefined) {
+      asked.push(`${about} asks a person unless it is known: \`${name}\` is made of ${source}`);
+    }
+  }
+  return asked;
+}
+
+/** A policy sends these to a person, whatever they are about. */
+function approvedFirst({ library, policies }: Ports, tool: ToolSignature): string | undefined {
+  const wanted = new Set<string>(policies().policy.levels.flatMap(({ approve = [] }) => approve));
+  const { catalog } = library.capabilities();
+  const names = tool.requires.flat();
+  return names.find((name) => wanted.has(catalog.get(name)?.tier ?? ''));
+}
+
+/** In words, for people: rights, and where somebody will be asked. */
+export function planNeeds(
+  ports: Ports,
+  reading: PlanReading,
+  tools: ReadonlyMap<string, ToolSignature>,
+  given: ReadonlySet<string>,
+): string[] {
+  const used = [...new Set(reading.steps.map(({ tool }) => tool))];
+  const rights = new Set(used.flatMap((id) => tools.get(id)?.requires[0] ?? []));
+  const approved = reading.steps.flatMap((step) => {
+    const tool = tools.get(step.tool);
+    const name = tool && approvedFirst(ports, tool);
+    return name === undefined
+      ? []
+      : [`step ${step.number}, \`${step.tool}\` asks a person: ${name}`];
+  });
+  return [
+    ...(used.length > 0 ? [`tools: ${used.join(', ')}`] : []),
+    ...(rights.size > 0 ? [`rights: ${[...rights].join(', ')}`] : []),
+    ...approved,
+    ...reading.steps.flatMap((step) => asksOfStep(ports, reading, given, step)),
+  ];
+}
