@@ -84,6 +84,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['turn'],
     ['step'],
     ['children', 'script'],
+    ['reading'],
     ['run'],
     ['spawn'],
     ['replay', 'observe', 'plain-loop.ts'],

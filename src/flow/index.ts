@@ -84,6 +84,7 @@ export {
 export {
   addMarks,
   elementOf,
+  isValue,
   makeContainer,
   makeValue,
   type Value,

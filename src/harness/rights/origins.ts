@@ -44,7 +44,7 @@ function* leavesOf(value: Value): Generator<Value> {
  * What the files of a tool say of results that came without any word of it: of what kind fields are, and
  * which of them strangers write. Undefined: there is no such tool any more, so nobody knows.
  */
-function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
+export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
   const chain = library.chain(tool);
   if (!chain.ok) return undefined;

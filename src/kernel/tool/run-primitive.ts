@@ -24,6 +24,7 @@ import {
   EMPTY,
   type LabelRecords,
   labelFields,
+  makeContainer,
   makeValue,
   markFailure,
   mergeAll,
@@ -32,6 +33,7 @@ import {
   type ResultFacts,
   removeLabels,
   type Value,
+  withOrigin,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
@@ -406,6 +408,21 @@ function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
   return fail('output_invalid', message, { validation_errors: asJson(errors) });
 }
 
+/** Who reads says of each answer what its fields are; of one that it says nothing of, all is a stranger's. */
+function readResult(
+  { output, parts, facts }: PrimitiveResult,
+  known: JsonObject,
+  descriptor: Descriptor,
+): Value {
+  if (!parts) {
+    const shown = isObject(output) ? { ...known, ...output } : { result: output, ...known };
+    return labelFields(makeValue(shown, { descriptor }), facts ?? FOREIGN);
+  }
+  const told = Object.entries(known).map(([name, data]) => [name, makeValue(data)] as const);
+  const whole = makeContainer(new Map([...told, ...parts]), descriptor);
+  return facts ? withOrigin(whole, { facts: asJson(facts) }) : whole;
+}
+
 /** The result as a value; files that were written keep its marks before anybody sees it. */
 function labelled(
   ports: BodyPorts,
@@ -441,6 +458,7 @@ function labelled(
   if (errors.length > 0) {
     return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...given, descriptor]));
   }
+  if (plan.op.reads) return ok(readResult(result, facts, told));
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
   const value = makeValue(shown, { descriptor: told });
   if (!resultFacts && !carries(told, 'untrusted')) return ok(value);
@@ -547,6 +565,9 @@ const rememberWrites =
     return made.ok && shared ? shared.keep() : made;
   };
 
+const valuesByName = (parameters: JsonObject, inputs: readonly Value[]) =>
+  new Map(Object.keys(parameters).map((name, at) => [name, inputs[at] as Value]));
+
 /** Runs an allowed call with the inputs that the guards passed on. */
 export async function runBody(
   ports: BodyPorts,
@@ -580,6 +601,7 @@ export async function runBody(
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
+    ...(plan.op.reads && { values: valuesByName(parameters, inputs) }),
     seen(files, folders = []) {
       const places = shared ? [...folders] : folders;
       const look = (): Descriptor =>
