@@ -12,6 +12,7 @@ const CODE: Readonly<Record<string, () => Promise<CommandRun>>> = {
   explain: async () => (await import('./commands/explain.ts')).run,
   'policy show': async () => (await import('./commands/installation.ts')).policy,
   eval: async () => (await import('./commands/eval.ts')).run,
+  'evaluate attacks': async () => (await import('./commands/evaluate.ts')).evaluateAttacks,
   script: async () => (await import('./commands/script.ts')).run,
   provenance: async () => (await import('./commands/provenance.ts')).run,
   lsp: async () => (await import('./commands/lsp.ts')).run,

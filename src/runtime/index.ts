@@ -131,7 +131,7 @@ async function wireRuntime(
   if (!registry.ok) return registry;
   const { harness } = worlds;
   const reached = reachThreads(open, harness);
-  open.primitives.set(reached.primitive.name, reached.primitive);
+  for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
   const scripts = createScriptPrimitive(() => rooms);
   open.primitives.set(scripts.name, scripts);
   const servers = createServersPrimitive(() => rooms);

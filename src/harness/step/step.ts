@@ -67,7 +67,7 @@ import {
 /** What a step is about: a call of a kernel verb, or something a script does by itself. */
 export type StepFacts = Pick<
   IdentifiedCall,
-  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved'
+  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved' | 'isReading'
 > & { verb: string };
 
 /** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
@@ -189,7 +189,7 @@ export async function callKernel(
   const request = { ...known.request, values };
   const done = await ports.kernel[known.verb](request as never, caller);
   const added = done.ok ? addRules(thread, call, known) : ok(null);
-  return carrying(added.ok ? done : added, marks);
+  return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
 }
 
 /** A directive that is executed inside a thread brings its rules with it. */
@@ -400,16 +400,18 @@ export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
 
 /**
  * The thread rests while a hook is asked about this call, or is handed over while it waits for another: what
- * becomes of it is not known yet.
+ * becomes of it is not known yet. What it was reading is read by whoever goes on with it.
  */
 export const isLeftOpen = (
   { control: { ending, leaving }, hooks: { pending } }: Thread,
   id: string,
   outcome: Outcome<Value>,
+  isReading = false,
 ): boolean =>
   ending !== undefined &&
   !isEnded(ending.status) &&
-  ((leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
+  ((isReading && !outcome.ok) ||
+    (leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
     [...pending.values()].some(({ call_id }) => call_id === id));
 
 /** Before a call is made: what it is, and whether it goes round in circles. */
@@ -472,7 +474,11 @@ export async function endStep(
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
   const { ending } = thread.control;
-  if (ending && ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id, outcome)))
+  if (
+    ending &&
+    ((isAtRest(thread) && isPending(outcome)) ||
+      isLeftOpen(thread, call.id, outcome, known.isReading))
+  )
     return ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);
