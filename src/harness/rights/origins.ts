@@ -14,6 +14,7 @@ import {
   type ArgumentOrigin,
   carries,
   elementOf,
+  isPassedOn,
   makeValue,
   type Operation,
   type ResultFacts,
@@ -42,12 +43,17 @@ function* leavesOf(value: Value): Generator<Value> {
 
 /**
  * What the files of a tool say of results that came without any word of it: of what kind fields are, and
- * which of them strangers write. Undefined: there is no such tool any more, so nobody knows.
+ * which of them strangers write. Undefined: there is no such item any more, so nobody knows.
  */
 export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
   const chain = library.chain(tool);
-  if (!chain.ok) return undefined;
+  if (!chain.ok) {
+    const isOther = (['directive', 'knowledge'] as const).some(
+      (kind) => library.find(kind, tool).ok,
+    );
+    return isOther ? {} : undefined;
+  }
   const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
   return {
     free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
@@ -193,7 +199,7 @@ function originOf(
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
     // Of a stranger's words that were passed on its own facts tell, and not what they are like.
-    if (single.meta.origin.told === true) return undefined;
+    if (isPassedOn(single)) return undefined;
     const origin = said.originOf(single.data, argument);
     if (!origin) return undefined;
     found = isWeaker(origin, found) ? origin : found;
