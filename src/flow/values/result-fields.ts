@@ -19,6 +19,8 @@ import { addMarks, elementOf, makeValue, type Value, withOrigin, withParts } fro
 export interface ResultFacts {
   /** Fields that other people can write. */
   readonly free_text?: readonly string[];
+  /** The same, in words that nobody has said so: a model has read what they wrote. No file can declare it. */
+  readonly made?: readonly string[];
   /** Names of things in a directory: untrusted as text, fit to be passed on as a whole. */
   readonly identifiers?: readonly string[];
   /** Field -> kind: it vouches for parameters of that kind alone. */
@@ -32,6 +34,8 @@ export interface ResultFacts {
 /** What holds in one place of a result. */
 interface Field {
   readonly isFree: boolean;
+  /** It is nobody's very words. */
+  readonly isMade?: true;
   readonly isIdentifier: boolean;
   readonly kind: string | undefined;
 }
@@ -39,6 +43,7 @@ interface Field {
 const STRANGERS = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
+const MADE: Field = { ...FREE, isMade: true };
 /** Nobody looks further down than this; what is there may be anybody's. */
 const MAX_DEPTH = 200;
 /** An answer that is no object stands under this name, and so do the elements of a plain list. */
@@ -64,6 +69,7 @@ function namedIn(facts: ResultFacts): Named {
     named.set(name, { ...UNNAMED, ...named.get(name), isIdentifier: true });
   }
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
+  for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
   known.set(facts, named);
   return named;
 }
@@ -95,9 +101,9 @@ class Labelling {
 
   /** What a value in this place says of itself, besides that a tool has told it. */
   origin(data: Json, field: Field): Record<string, Json> {
-    const { isFree, isIdentifier, kind } = field;
+    const { isFree, isMade, isIdentifier, kind } = field;
     return {
-      told: true,
+      ...(!isMade && { told: true }),
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),
       ...(this.#isDirectory && !isFree && { directory: true }),
