@@ -103,7 +103,7 @@ class Labelling {
   origin(data: Json, field: Field): Record<string, Json> {
     const { isFree, isMade, isIdentifier, kind } = field;
     return {
-      ...(!isMade && { told: true }),
+      ...(isMade ? { made: true } : { told: true }),
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),
       ...(this.#isDirectory && !isFree && { directory: true }),
@@ -204,7 +204,7 @@ type Vouched = 'identifier' | 'directory' | 'reference';
 
 /** It was taken as a tool told it, or by a reference: nobody has written it here. */
 export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
-  origin['told'] === true || typeof origin['reference'] === 'string';
+  origin['made'] !== true && (origin['told'] === true || typeof origin['reference'] === 'string');
 
 /** As what a single value may be used for what takes this kind of thing; undefined: as nothing. */
 export function vouchedAs(value: Value, wanted: string | undefined): Vouched | undefined {
