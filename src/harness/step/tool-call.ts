@@ -88,7 +88,7 @@ export function identifyCall(
 }
 
 /** A call with what its references stand for. */
-export interface NamedCall {
+interface NamedCall {
   known: IdentifiedCall;
   /** Parameters with their marks. */
   values: Record<string, Value>;
