@@ -542,9 +542,12 @@ export function createReplayStage(
   const kernel: Kernel = {
     ...ports.kernel,
     search: answer,
-    load: answer,
     help: answer,
-    // The directive itself is read as it is today.
+    // The directive itself, and what a thread is told besides, is read as it is today.
+    load: async (request, caller) =>
+      caller.surface === 'harness'
+        ? await ports.kernel.load(request, caller)
+        : await answer(request, caller),
     execute: async (request, caller) =>
       caller.surface === 'harness' && request.item_type === 'directive'
         ? await ports.kernel.execute(request, caller)
