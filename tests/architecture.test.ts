@@ -107,7 +107,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['terminal'],
     ['command.ts'],
     ['project.ts'],
-    ['threads', 'lsp'],
+    ['threads', 'lsp', 'attacks'],
     ['commands'],
     ['demo'],
     ['table.ts'],

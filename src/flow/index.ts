@@ -75,6 +75,7 @@ export {
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   factsOf,
+  isPassedOn,
   labelFields,
   type ResultFacts,
   restoreFields,

@@ -212,10 +212,10 @@ export type {
   ShownThread,
   Verb,
 } from './program.ts';
+export type { Explained } from './reports/call-story.ts';
 export type { CostFigures, CostSum } from './reports/cost.ts';
 export type { HealthReport, KnownServer } from './reports/health.ts';
 export type { PolicyReport } from './reports/policy.ts';
-export type { Explained } from './reports/provenance.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {

@@ -299,10 +299,10 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
     const reach = actions
       ? { world: throughThread(bare, actions), asked: () => false }
       : nowhere(bare);
-    const { frame } = setup;
+    const { marks } = request;
     const options = {
       ...setup,
-      frame: request.marks ? childFrame(frame, { influence: request.marks }) : frame,
+      ...(marks && { frame: childFrame(setup.frame, { influence: marks }) }),
       file,
       name,
       folder: project,

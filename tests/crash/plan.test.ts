@@ -22,13 +22,20 @@ var @two = @tool("probe/look", { at: @one.done })
 var @three = @tool("probe/write", { at: @tag })
 return { text: \`@one.done @two.done @three.done\` }`;
 
-async function open(): Promise<CrashStage> {
-  // The first does not pass its check.
-  const replies = [{ text: 'var @x = sh {ls}' }, { text: PLAN }, { text: 'not another one' }];
-  const provider = await startScriptedProvider(({ body }) => {
-    const text = JSON.stringify(body);
-    return text.includes('cannot be used') ? replies[1] : replies[0];
-  });
+/** The first answer does not pass its check. */
+const repaired = (asked: string): string =>
+  asked.includes('cannot be used') ? PLAN : 'var @x = sh {ls}';
+
+/** The first plan fails after a step; the second goes on from what that brought. */
+const replanned = (asked: string): string =>
+  asked.includes('its result is @done1')
+    ? 'var @three = @tool("probe/write", { at: @tag })\nreturn { text: `@done1.done @three.done` }'
+    : 'var @one = @tool("probe/put", { at: \'one\' })\nvar @two = @tool("probe/look", { at: @one.none })\nreturn { text: \'no\' }';
+
+async function open(planFor = repaired): Promise<CrashStage> {
+  const provider = await startScriptedProvider(({ body }) => ({
+    text: planFor(JSON.stringify(body)),
+  }));
   if (!provider.ok) throw new Error(provider.error.detail.message);
   const probes = ['look', 'put', 'write'].map(
     (name) => `<execute resource="tool" id="probe/${name}"/>`,
@@ -72,6 +79,14 @@ async function eventsOf(stage: CrashStage) {
   return { id: row?.id ?? '', events: events.ok ? events.output : [] };
 }
 
+async function replayOf({ fixture }: CrashStage, id: string) {
+  const runtime = await fixture.open({ tools: probeTools(() => null) });
+  const threads = await runtime.threads();
+  const replayed = threads.ok ? await threads.output.replay(id) : threads;
+  await runtime.close();
+  return replayed;
+}
+
 /** Between every two events: before it was asked, with one answer, with the plan, in and between steps. */
 const MOMENTS: readonly [moment: string, requests: number][] = [
   ['lead turn_start 1', 3],
@@ -100,12 +115,38 @@ test.each(MOMENTS)('killed at `%s` it goes on as it was', async (moment, request
   expect(events.filter(({ type }) => type === 'plan')).toMatchObject([
     { data: { number: 1, text: PLAN.trim() } },
   ]);
-  const runtime = await stage.fixture.open({ tools: probeTools(() => null) });
-  const threads = await runtime.threads();
-  const replayed = threads.ok ? await threads.output.replay(id) : threads;
-  await runtime.close();
-  expect(replayed).toMatchObject({ ok: true, output: { isSame: true } });
+  expect(await replayOf(stage, id)).toMatchObject({ ok: true, output: { isSame: true } });
 });
+
+test.each([
+  ['lead turn_start 2', 3],
+  ['lead assistant_message 2', 2],
+  ['lead plan 2', 2],
+] as const)(
+  'killed at `%s`, which is about another plan, it goes on with that',
+  async (moment, requests) => {
+    const stage = await open(replanned);
+    const life = await killedAt(stage, moment);
+    expect(resultOf(life)).toMatchObject({
+      ok: true,
+      output: {
+        status: 'completed',
+        outputs: { text: 'one r0' },
+        cost: { turns: 2, tool_calls: 3 },
+      },
+    });
+    expect(stage.provider.count()).toBeLessThanOrEqual(requests);
+    expect([linesIn(stage, 'put'), linesIn(stage, 'look'), linesIn(stage, 'write')]).toEqual([
+      1, 0, 1,
+    ]);
+    const { events, id } = await eventsOf(stage);
+    expect(events.filter(({ type }) => type === 'plan')).toMatchObject([
+      { data: { number: 1 } },
+      { data: { number: 2, after: { code: 'invalid_input', tool: 'probe/look', step: 2 } } },
+    ]);
+    expect(await replayOf(stage, id)).toMatchObject({ ok: true, output: { isSame: true } });
+  },
+);
 
 test('a write that was at work is unknown, and no other plan is made', async () => {
   const stage = await open();

@@ -189,6 +189,26 @@ const waits = async (made: Made) => {
 
 test.each([
   ['an untrusted value as a destination', '@tool("mail/send", { to: @in.mails[0].from })'],
+  [
+    'an untrusted choice',
+    "when @in.mails[0].id == 'm1' => @tool(\"mail/send\", { to: 'ann@example.com' })",
+  ],
+  [
+    'a list of an untrusted length',
+    'for @m in @in.mails => @tool("mail/send", { to: \'ann@example.com\' })',
+  ],
+  [
+    'a filter',
+    'for @n in [1] when @in.mails.length > 0 => @tool("mail/send", { to: \'ann@example.com\' })',
+  ],
+  ['a ternary', 'var @x = @in.mails ? @tool("mail/send", { to: \'ann@example.com\' }) : 1'],
+  ['`&&`', 'var @x = @in.mails && @tool("mail/send", { to: \'ann@example.com\' })'],
+  ['`||`', 'var @x = @in.none || @tool("mail/send", { to: \'ann@example.com\' })'],
+  ['`??`', 'var @x = @in.none ?? @tool("mail/send", { to: \'ann@example.com\' })'],
+  [
+    'a way out',
+    "when @in.mails.length == 7 => return { text: 'x' }\n@tool(\"mail/send\", { to: 'ann@example.com' })",
+  ],
   ['what is destroyed', '@tool("mail/remove", { id: @in.mails[0].id })'],
   ['whether something is destroyed', 'when @in.mails => @tool("mail/remove", { id: \'m9\' })'],
 ])('%s asks a person first', async (_, line) => {

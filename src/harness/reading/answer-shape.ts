@@ -29,7 +29,7 @@ const MAX_NESTING = 8;
 const MAX_FIELDS = 64;
 const MAX_MEMBERS = 200;
 const MAX_WORD = 200;
-const MAX_TEXT = 20_000;
+const MAX_TEXT = 50_000;
 const MAX_ITEMS = 500;
 
 /** Results say fields by their names alone, so a name means one thing, and none means anything else. */

@@ -113,6 +113,8 @@ export async function askReader(thread: Thread, reading: Reading): Promise<Outco
   if (!system.ok) return system;
   const known = await identifiersOf(thread, kindsIn(shape.output));
   if (!known.ok) return known;
+  // What it says stands in the journal, also what is not used of it.
+  thread.talk.conversation.learn(marks, false);
   let problem = '';
   for (let tries = 0; tries < 2; tries++) {
     const mark = `=====${Buffer.from(thread.ports.random(MARK_BYTES)).toString('hex')}=====`;

@@ -41,6 +41,7 @@ export async function askAgain(
     const [first] = left;
     // Whatever belongs to a later turn while this call is open was asked by it.
     if (!first || first.turn <= thread.journal.turn) return;
+    thread.talk.conversation.learn(descriptor, false);
     const text = 'x'.repeat(Math.max(0, sizeOf(left) - NOTHING_SAID));
     const question = { prompt: makeValue(text, { descriptor }), tier: tierFor(thread, first) };
     await askModel(thread, question, () => heardBetween(thread));

@@ -45,12 +45,13 @@ import {
 } from '../rights/ask-about-call.ts';
 import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
+import { nextUse, takeUse } from '../rights/use-budgets.ts';
 import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import type { CallIntent, EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -103,6 +104,9 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         isError: true,
       };
 
+/** A call that was answered without being begun. */
+const NO_INTENT: Partial<CallIntent> = {};
+
 /** Notes what `keepResult` gave, in the commit of whatever comes next. */
 export function noteResult(
   thread: Thread,
@@ -111,7 +115,7 @@ export function noteResult(
   tool?: string,
 ): void {
   const { journal, budget } = thread;
-  const about = thread.control.intents.get(call.id)?.about;
+  const { about, use } = thread.control.intents.get(call.id) ?? NO_INTENT;
   const data = {
     call_id: call.id,
     ...(tool !== undefined && { tool }),
@@ -121,6 +125,7 @@ export function noteResult(
     ...(facts && { facts }),
     ...packRules(thread.rights.rules.taken(call.id)),
     ...(about && { about }),
+    ...(use?.isBegun === false && { unused: true as const }),
   };
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
@@ -321,7 +326,11 @@ export function stepAct(
       const n = budget.meter.countToolCall();
       const spawned = childOf(thread, call, known);
       const child = spawned instanceof Promise ? await spawned : spawned;
-      nameCall(thread, call, key, child);
+      const { budgets } = thread.rights.own;
+      const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
+      const isCounted = counted.length > 0 && verb === 'execute';
+      const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
+      nameCall(thread, call, key, child, use);
       const target = callTarget({ op, arguments: inputs });
       const data: ToolCall = {
         call_id: call.id,
@@ -335,11 +344,19 @@ export function stepAct(
         n,
         ...(child !== undefined && { child }),
         ...(target !== '' && { target }),
+        ...(use && { use: use.n }),
         ...aboutArguments(inputs),
       };
-      return await commitIntent(thread, call.id, { type: 'tool_call', data });
+      if (!use) return await commitIntent(thread, call.id, { type: 'tool_call', data });
+      return await takeUse(thread, counted, () =>
+        commitIntent(thread, call.id, { type: 'tool_call', data }),
+      );
     },
-    run: (body) => runStep(thread, known, body),
+    run(body) {
+      const use = thread.control.intents.get(call.id)?.use;
+      if (use) use.isBegun = true;
+      return runStep(thread, known, body);
+    },
     checkpoint(event) {
       if (event.name === 'before_step') return raise(thread, event, step);
       // A hook is told of it before the model is.

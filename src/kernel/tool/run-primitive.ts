@@ -292,6 +292,17 @@ function marksOf(
   ]);
 }
 
+/** What a process may have written as well as answered. */
+function marksInside(
+  records: LabelRecords,
+  { resultFacts }: Plan,
+  result: PrimitiveResult,
+  caller: Caller,
+): Descriptor {
+  const marks = marksOf(result, records, caller);
+  return resultFacts ? mergeDescriptors(marks, strangersTold(resultFacts, false)) : marks;
+}
+
 /** What did not fit into a result stands in files, which are read with the same marks. */
 function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
   const truncated = getOwn(output, 'truncated');
@@ -537,6 +548,13 @@ function nameFiles(
   return ok(null);
 }
 
+/** Of what comes in as a stream, before any of it has. */
+function streamed(plan: Plan, caller: Caller): Descriptor {
+  const isOurs = isTrusted(plan, caller);
+  if (plan.primitive === 'http_client' && !isOurs) return NETWORK;
+  return plan.resultFacts ? strangersTold(plan.resultFacts, isOurs) : EMPTY;
+}
+
 /** What is about to be written is known before: here, and wherever its labels are shared. */
 const rememberWrites =
   (
@@ -550,9 +568,7 @@ const rememberWrites =
     const kept = labels.remember(absolute, sha256, [
       ...given,
       ...recalled(labels, from, caller),
-      ...(sha256 === STREAM && plan.primitive === 'http_client' && !isTrusted(plan, caller)
-        ? [NETWORK]
-        : []),
+      ...(sha256 === STREAM ? [streamed(plan, caller)] : []),
     ]);
     const { __thread_id: thread } = caller;
     if (!kept.ok) return kept;
@@ -643,7 +659,8 @@ export async function runBody(
   const inBox = box ? box.output.marks : EMPTY;
   const seenInside = shared ? mergeAll([inBox, ...looks.map((look) => look())]) : inBox;
   const noted =
-    box?.output.ended(ran.ok ? marksOf(ran.output, ports.labels, caller) : EMPTY) ?? ok(null);
+    box?.output.ended(ran.ok ? marksInside(ports.labels, plan, ran.output, caller) : EMPTY) ??
+    ok(null);
   if (!noted.ok) return noted;
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
