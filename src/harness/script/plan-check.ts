@@ -94,11 +94,10 @@ function isForeign(ports: Ports, id: string, fields: readonly string[]): boolean
   if (READS.test(id)) return false;
   const { links, primitive } = linksOf(ports, id);
   const tools = links.flatMap(({ tool }) => tool ?? []);
-  const theirs = tools.flatMap(({ result }) => {
-    const { free_text = [], ...more } = result ?? {};
-    const named = getOwn(more, 'identifiers');
-    return [...free_text, ...(Array.isArray(named) ? named.map(String) : [])];
-  });
+  const theirs = tools.flatMap(({ result }) => [
+    ...(result?.free_text ?? []),
+    ...(result?.identifiers ?? []),
+  ]);
   if (theirs.length > 0 && (fields.length === 0 || fields.some((name) => theirs.includes(name)))) {
     return true;
   }
