@@ -6,6 +6,7 @@ import type { Json, JsonObject } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { TRUSTING } from '../support/project.ts';
 import { eventsOf, TEXT } from '../support/script-project.ts';
 import { runs } from '../support/soak.ts';
 import {
@@ -286,6 +287,14 @@ test('literals are held against the schema of their tool', async () => {
   const made = await open(['@tool("mail/send", { to: 7 })\nreturn { text: "x" }', READS]);
   expect(await planned(made)).toMatchObject({ status: 'completed' });
   expect(asked(made, 1)).toContain('`to`');
+});
+
+test('what a policy refuses whatever it is about is no step of a plan', async () => {
+  const made = await open(["@tool(\"mail/send\", { to: 'x' })\nreturn { text: 'x' }", READS], {
+    files: { '../home/policy.yaml': `${TRUSTING}labels: { '*': { deny: [op:tool:mail/send] } }\n` },
+  });
+  expect(await planned(made)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
+  expect(asked(made, 1)).toContain('`mail/send` is refused by a policy');
 });
 
 test('check: the plan and what it needs are shown, and nothing is done', async () => {

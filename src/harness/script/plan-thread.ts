@@ -141,7 +141,7 @@ async function makePlan(
     if ('ending' in answer) return answer;
     const text = planIn(textOf(answer.content));
     const reading = await ports.script.readPlan(text, variablesOf(place, ground, done));
-    const problems = planProblems(reading, ground.tools, place.directive);
+    const problems = planProblems(ports, reading, ground.tools, place.directive);
     if (problems.length === 0) {
       const noted = await note(planning, { number, text, after, reading });
       return noted.ok ? noted.output : { ending: interrupted(noted) };
