@@ -75,6 +75,7 @@ export {
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {
   factsOf,
+  isPassedOn,
   labelFields,
   type ResultFacts,
   restoreFields,
@@ -84,6 +85,7 @@ export {
 export {
   addMarks,
   elementOf,
+  isValue,
   makeContainer,
   makeValue,
   type Value,

@@ -42,6 +42,12 @@ export interface Operation {
    * imports). Absent: a retry goes to the nearest owner around it.
    */
   readonly retryOwner?: boolean;
+  /**
+   * Reads what a stranger wrote (`of`, `from`) where that cannot steer, and labels its answer itself: by a
+   * model without tools (`quarantined`), or by choosing among records (`picked`). Of the bundle's own
+   * `read/*` alone: no file can declare it.
+   */
+  readonly reads?: 'quarantined' | 'picked';
 }
 
 /** Where something would be written. */

@@ -4,10 +4,12 @@ export { argumentsText, type EventTone, eventLine, unreadableLine } from './obse
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';
+export { runReader } from './reading/reader-primitive.ts';
 export type { ReplayReport } from './replay/replay.ts';
 export { type ReplayOptions, replayThread } from './replay/replay.ts';
-export { answerIn, askInside, callBinding, callShown } from './rights/ask-about-call.ts';
+export { answerIn, askInside, callBinding } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
+export { callShown } from './rights/call-shown.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';
 export type { ResumeOptions } from './run/reopen.ts';
 export { goOnWithThread, refuseTaken, resumeThread } from './run/resume.ts';

@@ -63,6 +63,8 @@ export interface Authority {
   readonly filtered?: readonly string[];
   /** Names of rights that it was given, for whoever is refused. */
   granted?(): readonly string[];
+  /** Tools whose uses somebody counts, by id. */
+  readonly uses?: Readonly<Record<string, number>> | undefined;
   /** Every glob over paths in what it was made from; absent: nobody knows them. */
   globs?(): readonly string[];
   /** For the audit: hash of the token, or the policy that answered. */

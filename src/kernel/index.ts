@@ -46,6 +46,7 @@ export type { SandboxReport } from './sandbox/plan.ts';
 export type { EventFilter, StreamEvent } from './sink.ts';
 export { checkConfig } from './tool/check-config.ts';
 export { checkParameters, hasPatterns, validate } from './tool/parameters.ts';
+export { readsOf } from './tool/plan.ts';
 export { watchProcess } from './tool/run-primitive.ts';
 export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';

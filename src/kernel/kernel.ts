@@ -174,6 +174,13 @@ function quiet(caller: Caller): Caller {
   return rest;
 }
 
+const uncounted = (tool: string): Failure =>
+  fail(
+    'permission_denied',
+    `uses of \`${tool}\` are counted for this thread, and inside another tool nobody could: call it by itself`,
+    { missing: 'tool.execute', attempted: tool },
+  );
+
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
 function act(
   { authorize }: Pick<KernelPorts, 'authorize'>,
@@ -208,6 +215,10 @@ function act(
           const authority = answer instanceof Promise ? await answer : answer;
           if (!authority.ok) return authority;
           made = { authority: authority.output, caller: speaker };
+          // Whoever counts uses does it with the act; what is done inside another one is nobody's.
+          const { type, name } = call.op;
+          const isCounted = type === 'tool' && authority.output.uses?.[name] !== undefined;
+          if (isCounted && !caller.act?.intent) return uncounted(name);
           return call.gate?.(authority.output) ?? ok(null);
         },
       },

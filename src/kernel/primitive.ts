@@ -1,7 +1,7 @@
 // What stands at the end of every chain. The kernel owns this type and receives a table of
 // primitives; it never asks what one does.
 import type { Json, JsonObject, Outcome, Rule } from '../base/index.ts';
-import type { Descriptor, MaybePromise } from '../flow/index.ts';
+import type { Descriptor, MaybePromise, ResultFacts, Value } from '../flow/index.ts';
 import type { ToolEffect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
 
@@ -101,6 +101,8 @@ export interface PrimitiveCall {
   };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
   given?: Descriptor;
+  /** Parameters with their marks; of a tool whose operation reads. */
+  values?: ReadonlyMap<string, Value>;
 }
 
 export interface PrimitiveResult {
@@ -113,6 +115,10 @@ export interface PrimitiveResult {
   marks?: Descriptor;
   /** Files whose content is in the output, or was written by this call: their labels are kept. */
   files?: readonly TouchedFile[];
+  /** Of a tool whose operation reads: what may be said of single fields of this very answer. */
+  facts?: ResultFacts;
+  /** The same where fields are values that were there before, with marks and facts of their own. */
+  parts?: ReadonlyMap<string, Value>;
 }
 
 /** A file whose content entered a result or came from one: what label records are kept about. */
@@ -134,6 +140,8 @@ export interface Primitive {
    * lets this be called, whatever it says of effects. Which ones, it asks itself.
    */
   isOfDirectives?: true;
+  /** Only tools that are shipped stand on it. */
+  isOfBundle?: true;
   /** Fields of a config that are handed over as they were written: nothing is filled in. */
   verbatim?: readonly string[];
   /** What a merged config must look like, judged before anything is filled in; absent: anything goes. */

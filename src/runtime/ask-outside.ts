@@ -3,7 +3,16 @@
 // call after the answer finds it and uses it up. Where a person is at hand they are asked there too, and
 // the first answer counts, wherever it was given.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fail, type JsonObject, type Outcome, ok, plainText, systemRandom } from '../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+  systemRandom,
+} from '../base/index.ts';
 import type { Asked, Ports, Question } from '../flow/index.ts';
 import type { Approval, Store } from '../store/index.ts';
 import type { OpenProject } from './project.ts';
@@ -59,6 +68,33 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
   }
 }
 
+/** What is asked, in a few lines: the call, what is tainted in it and where that stands, what was done before. */
+function questionText({
+  operation,
+  question,
+  arguments: given = {},
+  tainted,
+  origins,
+  before,
+}: JsonObject): string {
+  const lines = [`${plainText(operation)} ${JSON.stringify(given)}`];
+  for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
+    const part = (field: string): string => plainText(getOwn(told, field));
+    const place = part('stands_in') === '' ? part('from') : part('stands_in');
+    const words = part('excerpt') === '' ? '' : `: “${part('excerpt')}”`;
+    lines.push(`\`${name}\` ${part('labels')} from ${place}${words}`);
+  }
+  for (const [name, who] of Object.entries(isObject(origins) ? origins : {})) {
+    lines.push(`\`${name}\`: ${plainText(who)}`);
+  }
+  const calls = Array.isArray(before) ? before : [];
+  const same = calls.filter((one) => getOwn(one, 'same') === true).length;
+  if (before !== undefined) {
+    lines.push(`this directive before: ${calls.length} calls, ${same} with the same values`);
+  }
+  return [...lines, plainText(question)].join('\n');
+}
+
 /** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
 export async function askHere(
   store: Store,
@@ -68,9 +104,7 @@ export async function askHere(
 ): Promise<Outcome<Approval>> {
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
-    const { operation, question, arguments: given = {} } = row.shown;
-    const what = `${plainText(operation)} ${JSON.stringify(given)}`;
-    const yes = await person(`${what}\n${plainText(question)}`, over.signal);
+    const yes = await person(questionText(row.shown), over.signal);
     if (yes === undefined) return ok(row);
     const decision = yes ? 'approved' : 'denied';
     const done = await decideApproval(store, row.id, { decision, by, why: '' });

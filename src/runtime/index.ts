@@ -131,7 +131,7 @@ async function wireRuntime(
   if (!registry.ok) return registry;
   const { harness } = worlds;
   const reached = reachThreads(open, harness);
-  open.primitives.set(reached.primitive.name, reached.primitive);
+  for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
   const scripts = createScriptPrimitive(() => rooms);
   open.primitives.set(scripts.name, scripts);
   const servers = createServersPrimitive(() => rooms);
@@ -212,10 +212,10 @@ export type {
   ShownThread,
   Verb,
 } from './program.ts';
+export type { Explained } from './reports/call-story.ts';
 export type { CostFigures, CostSum } from './reports/cost.ts';
 export type { HealthReport, KnownServer } from './reports/health.ts';
 export type { PolicyReport } from './reports/policy.ts';
-export type { Explained } from './reports/provenance.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export {

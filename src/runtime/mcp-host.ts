@@ -100,7 +100,7 @@ export function createMcpHost(
       });
     },
     store,
-    async decide(approval, { approve, words }, client) {
+    async decide(approval, { approve, words, value }, client) {
       if (client.role !== 'approve') {
         return fail('permission_denied', 'this client may not decide about approvals');
       }
@@ -112,7 +112,8 @@ export function createMcpHost(
       if (!opened.ok) return opened;
       const by = { who: whoIs(client), channel: 'mcp' } as const;
       const decision = { decision: approve ? 'approved' : 'denied', by, why: '' } as const;
-      const answer = words === undefined ? {} : { answer: words };
+      const given = value ? { answer: { value } } : {};
+      const answer = words === undefined ? given : { answer: words };
       return await decideApproval(
         opened.output,
         approval,

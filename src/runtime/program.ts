@@ -92,11 +92,18 @@ export interface ProgramApprovals {
   list(filter?: { thread?: string; state?: ApprovalState | 'all' }): Promise<Outcome<Approval[]>>;
   /**
    * `beyond`: also what the directive does not declare. `value`: from now on what steers the call counts as
-   * named, in its thread and below. `expires`: milliseconds since 1970.
+   * named, in its thread and below. `scope`: the same for every path or address that this glob covers, for
+   * this tool (`GLOB`, or `NAME=GLOB`); `uses` counts the calls in it. `expires`: milliseconds since 1970.
    */
   approve(
     id: string,
-    options?: DecisionBy & { uses?: number; expires?: number; beyond?: boolean; value?: boolean },
+    options?: DecisionBy & {
+      uses?: number;
+      expires?: number;
+      beyond?: boolean;
+      value?: boolean;
+      scope?: string;
+    },
   ): Promise<Outcome<Approval>>;
   deny(id: string, options?: DecisionBy): Promise<Outcome<Approval>>;
   /** Words for a question. */
@@ -262,8 +269,9 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
         (store) => store.approvals(compact({ thread, state: state === 'all' ? undefined : state })),
         () => ok([]),
       ),
-    approve(id, { uses, expires, beyond, value, ...by } = {}) {
-      const given = beyond === true ? { beyond } : value === true ? { value } : undefined;
+    approve(id, { uses, expires, beyond, value, scope, ...by } = {}) {
+      const wide = beyond === true ? { beyond } : value === true ? { value } : undefined;
+      const given = scope === undefined ? wide : { scope };
       return decide(id, by, { decision: 'approved', ...compact({ uses, expires, answer: given }) });
     },
     deny: (id, by = {}) => decide(id, by, { decision: 'denied' }),

@@ -19,7 +19,7 @@ import {
   type RecordEntry,
 } from '../flow/index.ts';
 import type { ItemKind } from '../items/index.ts';
-import { type Authority, auditRow, type Caller, type Primitive } from '../kernel/index.ts';
+import { type Authority, auditRow, type Caller, type Primitive, readsOf } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
@@ -217,6 +217,10 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       act: { record: write },
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
+    readsOf(id) {
+      const found = library.find('tool', id);
+      return found.ok ? readsOf(found.output) : undefined;
+    },
     model: use.model ?? modelFor(rooms, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {

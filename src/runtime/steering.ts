@@ -7,6 +7,7 @@ import {
   fail,
   getOwn,
   isObject,
+  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -24,6 +25,7 @@ import type {
   ThreadStatus,
   ThreadSummary,
 } from '../store/index.ts';
+import { scopeProblem } from '../trust/index.ts';
 
 /** A person, and the way on which they reach us. */
 export interface Speaker {
@@ -268,7 +270,42 @@ async function decideBy(
     const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
     return fail('invalid_input', message);
   }
+  const scope = given.decision === 'approved' ? getOwn(given.answer, 'scope') : undefined;
+  const scoped = scope === undefined ? ok(given) : scopedBy(asked, given, plainText(scope));
+  if (!scoped.ok) return scoped;
   // Of a thread, or of whatever it was asked about.
   const target = asked.thread ?? plainText(shown.operation ?? '');
-  return await store.decide(id, given, { ...row, target });
+  return await store.decide(id, scoped.output, { ...row, target });
+}
+
+const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
+
+/**
+ * A call that is approved for a scope: `GLOB`, or `NAME=GLOB` where several arguments could be meant. With
+ * `uses` the calls in it are counted, this one among them.
+ */
+function scopedBy(
+  { id, kind, thread, shown }: Approval,
+  { answer: _, ...given }: Decision,
+  said: string,
+): Outcome<Decision> {
+  const roles = isObject(shown.roles) ? shown.roles : {};
+  const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
+  if (kind !== 'call' || thread === undefined || names.length === 0) {
+    const message = `\`${id}\` holds no path and no address of a thread's call, so there is no scope to give: approve it without \`scope\``;
+    return fail('invalid_input', message);
+  }
+  const named = names.find((name) => said.startsWith(`${name}=`));
+  const name = named ?? (names.length === 1 ? names[0] : undefined);
+  if (name === undefined) {
+    return fail(
+      'invalid_input',
+      `say which it is of: ${names.map((one) => `\`${one}=GLOB\``).join(' or ')}`,
+    );
+  }
+  const glob = named === undefined ? said : said.slice(named.length + 1);
+  const problem = scopeProblem(plainText(roles[name]), glob, getOwn(shown.arguments, name) ?? null);
+  if (problem !== undefined) return fail('invalid_input', `scope of \`${name}\`: ${problem}`);
+  const counted = given.uses === undefined ? {} : { counted: true };
+  return ok({ ...given, answer: { scope: { [name]: glob }, ...counted } });
 }

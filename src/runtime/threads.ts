@@ -2,6 +2,7 @@
 import { existsSync, realpathSync, rmSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import {
+  anything,
   compact,
   fail,
   fillableText,
@@ -207,11 +208,22 @@ const threadConfig = record(
   { required: ['function'] },
 );
 
+/** What the shipped tools above the reader say. */
+const readerConfig = record(
+  {
+    function: oneOf(['read', 'pick']),
+    task: fillableText(text),
+    also: fillableText(text),
+    schema: anything,
+  },
+  { required: ['function'] },
+);
+
 /** How chains and `execute` reach threads; the harness is loaded when the first call does. */
 export function reachThreads(
   open: OpenProject,
   harness: () => Promise<Outcome<HarnessPorts>>,
-): { primitive: Primitive; kinds: Kind[] } {
+): { primitives: Primitive[]; kinds: Kind[] } {
   const load = async () => {
     const room = await import('../harness/index.ts');
     open.live ??= room.createLiveThreads();
@@ -226,17 +238,28 @@ export function reachThreads(
       return await loaded.prepare(request);
     },
   });
-  return {
-    primitive: {
-      name: 'thread',
-      isOfDirectives: true,
-      config: threadConfig,
-      async run(call) {
-        const { createThreadPrimitive, ports } = await load();
-        return await createThreadPrimitive(ports).run(call);
-      },
-      plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+  const thread: Primitive = {
+    name: 'thread',
+    isOfDirectives: true,
+    config: threadConfig,
+    async run(call) {
+      const { createThreadPrimitive, ports } = await load();
+      return await createThreadPrimitive(ports).run(call);
     },
+    plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
+  };
+  const reader: Primitive = {
+    name: 'reader',
+    isOfBundle: true,
+    config: readerConfig,
+    async run(call) {
+      const { runReader, ports } = await load();
+      return await runReader(ports.live, call);
+    },
+    plan: ({ config, tool }) => ({ reader: config.function ?? tool.id }),
+  };
+  return {
+    primitives: [thread, reader],
     kinds: [kind('thread', Object.keys(THREAD_ACTIONS)), kind('artifact', ['read'])],
   };
 }

@@ -2,7 +2,7 @@
 // through the kernel with the operator's policy or a thread's token, so the language itself never
 // touches the disk or starts anything.
 import type { Json, Outcome } from '../base/index.ts';
-import type { Descriptor, Frame, MaybePromise, Value } from '../flow/index.ts';
+import type { Descriptor, Frame, MaybePromise, Operation, Value } from '../flow/index.ts';
 
 export interface LoadedText {
   /** The real, absolute path. */
@@ -108,6 +108,8 @@ export interface ScriptWorld {
     parameters: ReadonlyMap<string, Value>,
     frame: Frame,
   ): MaybePromise<Outcome<Value>>;
+  /** How this tool reads what strangers wrote; absent or undefined: as every other does. */
+  reads?(id: string): Operation['reads'];
   /** Asks whoever runs the thread. */
   help(action: string, message: Value, frame: Frame): MaybePromise<Outcome<Value>>;
   /** A model through the kernel, without tools. */

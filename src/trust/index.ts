@@ -26,6 +26,7 @@ export {
   type Permissions,
 } from './grants/permission.ts';
 export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
+export { scopeProblem, valueInScope } from './grants/value-scope.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';
 export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';

@@ -379,6 +379,11 @@ test('the demo shows the kernel, then a thread that is held, and leaves nothing 
     'hook warn_approaching_limit',
     'limit turns reached: 10 of 10',
     'it adds up',
+    '# a poisoned message',
+    'may not reach `op:tool:http`',
+    'file:inbox/urgent.md',
+    'tool demo/read_mail',
+    'tainted by',
   ]) {
     expect(out).toContain(part);
   }

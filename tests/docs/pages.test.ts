@@ -44,6 +44,7 @@ test('the command line', () => follow('docs/command-line.md'));
 test('signatures and trust', () => follow('docs/signatures-and-trust.md'));
 test('errors', () => follow('docs/errors.md'));
 test('whoever answers for it', () => follow('docs/answering.md'));
+test('untrusted data', () => follow('docs/untrusted-data.md'));
 
 /** A port that was free a moment ago. */
 async function freePort(): Promise<number> {

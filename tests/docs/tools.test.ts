@@ -45,6 +45,7 @@ afterAll(() => {
 test('the page begins with a complete example', () => {
   expect(examples.map(({ path }) => path)).toEqual([
     '.ai/tools/image/resize.yaml',
+    '.ai/tools/mail/inbox.yaml',
     '.ai/tools/shop/orders.yaml',
     '.ai/tools/shop/pay.yaml',
     '.ai/tools/text/count_lines.yaml',

@@ -30,6 +30,8 @@ export function heardThread(
   conversation.result('last', { content: stranger, marks: STRANGER, isError: false });
   const library = {
     chain: () => fail('not_found', 'no such tool'),
+    find: (_kind: string, id: string) =>
+      id === 'notes' ? ok({}) : fail('not_found', 'no such item'),
     capabilities: () => ({ catalog: new Map() }),
   };
   const thread = {

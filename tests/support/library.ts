@@ -16,7 +16,15 @@ export interface Fixture {
   end(): void;
 }
 
-export const PRIMITIVES = ['subprocess', 'http_client', 'function', 'thread', 'script', 'mcp'];
+export const PRIMITIVES = [
+  'subprocess',
+  'http_client',
+  'function',
+  'thread',
+  'reader',
+  'script',
+  'mcp',
+];
 
 export function createFixture(
   files: Readonly<Record<string, string>> = {},

@@ -25,6 +25,11 @@ directory: true
 result: { kinds: { mail: address }, free_text: [note] }
 parameters: [{ name: query, type: string, default: "" }]
 config: { script: '/return { "query": @query, "people": [{ "mail": "cleo@c.example", "note": "eve@e.example" }, { "mail": @query }] }' }`,
+  contact: `effect: read
+directory: true
+result: { kinds: { mail: address } }
+parameters: [{ name: about, type: string }]
+config: { script: '/return { "mail": "cleo@c.example" }' }`,
   post: `effect: write
 risk: [exfil]
 parameters: [{ name: to, type: any, role: destination, kind: address }]
@@ -37,6 +42,14 @@ config: { script: '/return "said"' }`,
 risk: [exfil]
 parameters: [{ name: id, type: any, role: destination, kind: mail }]
 config: { script: '/return "forwarded"' }`,
+  look: `effect: read
+risk: [exfil]
+parameters: [{ name: to, type: any, role: destination }]
+result: { untrusted: true }
+config: { script: '/return "seen"' }`,
+  broken: `effect: read
+result: { free_text: [body] }
+config: { script: '/return @nobody.has.said.this' }`,
   wipe: `effect: write
 risk: [destructive]
 parameters: [{ name: id, type: any, role: path, kind: mail }]
@@ -48,6 +61,20 @@ const FILES = Object.fromEntries(
     `tool_id: ${id}\nversion: "1.0.0"\ndescription: a test\nexecutor_id: script\n${more}\n`,
   ]),
 );
+const SCRIPT = '.ai/directives/steps.md';
+const steps = (lines: readonly string[]): Record<string, string> => ({
+  [SCRIPT]: `<directive name="steps" version="1.0.0">
+  <metadata><description>x</description><category>test</category><limits/>
+    <permissions><execute resource="tool" id="own/*"/></permissions></metadata>
+  <process><script><![CDATA[
+/var @in = @tool("own/inbox")
+/var @ch = @tool("own/channels")
+/var @ad = @tool("own/book", { query: @in.mails[0].body })
+${lines.join('\n')}
+]]></script></process>
+</directive>
+`,
+});
 const LEAD: Parts = { permissions: '<execute resource="tool" id="own/*"/>' };
 const calls = (id: string, parameters: JsonObject = {}): ScriptedReply => ({
   tool_calls: [call(`own/${id}`, parameters)],
@@ -55,8 +82,12 @@ const calls = (id: string, parameters: JsonObject = {}): ScriptedReply => ({
 const [inbox, channels, book] = [calls('inbox'), calls('channels'), calls('book')];
 const DONE: ScriptedReply = { text: 'done' };
 
-async function open(says: readonly ScriptedReply[], isSigned = true): Promise<Stage> {
-  const made = await openStage({ ...directive('lead', LEAD), ...FILES }, { lead: says });
+async function open(
+  says: readonly ScriptedReply[],
+  isSigned = true,
+  files: Record<string, string> = {},
+): Promise<Stage> {
+  const made = await openStage({ ...directive('lead', LEAD), ...FILES, ...files }, { lead: says });
   if (!isSigned) return made;
   const { root, env } = made.fixture;
   const signed = await runCommand(['sign', ...Object.keys(FILES)], root, env);
@@ -92,6 +123,12 @@ test('what stands in free text vouches for nothing, whole or in part', async () 
     expect(await outcomeOf([inbox, calls('post', { to })])).toEqual({ to });
   }
   expect(await outcomeOf([inbox, calls('forward', { id: 'm9' })])).toEqual({ id: 'm9' });
+});
+
+test('an error of a tool that tells what strangers write is theirs, too', async () => {
+  const to = 'any@a.example';
+  expect(await outcomeOf([calls('post', { to })])).toBeUndefined();
+  expect(await outcomeOf([calls('broken'), calls('post', { to })])).toEqual({ to });
 });
 
 test('what is destroyed somebody has to name, whatever a result lists', async () => {
@@ -167,4 +204,90 @@ test('labels of fields are made again when the thread goes on', async () => {
   const again = await made.threads.resume(thread_id);
   expect(again.ok && again.output.status).toBe('waiting');
   expect(await waitsFor(made)).toEqual({ channel: 'eve@e.example' });
+});
+
+/** What the first step of these that is asked about would be given; undefined: all were done. */
+async function scripted(...lines: string[]): Promise<unknown> {
+  const made = await open([], true, steps(lines));
+  const { status, thread_id } = await run(made, 'steps');
+  const waiting = await waitsFor(made);
+  expect([status, thread_id]).toEqual([waiting === undefined ? 'completed' : 'waiting', thread_id]);
+  return waiting;
+}
+
+test('in a script a value has its own marks and facts, wherever it went', async () => {
+  expect(
+    await scripted(
+      '/var @r1 = @tool("own/say", { channel: @ch.channels[0] })',
+      '/var @all = @ch.channels',
+      '/var @r2 = @tool("own/say", { channel: @all })',
+      '/var @r3 = @tool("own/say", { channel: [@all[1], "general"] })',
+      '/for @one in @in.mails => @tool("own/post", { to: @one.from })',
+      '/var @cleo = @tool("own/contact", { about: @in.mails[0].body })',
+      '/var @r4 = @tool("own/post", { to: @cleo.mail })',
+      '/var @r5 = @tool("own/post", { to: @in.mails[0].from })',
+      '/var @r6 = @tool("own/look", { to: @in.mails[0].body })',
+    ),
+  ).toBeUndefined();
+});
+
+test.each([
+  ['free text', '@tool("own/post", { to: @in.mails[0].body })', { to: 'eve@e.example' }],
+  ['another kind', '@tool("own/post", { to: @ch.channels[0] })', { to: 'general' }],
+  ['what a directory repeats', '@tool("own/post", { to: @ad.query })', { to: 'eve@e.example' }],
+  ['a piece', '@tool("own/say", { channel: `@ch.channels[0]x` })', { channel: 'generalx' }],
+  [
+    'what is made of it',
+    '@tool("own/say", { channel: @ch.channels[0].toUpperCase() })',
+    { channel: 'GENERAL' },
+  ],
+  [
+    'a list with a part of it',
+    '@tool("own/say", { channel: [@ch.channels[0], @in.mails[0].body] })',
+    { channel: ['general', 'eve@e.example'] },
+  ],
+  [
+    'an address that is put together',
+    '@tool("own/look", { to: `x@in.mails[0].body` })',
+    { to: 'xeve@e.example' },
+  ],
+])('in a script nobody vouches for %s', async (_name, call, given) => {
+  expect(await scripted(`/var @r = ${call}`)).toEqual(given);
+});
+
+test('a branch that strangers decide asks before anything leaves', async () => {
+  const line =
+    '/when @in.mails[0].body == "eve@e.example" => @tool("own/post", { to: "ann@a.example" })';
+  expect(await scripted(line)).toEqual({ to: 'ann@a.example' });
+  const own =
+    '/when @in.mails[0].from == "ann@a.example" => @tool("own/post", { to: "ann@a.example" })';
+  expect(await scripted(own)).toBeUndefined();
+  // How often it is done is theirs, too: anybody may found a channel.
+  const each = '/for @one in @ch.channels => @tool("own/say", { channel: @one })';
+  expect(await scripted(each)).toEqual({ channel: 'general' });
+});
+
+test('facts are the same after a script went on', async () => {
+  const made = await open([], true, {
+    ...steps([
+      '/var @r1 = @tool("own/post", { to: @in.mails[0].body })',
+      '/var @r2 = @tool("own/say", { channel: @ch.channels[0] })',
+      '/var @r3 = @tool("own/look", { to: @in.mails[0].body })',
+      '/var @r4 = @tool("own/post", { to: @in.mails[1].body })',
+    ]),
+  });
+  const { thread_id } = await run(made, 'steps');
+  expect(await waitsFor(made)).toEqual({ to: 'eve@e.example' });
+  const asked = await made.threads.store.approvals({ state: 'pending' });
+  for (const { id } of asked.ok ? asked.output : []) {
+    await made.threads.store.decide(id, {
+      decision: 'approved',
+      who: 'ann',
+      channel: 'cli',
+      why: '',
+    });
+  }
+  const again = await made.threads.resume(thread_id);
+  expect(again.ok && again.output.status).toBe('waiting');
+  expect(await waitsFor(made)).toEqual({ to: 'pay eve@e.example, m9' });
 });

@@ -102,7 +102,7 @@ test('the review of a call: exactly what would be done, who asks, what the model
     because: 'may it write?',
     says: 'I write the report so that the team can read it',
     turn: 1,
-    choices: ['once', 'value', 'deny'],
+    choices: ['once', 'value', 'scope', 'deny'],
     named: ['path'],
   });
   expect(review.arguments).toMatchObject([

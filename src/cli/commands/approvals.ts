@@ -35,7 +35,10 @@ function command(
       const told = await decideApproval(store, id, decision, isWords);
       const isUsage = !told.ok && told.error.code === 'invalid_input';
       const done = isUsage
-        ? fail('usage', told.error.detail.message.replace(/with `(?=beyond|value)/, 'with `--'))
+        ? fail(
+            'usage',
+            told.error.detail.message.replace(/with(out)? `(?=beyond|value|scope)/, 'with$1 `--'),
+          )
         : told;
       const thread = done.ok ? (done.output.thread ?? '') : '';
       const row = await store.thread(thread);
@@ -50,13 +53,22 @@ function command(
   };
 }
 
-/** What a person gives besides this one call or right. */
-function answerOf({ beyond, value }: CommandCall['options']): Given['answer'] {
-  if (beyond === true) return { beyond };
-  return value === true ? { value } : undefined;
+/** What a person gives besides this one call or right: one of these, or nothing. */
+function answerOf(options: CommandCall['options']): Outcome<Given['answer']> {
+  const { once, beyond, value } = options;
+  const scope = asText(options.scope);
+  const given = [once === true, beyond === true, value === true, scope !== undefined];
+  if (given.filter(Boolean).length > 1) {
+    return fail('usage', 'give one of `--once`, `--value`, `--scope` and `--beyond`');
+  }
+  if (beyond === true) return ok({ beyond });
+  if (scope !== undefined) return ok({ scope });
+  return ok(value === true ? { value } : undefined);
 }
 
 export const approve = command(({ options }) => {
+  const said = answerOf(options);
+  if (!said.ok) return said;
   const uses = countOption(options, 'uses');
   if (!uses.ok) return uses;
   const time = asText(options.for);
@@ -67,7 +79,7 @@ export const approve = command(({ options }) => {
     why: asText(options.why) ?? '',
     uses: uses.output,
     expires: lasts.output === undefined ? undefined : Date.now() + lasts.output,
-    answer: answerOf(options),
+    answer: said.output,
   });
   return ok(given);
 });
@@ -141,6 +153,36 @@ async function marked(
     rows.push({ ...approval, ...approvalDigest(approval, row?.ok ? row.output.epoch : 0) });
   }
   return ok(rows);
+}
+
+/** One of them, whatever became of it. */
+export const showApproval: CommandRun = (call) =>
+  withRegistry(call, async ({ store }) => {
+    const { args, terminal } = call;
+    const id = asText(args[0]) ?? '';
+    const found = await store.approvals({ id });
+    const list = found.ok ? await marked(store, found.output) : found;
+    const [one] = list.ok ? list.output : [];
+    const missing = fail('not_found', `there is no approval \`${id}\``, { approval: id });
+    const done = !list.ok ? list : one ? ok(one) : missing;
+    return terminal.finish(done, (approval) => {
+      show(approval, Date.now(), terminal);
+      if (approval.state === 'pending') terminal.note(waysToAnswer(approval));
+    });
+  });
+
+/** What can be said to it. */
+function waysToAnswer({ id, kind, shown }: Approval): string {
+  if (kind === 'question') return `answer with \`km approvals answer ${id} WORDS\``;
+  const roles = Object.values(isObject(shown.roles) ? shown.roles : {});
+  const scoped = roles.some((role) => role === 'path' || role === 'destination');
+  const ways = [
+    '--once',
+    ...(roles.length > 0 ? ['--value'] : []),
+    ...(scoped ? ['--scope GLOB'] : []),
+  ];
+  const how = kind === 'call' ? ` ${ways.join('|')}` : '';
+  return `answer with \`km approvals approve ${id}${how}\` or \`km approvals deny ${id}\``;
 }
 
 export const listApprovals: CommandRun = (call) =>

@@ -63,7 +63,11 @@ function showGrants(permissions: Json, terminal: Terminal): void {
   for (const grant of Array.isArray(granted) ? granted : []) {
     const held = getOwn(grant, 'scope') ?? null;
     const scope = isObject(held) ? Object.entries(held) : [];
-    const shown = scope.map(([field, glob]) => `${field} ${valueText(glob)}`).join(', ');
+    const uses = getOwn(grant, 'uses');
+    const counted = uses === undefined ? [] : [['uses', uses] as const];
+    const shown = [...scope, ...counted]
+      .map(([field, glob]) => `${field} ${valueText(glob)}`)
+      .join(', ');
     terminal.out(`  ${valueText(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}`);
     for (const cap of listAt(grant, 'capped')) {
       const much = getOwn(cap, 'extent') === 'whole' ? 'but not at all' : 'but in part';

@@ -1,5 +1,7 @@
-// `provenance`: how a value of a script came to be, or why something was refused, in a script or a thread.
-import { compact, fail, type Outcome, ok } from '../../base/index.ts';
+// `provenance`: how a value of a script or a thread came to be, or why something was refused there.
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { compact, fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
 import { type Explained, reports } from '../../runtime/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { exitCodeOf } from '../terminal/exit-code.ts';
@@ -37,6 +39,23 @@ function drawTree({ subject, labels, from, sources, nodes }: Explained, terminal
   draw(from, sources, '');
 }
 
+const words = (value: Json | undefined): string[] =>
+  Array.isArray(value) ? value.map((one) => visible(plainText(one))) : [];
+
+/** The tree; of a refusal also who tainted it and what would be needed. */
+export function drawProvenance(found: Explained, terminal: Terminal): void {
+  drawTree(found, terminal);
+  if (found.refusal === null) return;
+  const [tainted, needed] = ['tainted_by', 'needed'].map((name) =>
+    words(getOwn(found.refusal, name)),
+  );
+  const line = (name: string, all: readonly string[] = []): void => {
+    if (all.length > 0) terminal.out(`${terminal.paint('dim', name)} ${all.join('; ')}`);
+  };
+  line('tainted by', tainted);
+  line('needed    ', needed);
+}
+
 /** A number of a line or of an event. */
 function numberOption(options: CommandCall['options'], name: string): Outcome<number | undefined> {
   const asked = asText(options[name]);
@@ -47,7 +66,7 @@ function numberOption(options: CommandCall['options'], name: string): Outcome<nu
     : fail('usage', `\`--${name} ${asked}\` is no ${name === 'line' ? 'line' : 'event'}`);
 }
 
-const ofThread = (call: CommandCall, word: string): Promise<Ending> =>
+const ofThread = (call: CommandCall, word: string, value?: string): Promise<Ending> =>
   withRegistry(call, async ({ store }) => {
     const { options, terminal } = call;
     const seq = numberOption(options, 'seq');
@@ -56,21 +75,31 @@ const ofThread = (call: CommandCall, word: string): Promise<Ending> =>
     if (!row.ok) return row;
     const { explainRefusal } = await reports.provenance();
     const argument = asText(options.argument);
-    const asked = compact({ seq: seq.output, argument });
+    const isNamed = seq.output !== undefined || argument !== undefined;
+    if (value !== undefined && isNamed) {
+      return fail('usage', `give \`${value}\`, or \`--seq\` and \`--argument\``);
+    }
+    const asked = compact({ seq: seq.output, argument, value });
     const explained = await explainRefusal(store, row.output.id, asked);
-    return terminal.finish(explained, (found) => drawTree(found, terminal));
+    return terminal.finish(explained, (found) => drawProvenance(found, terminal));
   });
+
+/** A script is a file; a thread is called by its id, or `last`. */
+const isScript = (cwd: string, word: string): boolean =>
+  existsSync(resolve(cwd, word)) || (word !== 'last' && /[./\\]/.test(word));
 
 export const run: CommandRun = async (call) => {
   const { args, options, terminal } = call;
   const thread = asText(options.thread);
-  if (thread !== undefined) return await ofThread(call, thread);
-  const file = asText(args[0]);
+  const [file, value] = [asText(args[0]), asText(args[1])];
+  if (thread !== undefined) return await ofThread(call, thread, file);
   if (file === undefined) {
-    return fail('usage', 'give a script, or a thread with `--thread`');
+    return fail('usage', 'give a script or a thread');
   }
+  if (!isScript(terminal.cwd, file)) return await ofThread(call, file, value);
+  if (value !== undefined) return fail('usage', 'only a thread has values: give a script alone');
   if (options.seq !== undefined || options.argument !== undefined) {
-    return fail('usage', '`--seq` and `--argument` are for a thread: give it with `--thread`');
+    return fail('usage', '`--seq` and `--argument` are for a thread');
   }
   const payload = parseParameters(asList(options.payload));
   if (!payload.ok) return payload;
@@ -90,7 +119,7 @@ export const run: CommandRun = async (call) => {
   });
   // It could not be run at all.
   explained ??= fail(fault?.code ?? 'not_found', fault?.detail.message ?? 'there is no script');
-  const code = terminal.finish(explained, (found) => drawTree(found, terminal));
+  const code = terminal.finish(explained, (found) => drawProvenance(found, terminal));
   // A refusal was asked about; any other end is that of the script.
   return fault && !isRefused(fault) ? exitCodeOf(fault) : code;
 };

@@ -25,7 +25,7 @@ import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { showKernel } from './kernel-part.ts';
 import { patientModel } from './patient-model.ts';
-import { scriptedReplies, showThread } from './thread-part.ts';
+import { scriptedReplies, showPoison, showThread } from './thread-part.ts';
 
 const SIGNED = [
   '.ai/directives/docs/summarise_notes.md',
@@ -35,6 +35,7 @@ const SIGNED = [
   '.ai/tools/text/headline_words.yaml',
   '.ai/tools/sinks/tally_sink.yaml',
   '.ai/directives/demo/release_note.md',
+  '.ai/directives/docs/answer_urgent.md',
   '.ai/tools/demo/events.yaml',
   '.ai/tools/demo/publish.yaml',
   '.ai/tools/demo/read_mail.yaml',
@@ -150,7 +151,7 @@ async function playAll(terminal: Terminal, provider: ScriptedProvider): Promise<
       terminal.out(
         'A small project, copied to a temporary folder. No key, no network beyond this machine.',
       );
-      const went = [await showKernel(stage), await showThread(stage)];
+      const went = [await showKernel(stage), await showThread(stage), await showPoison(stage)];
       stay();
       return went.every(Boolean);
     });

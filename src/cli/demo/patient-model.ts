@@ -40,7 +40,13 @@ export function patientModel(): Outcome<(request: ScriptedRequest) => ScriptedRe
   if (!own.ok) return own;
   const todos = readReplies('demo-model.yaml');
   if (!todos.ok) return todos;
-  const replies = [...byTurn(todos.output, 'chase_todos'), ...own.output];
+  const mail = readReplies('demo-mail-model.yaml');
+  if (!mail.ok) return mail;
+  const replies = [
+    ...byTurn(todos.output, 'chase_todos'),
+    ...byTurn(mail.output, 'answer_urgent'),
+    ...own.output,
+  ];
   return ok((request) => {
     const reply = replies.find((one) => fits(one, request));
     const said = saidSince(request);

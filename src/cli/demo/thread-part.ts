@@ -1,5 +1,6 @@
-// The second part of the demo: a real thread against a scripted model over HTTP. It reads files, is
-// denied a write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up.
+// The second part of the demo: real threads against a scripted model over HTTP. One reads files, is denied a
+// write, a hook fires at 90 % of its turns, the limit ends it, and the cost adds up. One reads a poisoned
+// message and does what it says: the secret stays, and the provenance of the refusal is drawn.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Outcome, ok, plainText } from '../../base/index.ts';
@@ -12,8 +13,9 @@ import {
   type ScriptedReply,
   type Usage,
 } from '../../llm/index.ts';
-import { BUNDLE } from '../../runtime/index.ts';
+import { BUNDLE, reports } from '../../runtime/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
+import { drawProvenance } from '../commands/provenance.ts';
 import { countDenied, tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { count } from '../threads/words.ts';
@@ -21,12 +23,21 @@ import { type DemoProject, heading } from './demo-project.ts';
 
 /** What the model says; slower when somebody looks on. */
 export function scriptedReplies(isWatched: boolean): Outcome<ScriptedReply[]> {
-  const replies = parseScript(readFileSync(join(BUNDLE, 'demo-model.yaml'), 'utf8'));
   const pace = isWatched ? { delay_ms: 400, pace_ms: 25, piece: 8 } : {};
-  return replies.ok ? ok(replies.output.map((reply) => ({ ...reply, ...pace }))) : replies;
+  const all: ScriptedReply[] = [];
+  for (const name of ['demo-model.yaml', 'demo-mail-model.yaml']) {
+    const replies = parseScript(readFileSync(join(BUNDLE, name), 'utf8'));
+    if (!replies.ok) return replies;
+    all.push(...replies.output.map((reply) => ({ ...reply, ...pace })));
+  }
+  return ok(all);
 }
 
-async function runThread({ runtime, terminal }: DemoProject) {
+async function runThread(
+  { runtime, terminal }: DemoProject,
+  directive: string,
+): Promise<Outcome<Played>> {
+  terminal.out(`${terminal.paint('blue', '$')} km run ${directive}`);
   // Part of what the demo prints, except on a terminal, where the view is drawn.
   const shown = terminal.isInteractive
     ? terminal
@@ -36,7 +47,7 @@ async function runThread({ runtime, terminal }: DemoProject) {
   if (!opened.ok) return opened;
   const { store, run } = opened.output;
   await view.begin(store);
-  const done = await run({ directive: 'chase_todos' });
+  const done = await run({ directive });
   await view.end();
   if (!done.ok) return done;
   const row = await store.thread(done.output.thread_id);
@@ -91,8 +102,7 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
     'a thread',
     'A directive runs as a thread: it may read notes/ and take ten turns. The model is scripted, the HTTP is real.',
   );
-  terminal.out(`${terminal.paint('blue', '$')} km run chase_todos`);
-  const played: Outcome<Played> = await runThread(stage);
+  const played = await runThread(stage, 'chase_todos');
   if (!played.ok) {
     terminal.finish(played, () => {});
     return false;
@@ -100,4 +110,27 @@ export async function showThread(stage: DemoProject): Promise<boolean> {
   heading(terminal, 'its cost', 'What a provider would charge, request by request.');
   const addsUp = showCost(played.output, stage);
   return addsUp && wentWell(played.output);
+}
+
+/** A stranger's message gives orders, and the model obeys: what it may not do does not happen. */
+export async function showPoison(stage: DemoProject): Promise<boolean> {
+  const { terminal, runtime } = stage;
+  heading(
+    terminal,
+    'a poisoned message',
+    'inbox/urgent.md tells whoever reads it to send the key to a stranger. The model does as it is told.',
+  );
+  const played = await runThread(stage, 'answer_urgent');
+  const opened = played.ok ? await runtime.threads() : played;
+  if (!played.ok || !opened.ok) {
+    terminal.finish(opened, () => {});
+    return false;
+  }
+  const { explainRefusal } = await reports.provenance();
+  const { thread_id } = played.output.result;
+  const told = await explainRefusal(opened.output.store, thread_id);
+  terminal.out(`\n${terminal.paint('blue', '$')} km provenance ${thread_id}`);
+  if (told.ok) drawProvenance(told.output, terminal);
+  const isHeld = played.output.events.some(({ type }) => type === 'permission_denied');
+  return isHeld && told.ok && played.output.result.status === 'completed';
 }

@@ -168,9 +168,11 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
     if (stage < STAGE.audit) await audit?.(entryOf(attempt, failure, false));
     if (fault.code === RETRY_CODE || !checkpoint) return undefined;
     const refused = fault.code === 'permission_denied' && { stage: refusedAt(attempt, fault) };
-    const event: FlowCheckpoint = isLimit(stage)
-      ? { name: 'limit', fault, arguments: inputs }
-      : { name: 'error', fault, arguments: inputs, ...refused };
+    // A right that is used up is refused like one that is not held.
+    const event: FlowCheckpoint =
+      isLimit(stage) && !refused
+        ? { name: 'limit', fault, arguments: inputs }
+        : { name: 'error', fault, arguments: inputs, ...refused };
     const verdict = await checkpoint(event, op, attempt.frame);
     return verdict && endingBy(attempt, verdict);
   } catch (error) {
@@ -180,7 +182,7 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
 
 /** Whose word a refusal was. */
 function refusedAt({ stage, isStarted }: Attempt, { detail }: Fault): DenialStage {
-  if (stage === STAGE.gate) return 'capability';
+  if (stage <= STAGE.gate) return 'capability';
   const { guard } = detail;
   if (typeof guard === 'string') return guard.startsWith('policy:') ? 'policy' : 'guard';
   return isStarted ? 'primitive' : 'policy';

@@ -1,16 +1,19 @@
 // Stage 7: what the result of an operation is known to be made of.
 // INVARIANT: the result carries every mark of every input, of everything the body captured, of the
-// conditions it stood under, of the operation itself, and its own. Bodies never touch labels.
+// conditions it stood under, of the operation itself, and its own. Bodies never touch labels. The one
+// exception is `untrusted` of what an operation with `reads` reads; see `marksOfReading`.
 
 import { createRecent } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
 import {
   addLabels,
+  carries,
   type Descriptor,
   describe,
   EMPTY,
   mergeDescriptors,
+  removeLabels,
   withCapability,
 } from '../values/labels.ts';
 import { addMarks, relabel, type Value } from '../values/value.ts';
@@ -58,11 +61,36 @@ export function marksOfInputs({ op, frame, inputs, captured }: Made): Descriptor
   return mergeDescriptors(marks, ownMarks(op));
 }
 
+/** What an operation with `reads` is given to read; all else is its caller's. */
+const READ: ReadonlySet<string> = new Set(['of', 'from']);
+
+/**
+ * The one place where `untrusted` is not handed on. Whoever reads has put it on every text that a stranger
+ * could have written; what is left are words of the caller's schema, numbers, dates, records that were
+ * there before. INVARIANT: nothing else is taken away, and nothing at all when the caller's own words, or
+ * what decided that they are asked, are a stranger's: then the schema is his too.
+ */
+function marksOfReading(made: Made): Descriptor {
+  const isPicking = made.op.reads === 'picked';
+  const [read, asked]: [Argument[], Argument[]] = [[], []];
+  for (const input of made.inputs) (READ.has(input.name) ? read : asked).push(input);
+  // Records bring their own marks, and which of them were chosen is no part of any of them.
+  if (isPicking) {
+    const around = marksOfInputs({ ...made, inputs: [] });
+    const chosenBy = marksOfInputs({ ...made, inputs: asked });
+    return mergeDescriptors(removeLabels(chosenBy, ['untrusted']), around);
+  }
+  const marks = marksOfInputs(made);
+  const isAskedByStranger = carries(marksOfInputs({ ...made, inputs: asked }), 'untrusted');
+  return isAskedByStranger ? marks : removeLabels(marks, ['untrusted']);
+}
+
 export function taintResult(made: Made, result: Value): Value {
   const { op, inputs } = made;
   for (const { value } of inputs) if (value === result) return taintPassedOn(made, result);
   const { policy, held, influence } = made.frame;
-  const marks = mergeDescriptors(marksOfInputs(made), policy.mark);
+  const given = op.reads ? marksOfReading(made) : marksOfInputs(made);
+  const marks = mergeDescriptors(given, policy.mark);
   const added = policy.resultLabels(op, held, inputs, influence);
   const marked = addMarks(result, added.length === 0 ? marks : addLabels(marks, added));
   if (op.source === undefined) return marked;

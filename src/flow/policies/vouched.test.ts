@@ -80,6 +80,12 @@ test('an egress read may follow a stranger’s address that is passed on unread 
   ).toEqual(['policy:no-untrusted-privileged to']);
 });
 
+test('what a reference stands for is passed on like what a tool told', () => {
+  const text = makeValue('www.a.example', { descriptor: stranger, origin: { reference: '$r1' } });
+  expect(objections(look, [argument(text, 'destination')])).toEqual([]);
+  expect(objections(send, [argument(text, 'destination')])).toEqual([DESTINATION]);
+});
+
 test('a condition that strangers decide is judged with what leaves', () => {
   expect(objections(send, [argument(makeValue('ann'), 'destination')], stranger)).toEqual([
     'policy:untrusted-destination condition',

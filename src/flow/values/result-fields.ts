@@ -196,10 +196,15 @@ export function* singlesOf(value: Value, depth = 0): Generator<Value> {
 /** What a tool said of a single value that strangers had a hand in. */
 type Vouched = 'identifier' | 'directory' | 'reference';
 
+/** It was taken as a tool told it, or by a reference: nobody has written it here. */
+export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
+  origin['told'] === true || typeof origin['reference'] === 'string';
+
 /** As what a single value may be used for what takes this kind of thing; undefined: as nothing. */
-export function vouchedAs({ data, meta }: Value, wanted: string | undefined): Vouched | undefined {
-  const { told, of, identifier, directory, kind } = meta.origin;
-  if (told !== true || data === null || data === '') return undefined;
+export function vouchedAs(value: Value, wanted: string | undefined): Vouched | undefined {
+  const { data, meta } = value;
+  const { of, identifier, directory, kind } = meta.origin;
+  if (!isPassedOn(value) || data === null || data === '') return undefined;
   // A fact is one of the data that it was said of.
   if (of === data && kind === wanted) {
     if (directory === true) return 'directory';

@@ -54,6 +54,7 @@ import {
 import { createLiveThreads } from '../thread/live-threads.ts';
 import { createReplayRecord, type ReplayRecord } from '../thread/recorded-events.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import { askAgain } from './ask-again.ts';
 
 /** Written by other threads, by people, or for them: a replay takes them from the journal. */
 const FROM_OTHERS: ReadonlySet<EventType> = new Set<EventType>([
@@ -386,6 +387,10 @@ const threadsOf = (
 /** The first events of a thread show it its directive. */
 const OPENING = 8;
 
+type RecordedThreads = Pick<Scene, 'recordOf' | 'count' | 'play'> & {
+  live: HarnessPorts['threads']['live'];
+};
+
 /** What a thread that happens again asks besides: what it did then, and what others said to it. */
 function replayPort({
   real,
@@ -394,9 +399,7 @@ function replayPort({
   recordOf,
   count,
   play,
-}: Pick<Scene, 'real' | 'id' | 'recordOf' | 'count' | 'play'> & {
-  live: HarnessPorts['threads']['live'];
-}): NonNullable<HarnessPorts['replay']> {
+}: RecordedThreads & Pick<Scene, 'real' | 'id'>): NonNullable<HarnessPorts['replay']> {
   return {
     // What a script only looked at is noted when it is done: its event is the next one.
     async recorded(thread, call, isLate) {
@@ -453,6 +456,19 @@ function replayPort({
   };
 }
 
+/** What a call has asked a model while it was made. */
+const asksInside =
+  ({ live, recordOf, count, play }: RecordedThreads) =>
+  async (request: object, { __thread_id: thread = '' }: Caller): Promise<void> => {
+    const running = live.get(thread)?.thread;
+    if (!running) return;
+    await askAgain(running, request, async () => {
+      await play(thread);
+      await running.journal.flush();
+      return recordOf(thread).events.slice(count(thread));
+    });
+  };
+
 /** What a checkpoint puts in its place carries the same. */
 function carriedOn(done: Outcome<Value>, recorded: Outcome<Value>): Outcome<Value> {
   const marks = recorded.ok
@@ -493,13 +509,15 @@ export function createReplayStage(
   };
   const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
+  const askInside = asksInside({ live, recordOf, count, play });
   /** Counted, noted and hooked as it was; what it came to is in the journal. */
-  const answer = async (_: object, caller: Caller): Promise<Outcome<Value>> => {
+  const answer = async (request: object, caller: Caller): Promise<Outcome<Value>> => {
     let recorded: Outcome<Value> | undefined;
     const done = await perform(
       { type: 'step', name: 'replay', opLabels: [], retryOwner: false },
       [],
       async () => {
+        await askInside(request, caller);
         recorded = await recordedFor(caller);
         return recorded;
       },

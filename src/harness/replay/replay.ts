@@ -73,8 +73,8 @@ const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>>
   thread_start: ['ran'],
   signal: ['process'],
   permission_denied: ['stage', 'about'],
-  tool_call: ['target', 'about'],
-  tool_result: ['about'],
+  tool_call: ['target', 'about', 'use'],
+  tool_result: ['about', 'unused'],
   plan: ['needs'],
 };
 

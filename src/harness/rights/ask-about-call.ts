@@ -16,7 +16,6 @@ import {
   plainText,
 } from '../../base/index.ts';
 import {
-  type Argument,
   type Asked,
   type Descriptor,
   operationName,
@@ -31,6 +30,7 @@ import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
 import { countFailure } from '../thread/talk.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import { threadCallShown } from './call-shown.ts';
 import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
@@ -50,45 +50,6 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
   return {
     operation: operationName(op),
     arguments: digest([type, subtype, name, target, values, about ?? null]),
-  };
-}
-
-export const MAX_SHOWN = 2000;
-
-/** A secret is not for people either; a long text is cut. */
-function shownValue({ value }: Argument): Json {
-  if (value.meta.descriptor.taint.includes('secret')) return '[secret]';
-  const { data, text } = value;
-  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : data;
-}
-
-/** Of those arguments that steer the call. */
-function rolesOf(given: readonly Argument[]): JsonObject {
-  const roles = given.flatMap(({ name, role }) =>
-    role === undefined || role === 'content' ? [] : [[name, role] as const],
-  );
-  return roles.length > 0 ? { roles: Object.fromEntries(roles) } : {};
-}
-
-/** What a person sees of it: everything that asks, and what exactly would be done. */
-export function callShown({
-  op,
-  phase,
-  questions,
-  guards,
-  arguments: given,
-  sources,
-}: Question): JsonObject {
-  return {
-    action: 'ask',
-    operation: operationName(op),
-    question: questions.join('; '),
-    asked_by: [...guards],
-    ...(phase === 'after' && { about: 'its result' }),
-    ...(op.target !== undefined && { target: op.target }),
-    arguments: Object.fromEntries(given.map((input) => [input.name, shownValue(input)])),
-    ...rolesOf(given),
-    ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
   };
 }
 
@@ -153,9 +114,9 @@ async function putQuestion(
   binding: JsonObject,
   call: string,
 ): Promise<Outcome<Asked>> {
-  const { journal, ports, place } = thread;
+  const { journal, ports } = thread;
   const expires = ports.clock.now() + ports.policies().policy.approvalMs;
-  const shown = { ...callShown(question), directive: place.directive.name };
+  const shown = await threadCallShown(thread, question);
   const id = makeApprovalId(ports.random);
   const { owner } = askedFor(thread);
   const asked: NewApproval = { id, kind: 'call', binding, shown, expires, ...owner };

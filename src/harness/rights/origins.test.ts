@@ -12,6 +12,7 @@ import {
   perform,
   type ResultFacts,
   type Value,
+  withOrigin,
 } from '../../flow/index.ts';
 import type { Thread } from '../thread/thread.ts';
 import { traceOrigins } from './origins.ts';
@@ -110,6 +111,9 @@ test('results of a tool that is gone, and old ones without facts, vouch for noth
   const gone = heardThread([], []);
   gone.talk.conversation.trusted().results.push({ ...heard, tool: 'own/gone' } as never);
   expect(await originOf(gone, argument(written(gone, 'x'), 'destination'))).toBeUndefined();
+  const notes = heardThread([], []);
+  notes.talk.conversation.trusted().results.push({ ...heard, tool: 'notes' } as never);
+  expect(await originOf(notes, argument(written(notes, 'x'), 'destination'))).toBe('result');
 });
 
 test('a number in a prompt is no id', async () => {
@@ -128,6 +132,8 @@ test('of what is passed on its own facts tell, not what it is like', async () =>
   expect(await originOf(thread, argument(value, 'destination'))).toBeUndefined();
   const list = makeContainer([makeValue('evil@e.example'), value]);
   expect(await originOf(thread, argument(list, 'destination'))).toBeUndefined();
+  const named = withOrigin(written(thread, 'evil@e.example'), { reference: '$r1' });
+  expect(await originOf(thread, argument(named, 'destination'))).toBeUndefined();
   const own = written(thread, 'evil@e.example');
   expect(await originOf(thread, argument(own, 'destination'))).toBe('said');
 });

@@ -1,19 +1,13 @@
 // Where a model has its arguments from. A model that has read what strangers wrote may speak for them, so
 // what steers a risky call must have been said by somebody else, word for word: the user, whoever wrote
 // the directive, a result that no stranger had a hand in, a person who was asked.
-import {
-  createRecent,
-  getOwn,
-  isObject,
-  type Json,
-  matchGlob,
-  plainText,
-} from '../../base/index.ts';
+import { createRecent, getOwn, type Json, matchGlob, plainText } from '../../base/index.ts';
 import {
   type Argument,
   type ArgumentOrigin,
   carries,
   elementOf,
+  isPassedOn,
   makeValue,
   type Operation,
   type ResultFacts,
@@ -26,7 +20,7 @@ import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { withoutTime } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
-import { MAX_SHOWN } from './ask-about-call.ts';
+import { allowedValues, originIn } from './approved-values.ts';
 import { isNumber, saidIn } from './said-in.ts';
 import { declaredRights } from './thread-token.ts';
 
@@ -42,12 +36,17 @@ function* leavesOf(value: Value): Generator<Value> {
 
 /**
  * What the files of a tool say of results that came without any word of it: of what kind fields are, and
- * which of them strangers write. Undefined: there is no such tool any more, so nobody knows.
+ * which of them strangers write. Undefined: there is no such item any more, so nobody knows.
  */
-function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
+export function declaredFacts({ library }: HarnessPorts, tool: string): ResultFacts | undefined {
   if (tool === '') return {};
   const chain = library.chain(tool);
-  if (!chain.ok) return undefined;
+  if (!chain.ok) {
+    const isOther = (['directive', 'knowledge'] as const).some(
+      (kind) => library.find(kind, tool).ok,
+    );
+    return isOther ? {} : undefined;
+  }
   const said = chain.output.links.flatMap((link) => link.tool?.result ?? []);
   return {
     free_text: said.flatMap(({ free_text, identifiers = [] }) => [...free_text, ...identifiers]),
@@ -193,34 +192,12 @@ function originOf(
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;
     // Of a stranger's words that were passed on its own facts tell, and not what they are like.
-    if (single.meta.origin.told === true) return undefined;
+    if (isPassedOn(single)) return undefined;
     const origin = said.originOf(single.data, argument);
     if (!origin) return undefined;
     found = isWeaker(origin, found) ? origin : found;
   }
   return found;
-}
-
-interface AllowedValue {
-  readonly role: Json;
-  readonly text: string;
-  readonly by: string;
-}
-
-/** What people have said to calls of this thread and of those above it: for the value, not only the call. */
-async function allowedValues({ ports, place }: Thread): Promise<AllowedValue[]> {
-  const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
-  const rows = found.flatMap((page) => (page.ok ? page.output : []));
-  return rows.flatMap(({ id, kind, state, answer, shown }) => {
-    const isGiven = kind === 'call' && (state === 'approved' || state === 'used');
-    if (!isGiven || getOwn(answer, 'value') !== true) return [];
-    return Object.entries(isObject(shown.roles) ? shown.roles : {}).flatMap(([name, role]) => {
-      const value = getOwn(shown.arguments, name) ?? null;
-      // What was hidden or cut was not seen.
-      const text = JSON.stringify(value);
-      return text.length > MAX_SHOWN || text === '"[secret]"' ? [] : [{ role, text, by: id }];
-    });
-  });
 }
 
 /** All of the project, however it is written. */
@@ -257,15 +234,6 @@ async function originByPlace(
   return state === 'own' && sha256 !== undefined ? { kind: 'own', by, holds: sha256 } : undefined;
 }
 
-function originIn(
-  allowed: readonly AllowedValue[],
-  { role, value: { data } }: Argument,
-): ArgumentOrigin | undefined {
-  const text = JSON.stringify(data);
-  const found = allowed.find((one) => one.role === role && one.text === text);
-  return found && { kind: 'approval', by: found.by };
-}
-
 /** The arguments of a call that a thread's model makes, with their origins. */
 export async function traceOrigins(
   thread: Thread,
@@ -280,7 +248,9 @@ export async function traceOrigins(
     let origin = originOf(said, op, input);
     if (!origin && carries(input.value.meta.descriptor, 'untrusted')) {
       allowed ??= await allowedValues(thread);
-      origin = originIn(allowed, input) ?? (await originByPlace(thread, input, inputs));
+      origin =
+        (await originIn(thread, allowed, op, input)) ??
+        (await originByPlace(thread, input, inputs));
     }
     traced.push(origin ? { ...input, origin } : input);
   }

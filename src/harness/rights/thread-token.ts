@@ -7,7 +7,6 @@ import { type Directive, type DirectiveItem, resolveExtends } from '../../items/
 import type { ThreadRow } from '../../store/index.ts';
 import {
   attenuateToken,
-  type CapabilityToken,
   encodeToken,
   type GrantedRights,
   grantName,
@@ -65,11 +64,11 @@ function mint(
 ): Outcome<OwnRights> {
   const key = ports.tokens.key();
   if (!key.ok) return key;
-  const above = parent === undefined ? undefined : parentToken(ports, rows, parent, expires);
+  const above = parent === undefined ? undefined : parentRights(ports, rows, parent, expires);
   if (above && !above.ok) return above;
   const declared = declaredRights(ports, directive);
   if (!declared.ok) return declared;
-  const { grants, filters } = declared.output;
+  const { grants, filters, uses } = declared.output;
   const block = {
     aud: 'kernmantle',
     project: ports.project,
@@ -78,27 +77,37 @@ function mint(
     caps: grants,
     exp: expires,
     ...(Object.keys(filters).length > 0 && { filters }),
+    ...(Object.keys(uses).length > 0 && { budget: { uses } }),
     ...(parent !== undefined && { parent }),
   };
   // Signed and shipped: its system-only capabilities count.
   const core = item.source === 'bundle' && item.signature.state === 'bundle';
   const token = above
-    ? attenuateToken(above.output, block)
+    ? attenuateToken(above.output.token, block)
     : mintToken(key.output, block, { core });
   if (!token.ok) return token;
   const granted = [...new Set(grants.map(grantName))];
-  return ok({ token: token.output, auth: encodeToken(token.output), granted });
+  const budgets = [
+    ...Object.entries(uses).map(([tool, max]) => ({
+      tool,
+      max,
+      thread,
+      directive: block.directive,
+    })),
+    ...(above?.output.budgets ?? []),
+  ];
+  return ok({ token: token.output, auth: encodeToken(token.output), granted, budgets });
 }
 
 // INVARIANT: a child whose parent's rights cannot be established gets none; it never becomes a root.
-function parentToken(
+function parentRights(
   ports: HarnessPorts,
   rows: Rows,
   id: string,
   expires: number,
-): Outcome<CapabilityToken> {
+): Outcome<OwnRights> {
   const live = ports.threads.live.get(id);
-  if (live) return ok(live.thread.rights.own.token);
+  if (live) return ok(live.thread.rights.own);
   const row = rows.get(id);
   if (!row) return fail('not_found', `there is no thread \`${id}\``, { thread: id });
   const known = ports.identity?.();
@@ -117,8 +126,7 @@ function parentToken(
     return fail('invalid_item', `directive \`${item.id}\` of parent \`${id}\` has errors`);
   }
   const directive = withExtended(ports, item.directive);
-  const rights = mint(ports, rows, { id, parent: row.parent, item, directive }, expires);
-  return rights.ok ? ok(rights.output.token) : rights;
+  return mint(ports, rows, { id, parent: row.parent, item, directive }, expires);
 }
 
 /** A token outlives the thread's deadline by this much, for the last records. */

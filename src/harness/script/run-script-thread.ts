@@ -9,6 +9,7 @@ import {
   ok,
 } from '../../base/index.ts';
 import {
+  carries,
   type Descriptor,
   descriptorOfFault,
   EMPTY,
@@ -78,13 +79,16 @@ export function scriptRequest(
   { text, line, column }: DirectiveScript,
   marks: Descriptor,
 ): Omit<ScriptRequest, 'signal' | 'gate' | 'guards'> {
+  const isSigned = item.signature.state === 'signed' || item.signature.state === 'bundle';
   return {
     text,
     file: scriptFile(ports.library, item, directive),
     line,
     column,
     inputs: inputValues(directive, inputs, marks),
-    isSigned: item.signature.state === 'signed' || item.signature.state === 'bundle',
+    isSigned,
+    // INVARIANT: who writes a script and has it run has not got rid of what he has read.
+    ...(!isSigned && carries(marks, 'untrusted') && { marks }),
     now: ports.clock.now(),
   };
 }

@@ -43,12 +43,19 @@ import type { ScriptSteps, ScriptWork } from './script-steps.ts';
 // conversation of its own and no tools.
 
 /** The tier that was asked for, or the directive's, or the general one. */
-function choose(
+export function chooseModel(
   { ports, place: { directive }, budget: { limits } }: Thread,
   wanted: string | undefined,
 ): Outcome<Pick<Talk, 'model' | 'price'>> {
   const { model_id, tier } = directive.model ?? {};
   return priced(ports, modelFor(ports, wanted ?? model_id ?? tier ?? 'general'), limits);
+}
+
+interface ModelQuestion {
+  readonly prompt: Value;
+  readonly tier: string | undefined;
+  /** What its model is told besides; nothing if absent. */
+  readonly system?: string;
 }
 
 /**
@@ -57,10 +64,10 @@ function choose(
  */
 export async function askModel(
   thread: Thread,
-  { prompt, tier }: { prompt: Value; tier: string | undefined },
+  { prompt, tier, system = '' }: ModelQuestion,
   between: () => Promise<Ending | undefined>,
 ): Promise<Outcome<Value>> {
-  const chosen = choose(thread, tier);
+  const chosen = chooseModel(thread, tier);
   if (!chosen.ok) return chosen;
   const conversation = new Conversation();
   conversation.user(prompt.text, prompt.meta.descriptor);
@@ -69,7 +76,7 @@ export async function askModel(
     ...thread.talk,
     ...chosen.output,
     conversation,
-    system: '',
+    system,
     ratio: undefined,
     fallback: undefined,
     triedModels: new Set(),

@@ -95,6 +95,16 @@ const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallB
   arguments: given,
 });
 
+/** What only looks; who reads for the thread takes a turn of it, and hooks see one step at a time. */
+const mayShare = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
+  facts.effect === 'read' && !facts.isReading && !ASKS.has(facts.verb) && hooks.list.length === 0;
+
+/** What reads for the thread has said itself what its result carries. */
+async function carried({ facts, body, marks }: ScriptWork, call: ToolCallBlock) {
+  const done = await body(call);
+  return done.ok && facts.isReading ? done : carrying(done, marks);
+}
+
 /** A step that was begun before a crash and may have had its effect is not done again. */
 async function leaveUnknown(
   thread: Thread,
@@ -144,9 +154,10 @@ export function createScriptSteps(
     const outcome =
       past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : carrying(await work.body(call), work.marks);
+        : await carried(work, call);
     // A person was asked: the step stays open, its result is the answer.
-    if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome)) return STOPPED;
+    if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome, work.facts.isReading))
+      return STOPPED;
     const result = asResult(outcome, work.marks);
     if (!ASKS.has(work.facts.verb)) {
       const asked = await escalateFailure(thread, call.id, work.facts.tool, result);
@@ -174,8 +185,7 @@ export function createScriptSteps(
 
   /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
-    const isShared =
-      work.facts.effect === 'read' && !ASKS.has(work.facts.verb) && thread.hooks.list.length === 0;
+    const isShared = mayShare(thread, work);
     return await unlessDone(work, (past) => inOrder(isShared, () => perform(work, past)));
   }
 

@@ -166,7 +166,11 @@ async function marksUpTo(asker: Asker, id: string): Promise<Outcome<Descriptor>>
   const history = await readJournal(asker.ports.store, id);
   if (!history.ok) return history;
   const marked = history.output.flatMap(({ data }) => ('marks' in data ? [data.marks] : []));
-  return ok(mergeAll(marked.map(unpackMarks)));
+  // What a call was given stands there too, and what it has said while it was at work.
+  const given = history.output.flatMap(({ type, data }) =>
+    type === 'tool_call' ? Object.values(data.about ?? {}) : [],
+  );
+  return ok(mergeAll([...marked, ...given].map(unpackMarks)));
 }
 
 /** Ids that somebody made up from a name and the time: nothing else looks like them. */

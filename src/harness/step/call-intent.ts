@@ -9,7 +9,7 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import { parseThreadId } from '../../store/index.ts';
 import type { Recorded, RecordedOf, Reply } from '../thread/journal-event.ts';
 import { makeThreadId } from '../thread/opening.ts';
-import type { HarnessPorts, Thread } from '../thread/thread.ts';
+import type { CallIntent, HarnessPorts, Thread } from '../thread/thread.ts';
 import { type IdentifiedCall, spawnsBy } from './tool-call.ts';
 
 /** What of a call says whether it spawns a thread. */
@@ -60,10 +60,11 @@ export function nameCall(
   { id }: ToolCallBlock,
   key: string,
   child: string | undefined,
+  use?: CallIntent['use'],
 ): void {
   const isUnfinished = intents.get(id)?.isUnfinished ?? false;
   const names = child === undefined ? { key } : { key, child };
-  intents.set(id, { ...names, isUnfinished: false });
+  intents.set(id, { ...names, isUnfinished: false, ...(use && { use }) });
   atWork.set(key, { ...names, isUnfinished });
 }
 

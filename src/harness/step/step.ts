@@ -45,12 +45,13 @@ import {
 } from '../rights/ask-about-call.ts';
 import { frameOf, originsIn, packRules, rulesOf } from '../rights/thread-rules.ts';
 import { withExtended } from '../rights/thread-token.ts';
+import { nextUse, takeUse } from '../rights/use-budgets.ts';
 import { aboutArguments, packMarks, unpackMarks } from '../thread/conversation.ts';
 import { runInTime, STOPS_TOOL } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 import { withoutTime } from '../thread/talk.ts';
-import type { EscalatedCall, Thread } from '../thread/thread.ts';
+import type { CallIntent, EscalatedCall, Thread } from '../thread/thread.ts';
 import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
@@ -66,7 +67,7 @@ import {
 /** What a step is about: a call of a kernel verb, or something a script does by itself. */
 export type StepFacts = Pick<
   IdentifiedCall,
-  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved'
+  'tool' | 'effect' | 'volatile' | 'parameters' | 'resolved' | 'isReading'
 > & { verb: string };
 
 /** The directive's own outputs, handed back: the run is over. `given`: what they carry. */
@@ -103,6 +104,9 @@ export const asResult = (outcome: Outcome<Value>, marks: Descriptor): Result =>
         isError: true,
       };
 
+/** A call that was answered without being begun. */
+const NO_INTENT: Partial<CallIntent> = {};
+
 /** Notes what `keepResult` gave, in the commit of whatever comes next. */
 export function noteResult(
   thread: Thread,
@@ -111,7 +115,7 @@ export function noteResult(
   tool?: string,
 ): void {
   const { journal, budget } = thread;
-  const about = thread.control.intents.get(call.id)?.about;
+  const { about, use } = thread.control.intents.get(call.id) ?? NO_INTENT;
   const data = {
     call_id: call.id,
     ...(tool !== undefined && { tool }),
@@ -121,6 +125,7 @@ export function noteResult(
     ...(facts && { facts }),
     ...packRules(thread.rights.rules.taken(call.id)),
     ...(about && { about }),
+    ...(use?.isBegun === false && { unused: true as const }),
   };
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
@@ -184,7 +189,7 @@ export async function callKernel(
   const request = { ...known.request, values };
   const done = await ports.kernel[known.verb](request as never, caller);
   const added = done.ok ? addRules(thread, call, known) : ok(null);
-  return carrying(added.ok ? done : added, marks);
+  return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
 }
 
 /** A directive that is executed inside a thread brings its rules with it. */
@@ -321,7 +326,11 @@ export function stepAct(
       const n = budget.meter.countToolCall();
       const spawned = childOf(thread, call, known);
       const child = spawned instanceof Promise ? await spawned : spawned;
-      nameCall(thread, call, key, child);
+      const { budgets } = thread.rights.own;
+      const counted = budgets.length > 0 ? budgets.filter((one) => one.tool === tool) : budgets;
+      const isCounted = counted.length > 0 && verb === 'execute';
+      const use = isCounted ? nextUse(thread.control.intents.get(call.id)) : undefined;
+      nameCall(thread, call, key, child, use);
       const target = callTarget({ op, arguments: inputs });
       const data: ToolCall = {
         call_id: call.id,
@@ -335,11 +344,19 @@ export function stepAct(
         n,
         ...(child !== undefined && { child }),
         ...(target !== '' && { target }),
+        ...(use && { use: use.n }),
         ...aboutArguments(inputs),
       };
-      return await commitIntent(thread, call.id, { type: 'tool_call', data });
+      if (!use) return await commitIntent(thread, call.id, { type: 'tool_call', data });
+      return await takeUse(thread, counted, () =>
+        commitIntent(thread, call.id, { type: 'tool_call', data }),
+      );
     },
-    run: (body) => runStep(thread, known, body),
+    run(body) {
+      const use = thread.control.intents.get(call.id)?.use;
+      if (use) use.isBegun = true;
+      return runStep(thread, known, body);
+    },
     checkpoint(event) {
       if (event.name === 'before_step') return raise(thread, event, step);
       // A hook is told of it before the model is.
@@ -383,16 +400,18 @@ export const isHeld = ({ hooks: { pending } }: Thread, id: string): boolean =>
 
 /**
  * The thread rests while a hook is asked about this call, or is handed over while it waits for another: what
- * becomes of it is not known yet.
+ * becomes of it is not known yet. What it was reading is read by whoever goes on with it.
  */
 export const isLeftOpen = (
   { control: { ending, leaving }, hooks: { pending } }: Thread,
   id: string,
   outcome: Outcome<Value>,
+  isReading = false,
 ): boolean =>
   ending !== undefined &&
   !isEnded(ending.status) &&
-  ((leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
+  ((isReading && !outcome.ok) ||
+    (leaving !== undefined && !outcome.ok && outcome.error.code === 'handed_over') ||
     [...pending.values()].some(({ call_id }) => call_id === id));
 
 /** Before a call is made: what it is, and whether it goes round in circles. */
@@ -455,7 +474,11 @@ export async function endStep(
 ): Promise<Ending | undefined> {
   // A person was asked: the call stays open, its result is the answer.
   const { ending } = thread.control;
-  if (ending && ((isAtRest(thread) && isPending(outcome)) || isLeftOpen(thread, call.id, outcome)))
+  if (
+    ending &&
+    ((isAtRest(thread) && isPending(outcome)) ||
+      isLeftOpen(thread, call.id, outcome, known.isReading))
+  )
     return ending;
   const done = asResult(outcome, thread.talk.conversation.ownMarks());
   thread.talk.detector.learned(call.id, withoutTime(done.content), done.isError);

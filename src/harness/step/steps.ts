@@ -13,7 +13,8 @@ const MAX_AT_ONCE = 8;
 function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): boolean {
   if (list.length > 0) return false;
   const known = identifyCall(ports, call);
-  if (!known.ok || known.output.effect !== 'read') return false;
+  // Who reads for the thread takes a turn of it.
+  if (!known.ok || known.output.effect !== 'read' || known.output.isReading) return false;
   const { verb, request } = known.output;
   return (
     verb === 'search' || verb === 'load' || (verb === 'execute' && request.item_type === 'tool')

@@ -38,6 +38,8 @@ export interface IdentifiedCall {
   request: JsonObject;
   /** Which part of the arguments goes to the tool itself. */
   parameters: JsonObject;
+  /** One of the shipped tools that read for the thread: its result says itself what it carries. */
+  isReading?: boolean;
   /** All of them with what references stand for, where its model writes such. */
   resolved?: JsonObject;
 }
@@ -73,18 +75,20 @@ export function identifyCall(
     const tool = plainText(id ?? 'execute');
     return ok({ verb, request, parameters, effect, volatile: [], tool });
   }
-  const { tool, id: name } = found.output;
+  const { tool, id: name, source } = found.output;
   const chosen = tool?.actions.find((one) => one.name === getOwn(parameters, 'action'));
   const volatile: string[] = [];
   for (const list of [tool?.parameters, chosen?.parameters]) {
     for (const one of list ?? []) if (one.volatile) volatile.push(one.name);
   }
   const effect = isChange ? 'write' : (chosen?.effect ?? tool?.effect ?? 'write');
-  return ok({ verb, request, parameters, effect, volatile, tool: name });
+  const isRun = action === 'run' && !getOwn(request, 'dry_run');
+  const isReading = isRun && source === 'bundle' && tool?.executor_id === 'reader';
+  return ok({ verb, request, parameters, effect, volatile, tool: name, isReading });
 }
 
 /** A call with what its references stand for. */
-export interface NamedCall {
+interface NamedCall {
   known: IdentifiedCall;
   /** Parameters with their marks. */
   values: Record<string, Value>;

@@ -190,6 +190,8 @@ const result = fields(
     facts,
     /** Of the directive: inputs that its model knows by reference, each with its marks. */
     given: data,
+    /** It never began: the use that was taken with its intent is there again. */
+    unused: yes,
   },
 );
 /** What a conversation begins with; also inside `retry`, when another directive begins it. */
@@ -276,6 +278,8 @@ const call = fields(
     child: text,
     /** What it is aimed at: a path, a host, an id. */
     target: text,
+    /** Of a tool whose uses are counted: with its key, the name of this use. */
+    use: number,
     about,
   },
 );

@@ -168,7 +168,10 @@ export async function openingEvents(
   const kept = isReference ? foreignInputs(inputs, carried, given) : NO_INPUTS;
   const shown = Object.fromEntries(Object.entries(inputs).filter(([name]) => !kept.has(name)));
   const { request, call } = injection(directive.name, shown);
-  const told = { ...toolsTold(tools, isNative, plan !== undefined), ...(isReference && referencesTold(tools)) };
+  const told = {
+    ...toolsTold(tools, isNative, plan !== undefined),
+    ...(isReference && referencesTold(tools)),
+  };
   // Whose own words are a stranger's is kept back as a whole.
   const isKept = kept.size > 0 && !carries(descriptor, 'untrusted');
   const made = ownDirective(

@@ -35,7 +35,7 @@ import { fillForm } from '../../kernel/index.ts';
 import { LIMIT_NAMES } from '../limits/limit.ts';
 
 /** What a model is shown, and what that carries. */
-export interface Visible {
+interface Visible {
   readonly content: Json;
   readonly marks: Descriptor;
 }

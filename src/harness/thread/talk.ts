@@ -29,7 +29,7 @@ export function addToConversation(thread: Pick<Thread, 'talk'>, event: JournalEv
 }
 
 /** What the journal says of a result. */
-export const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
+const keptIn = ({ content, marks, is_error, facts, given }: ToolResult): KeptResult => ({
   content,
   marks: unpackMarks(marks),
   isError: is_error,

@@ -123,6 +123,16 @@ export interface OwnRights {
   auth: string;
   /** Names for `permissions.granted`. */
   granted: readonly string[];
+  /** Tools that it and those above it may use so often, each with all below. */
+  budgets: readonly UseBudget[];
+}
+
+/** As a block of its token says: how often everything in and below a thread may call a tool. */
+export interface UseBudget {
+  readonly tool: string;
+  readonly max: number;
+  readonly thread: string;
+  readonly directive: string;
 }
 
 export interface ApprovedRights {
@@ -300,6 +310,10 @@ export interface CallIntent {
   isUnfinished: boolean;
   /** Why its arguments could steer it, once that was asked; for the note of its result. */
   about?: JsonObject;
+  /** Of a tool whose uses are counted: which use of this call it is, and whether it has begun. */
+  use?: { readonly n: number; isBegun: boolean };
+  /** Approvals whose uses are counted, of which it has taken one. */
+  taken?: readonly string[];
 }
 
 export interface EscalatedCall {

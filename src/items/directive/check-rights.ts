@@ -59,6 +59,7 @@ function checkEntries(
   };
   const { entries: _, ...rest } = permissions;
   const held = [...grantsFromPermissions({ entries: [], ...rest }, world.catalog, resolve).grants];
+  const wrong = new Set<Permission>();
   for (const permission of permissions.entries) {
     if (isReported(permission)) {
       // What it was meant to grant is clear enough not to ask for it a second time.
@@ -90,6 +91,7 @@ function checkEntries(
       findings.error('system_only', place, message, hint);
     }
     for (const { permission: at, code, message, hint } of problems) {
+      wrong.add(at);
       if (at !== permission || reason !== undefined) continue;
       // A tool may be generated later, by a connector; until then the line grants nothing.
       const isMissingTool = code === 'not_found' && isToolEntry(permission);
@@ -98,6 +100,12 @@ function checkEntries(
     }
     if (reason === undefined) checkToolId(permission, world, findings);
     held.push(...grants);
+  }
+  // What each says is fine, and what they say together is not.
+  const whole = grantsFromPermissions(permissions, world.catalog, resolve);
+  for (const { permission, code, message } of whole.problems) {
+    const isTold = wrong.has(permission) || isReported(permission) || permission.line === undefined;
+    if (!isTold) findings.error(code, placeOf(permission), message);
   }
   return held;
 }

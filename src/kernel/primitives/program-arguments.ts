@@ -46,6 +46,7 @@ interface Declaration {
   readonly enum?: readonly unknown[];
   readonly items?: keyof Types | Readonly<Record<string, unknown>>;
   readonly role?: string;
+  readonly kind?: string;
   readonly volatile?: boolean;
 }
 

@@ -10,6 +10,7 @@ import {
   ok,
   setOwn,
 } from '../../base/index.ts';
+import type { ResultFacts } from '../../flow/index.ts';
 import {
   type Item,
   type Library,
@@ -46,6 +47,10 @@ export interface ProgramTool {
   effect?: ToolEffect;
   risk?: readonly Risk[];
   labels?: readonly string[];
+  /** Whose words its results are, and what single fields of them name: as in a tool file. */
+  result?: Omit<ResultFacts, 'directory' | 'untrusted'> & { readonly untrusted?: boolean };
+  /** What it answers is the user's own address book. */
+  directory?: boolean;
   /** A returned value is the output; a thrown error becomes `tool_failed`. */
   run(parameters: JsonObject, context: ProgramContext): Json | Promise<Json>;
 }
@@ -78,6 +83,8 @@ function asFile(tool: ProgramTool): JsonObject {
     effect: tool.effect ?? 'write',
     parameters,
     ...(standard && { input_schema: inputSchema(standard) }),
+    ...(tool.result && { result: asJson(tool.result) }),
+    ...(tool.directory && { directory: true }),
   };
   for (const field of ['requires', 'risk', 'labels'] as const) {
     if (tool[field]) setOwn(file, field, [...tool[field]]);

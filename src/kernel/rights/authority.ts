@@ -71,6 +71,7 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     sees: token.sees,
     globs: () => token.globs(),
     granted: () => token.granted(),
+    uses: token.budget.uses,
     filtered: FILTERED.filter((kind) => token.blocks.some(({ filters }) => filters?.[kind])),
     allowsEffect: token.current,
     allowsDirective: token.current,

@@ -19,7 +19,7 @@ import type { Primitive } from '../primitive.ts';
 import { SINK_SHAPES, sinkId } from '../primitives/config-shapes.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
 
-type Primitives = ReadonlyMap<string, Pick<Primitive, 'config'>>;
+type Primitives = ReadonlyMap<string, Pick<Primitive, 'config' | 'isOfBundle'>>;
 type Shelf = Pick<Library, 'all' | 'find' | 'chainOf'>;
 
 interface SinkConfig {
@@ -73,6 +73,13 @@ function destinationProblems(
   return found.map(({ path, ...rest }) => ({ ...rest, path: [...at, ...path.slice(1)] }));
 }
 
+const notShipped = (primitive: string): ShapeProblem => ({
+  path: ['executor_id'],
+  code: 'invalid_field',
+  message: `only tools that are shipped stand on \`${primitive}\``,
+  hint: 'call those of `read/` themselves, with what is to be read and how',
+});
+
 /** For a library that is going to hold the tools; a program vouches for its own. */
 export function checkConfig(
   config: JsonObject,
@@ -80,7 +87,8 @@ export function checkConfig(
   primitives: Primitives,
   library: Shelf,
 ): ShapeProblem[] {
-  const rule = primitives.get(primitive)?.config;
+  const { config: rule, isOfBundle } = primitives.get(primitive) ?? {};
+  if (isOfBundle && links.some(({ source }) => source !== 'bundle')) return [notShipped(primitive)];
   if (!rule || links[0]?.file.startsWith(PROGRAM)) return [];
   const found = problemsIn(config, 'config', rule);
   const listed = primitive === 'http_client' ? getOwn(config.stream, 'destinations') : [];

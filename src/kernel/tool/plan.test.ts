@@ -1,3 +1,4 @@
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import { type Library, parseTool } from '../../items/index.ts';
@@ -132,4 +133,42 @@ test('only what reads and holds nothing of its author may follow a stranger’s 
   expect(follows('effect: read\nenv: [TOKEN]')).toBe(false);
   expect(follows('effect: idempotent')).toBe(false);
   expect(follows('')).toBe(false);
+});
+
+const SOURCES = ['bundle', 'installed', 'user', 'project'] as const;
+type Source = (typeof SOURCES)[number];
+const from = (source: Source, yaml: string, state = 'bundle'): PlannedTool =>
+  ({ ...toolItem('one', yaml), source, signature: { state } }) as PlannedTool;
+
+test('only a shipped tool that stands on the reader itself reads, whatever a file says', () => {
+  const file = fc.record({
+    source: fc.constantFrom(...SOURCES),
+    executor: fc.constantFrom('reader', 'function', 'read/extract'),
+    word: fc.constantFrom('read', 'pick'),
+    says: fc.constantFrom('', 'labels: [trusted]\n', 'config: { reads: quarantined }\n'),
+  });
+  const primitive = fc.constantFrom('reader', 'function', 'script');
+  fc.assert(
+    fc.property(fc.array(file, { minLength: 1, maxLength: 3 }), primitive, (files, end) => {
+      const links = files.map(({ source, executor, word, says }) =>
+        from(
+          source,
+          `executor_id: ${executor}\n${says || `config: { function: ${word} }\n`}effect: read`,
+        ),
+      );
+      const [first] = links as [PlannedTool];
+      const { reads } = planOf(libraryOf(links, end), first).op;
+      const { source, tool } = first;
+      const isReader = source === 'bundle' && tool?.executor_id === 'reader' && end === 'reader';
+      const way = tool?.config.function === 'pick' ? 'picked' : 'quarantined';
+      expect(reads).toBe(isReader ? way : undefined);
+    }),
+  );
+});
+
+test('one that is not what was shipped is refused before it reads', () => {
+  const yaml = 'executor_id: reader\nconfig: { function: pick }\neffect: read';
+  const changed = from('bundle', yaml, 'changed');
+  const { broken } = planOf(libraryOf([changed], 'reader'), changed);
+  expect(broken?.failure.error.code).toBe('signature_invalid');
 });

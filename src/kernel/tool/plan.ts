@@ -171,6 +171,12 @@ function writerIn(primitive: string, links: readonly PlannedTool[], config: Json
   return typeof name === 'string' && WRITERS.includes(name) ? name : undefined;
 }
 
+/** How the operation of a tool reads what strangers wrote: of those of the bundle that stand on the reader. */
+export function readsOf({ source, tool }: PlannedTool): Operation['reads'] {
+  if (source !== 'bundle' || tool?.executor_id !== 'reader') return undefined;
+  return tool.config.function === 'pick' ? 'picked' : 'quarantined';
+}
+
 /** Defaults, and choices of one: what the author has decided. */
 function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
   const fixed: JsonObject = {};
@@ -253,6 +259,7 @@ function planOf(
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, links, config);
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
+  const reads = primitive === 'reader' ? readsOf(leaf) : undefined;
   const resultFacts = resultFactsOf(tools, unsigned !== undefined);
   return Object.freeze<Plan>({
     leaf,
@@ -298,6 +305,7 @@ function planOf(
       retryOwner: true,
       metadata: { effect, requires: [...requires], ...hostIn(config) },
       fixed: fixedIn(inherited),
+      ...(reads && { reads }),
       ...(effect === 'read' && env.size === 0 && { follows: true }),
     },
     facts,

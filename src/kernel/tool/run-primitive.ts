@@ -24,6 +24,7 @@ import {
   EMPTY,
   type LabelRecords,
   labelFields,
+  makeContainer,
   makeValue,
   markFailure,
   mergeAll,
@@ -32,6 +33,7 @@ import {
   type ResultFacts,
   removeLabels,
   type Value,
+  withOrigin,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
@@ -290,6 +292,17 @@ function marksOf(
   ]);
 }
 
+/** What a process may have written as well as answered. */
+function marksInside(
+  records: LabelRecords,
+  { resultFacts }: Plan,
+  result: PrimitiveResult,
+  caller: Caller,
+): Descriptor {
+  const marks = marksOf(result, records, caller);
+  return resultFacts ? mergeDescriptors(marks, strangersTold(resultFacts, false)) : marks;
+}
+
 /** What did not fit into a result stands in files, which are read with the same marks. */
 function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): Outcome<null> {
   const truncated = getOwn(output, 'truncated');
@@ -406,6 +419,21 @@ function unlikeSchema(id: string, errors: readonly ValidationError[]): Failure {
   return fail('output_invalid', message, { validation_errors: asJson(errors) });
 }
 
+/** Who reads says of each answer what its fields are; of one that it says nothing of, all is a stranger's. */
+function readResult(
+  { output, parts, facts }: PrimitiveResult,
+  known: JsonObject,
+  descriptor: Descriptor,
+): Value {
+  if (!parts) {
+    const shown = isObject(output) ? { ...known, ...output } : { result: output, ...known };
+    return labelFields(makeValue(shown, { descriptor }), facts ?? FOREIGN);
+  }
+  const told = Object.entries(known).map(([name, data]) => [name, makeValue(data)] as const);
+  const whole = makeContainer(new Map([...told, ...parts]), descriptor);
+  return facts ? withOrigin(whole, { facts: asJson(facts) }) : whole;
+}
+
 /** The result as a value; files that were written keep its marks before anybody sees it. */
 function labelled(
   ports: BodyPorts,
@@ -441,6 +469,7 @@ function labelled(
   if (errors.length > 0) {
     return markFailure(unlikeSchema(plan.leaf.id, errors), mergeAll([...given, descriptor]));
   }
+  if (plan.op.reads) return ok(readResult(result, facts, told));
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
   const value = makeValue(shown, { descriptor: told });
   if (!resultFacts && !carries(told, 'untrusted')) return ok(value);
@@ -519,6 +548,13 @@ function nameFiles(
   return ok(null);
 }
 
+/** Of what comes in as a stream, before any of it has. */
+function streamed(plan: Plan, caller: Caller): Descriptor {
+  const isOurs = isTrusted(plan, caller);
+  if (plan.primitive === 'http_client' && !isOurs) return NETWORK;
+  return plan.resultFacts ? strangersTold(plan.resultFacts, isOurs) : EMPTY;
+}
+
 /** What is about to be written is known before: here, and wherever its labels are shared. */
 const rememberWrites =
   (
@@ -532,9 +568,7 @@ const rememberWrites =
     const kept = labels.remember(absolute, sha256, [
       ...given,
       ...recalled(labels, from, caller),
-      ...(sha256 === STREAM && plan.primitive === 'http_client' && !isTrusted(plan, caller)
-        ? [NETWORK]
-        : []),
+      ...(sha256 === STREAM ? [streamed(plan, caller)] : []),
     ]);
     const { __thread_id: thread } = caller;
     if (!kept.ok) return kept;
@@ -546,6 +580,9 @@ const rememberWrites =
     const made = isOwn ? labels.rememberMade(absolute, sha256, thread) : kept;
     return made.ok && shared ? shared.keep() : made;
   };
+
+const valuesByName = (parameters: JsonObject, inputs: readonly Value[]) =>
+  new Map(Object.keys(parameters).map((name, at) => [name, inputs[at] as Value]));
 
 /** Runs an allowed call with the inputs that the guards passed on. */
 export async function runBody(
@@ -580,6 +617,7 @@ export async function runBody(
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
+    ...(plan.op.reads && { values: valuesByName(parameters, inputs) }),
     seen(files, folders = []) {
       const places = shared ? [...folders] : folders;
       const look = (): Descriptor =>
@@ -621,7 +659,8 @@ export async function runBody(
   const inBox = box ? box.output.marks : EMPTY;
   const seenInside = shared ? mergeAll([inBox, ...looks.map((look) => look())]) : inBox;
   const noted =
-    box?.output.ended(ran.ok ? marksOf(ran.output, ports.labels, caller) : EMPTY) ?? ok(null);
+    box?.output.ended(ran.ok ? marksInside(ports.labels, plan, ran.output, caller) : EMPTY) ??
+    ok(null);
   if (!noted.ok) return noted;
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.

@@ -159,6 +159,9 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
     ...line('Target', shown.target),
     ...line('Directive', shown.directive),
     onOneLine(`Arguments: ${JSON.stringify(given)}`),
+    ...line('Who named it', shown.origins),
+    ...line('Tainted', shown.tainted),
+    ...line('Done before', shown.before),
     ...line('It comes from', shown.sources),
     ...line('To change', shown.limits),
     ...line('Line', shown.line),
@@ -167,13 +170,16 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
   return isCut || text.length > MAX_SHOWN ? undefined : text;
 }
 
-const formOf = ({ kind }: Approval) => ({
+/** One more choice where a path, an address or a command could count as named from now on. */
+const VALUE = 'approve this value from now on';
+
+const formOf = ({ kind, shown }: Approval) => ({
   type: 'object' as const,
   properties: {
     decision: {
       type: 'string' as const,
       title: 'Decision',
-      enum: ['approve', 'deny'],
+      enum: ['approve', ...(kind === 'call' && isObject(shown.roles) ? [VALUE] : []), 'deny'],
     },
     ...(kind === 'question' && {
       words: { type: 'string' as const, title: 'Your answer', maxLength: 4000 },
@@ -209,11 +215,14 @@ async function offer(
 }
 
 /** What the person said: a decision, or nothing that would be one. */
-function decisionIn({ mcpReq }: ServerContext): { approve: boolean; words?: string } | undefined {
+function decisionIn({
+  mcpReq,
+}: ServerContext): { approve: boolean; words?: string; value?: true } | undefined {
   const said = inputResponse(mcpReq.inputResponses, KEY);
   if (said.kind !== 'elicit' || said.action !== 'accept') return undefined;
   const { decision, words } = said.content ?? {};
   if (decision === 'deny') return { approve: false };
+  if (decision === VALUE) return { approve: true, value: true };
   if (decision !== 'approve') return undefined;
   const hasWords = typeof words === 'string' && words.trim() !== '';
   return { approve: true, ...(hasWords && { words: words.slice(0, 4000) }) };

@@ -59,7 +59,7 @@ export interface McpHost {
   /** A person at the client has decided. Refused unless its role is `approve` and the policy lets it. */
   decide(
     approval: string,
-    answer: { approve: boolean; words?: string },
+    answer: { approve: boolean; words?: string; value?: true },
     client: McpClient,
   ): Promise<Outcome<Approval>>;
   /** 32 bytes that only this user has, for handles and signed state; the same after a restart. */

@@ -78,7 +78,7 @@ function rulesOf({ levels, rules }: Policies): JsonObject[] {
 function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
   const { catalog } = runtime.library.capabilities();
   const permissions = directive.permissions ?? { entries: [] };
-  const { grants, problems } = grantsFromPermissions(permissions, catalog, (name) => {
+  const { grants, uses, problems } = grantsFromPermissions(permissions, catalog, (name) => {
     const found = runtime.library.find('tool', name);
     return found.ok ? ok(found.output.id) : found;
   });
@@ -95,7 +95,9 @@ function effectiveGrants(directive: Directive, runtime: Runtime): JsonObject {
       const { capability, scope } = grant;
       const caps = capsOf(grant);
       const capped = caps.length === 0 ? {} : { capped: caps };
-      return { name: grantName(grant), capability, scope: { ...scope }, ...capped };
+      const counted = uses[scope?.id ?? ''];
+      const times = counted === undefined ? {} : { uses: counted };
+      return { name: grantName(grant), capability, scope: { ...scope }, ...times, ...capped };
     }),
     problems: problems.map(({ code, message }) => ({ code, message })),
   };

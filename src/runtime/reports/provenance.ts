@@ -1,309 +1,224 @@
-// How a value came to be, or why something was refused. In a thread it is told from the journal: everything
-// a model writes is made of all it has read, so what led to a call are the messages and results before the
-// reply that asked for it, then that reply, then the argument.
+// `provenance` of a thread: a refusal, an event, a field of a result, an argument, an output, or a text that
+// is looked for; and of a script, the refusal that it ended with.
 import {
   type Fault,
   fail,
   getOwn,
   isObject,
   type Json,
-  type JsonObject,
+  masked,
   type Outcome,
   ok,
+  onOneLine,
   plainText,
 } from '../../base/index.ts';
-import type { Provenance, ProvenanceNode } from '../../flow/index.ts';
-import { type Recorded, type RecordedOf, readJournal } from '../../harness/index.ts';
+import { describe, elementOf, type Provenance, restoreFields } from '../../flow/index.ts';
+import { type Recorded, readJournal } from '../../harness/index.ts';
 import type { Store } from '../../store/index.ts';
+import {
+  type AskedAbout,
+  type Call,
+  type CallIndex,
+  type CallResult,
+  type Explained,
+  type ExplainedNode,
+  explainCall,
+  explainEvent,
+  indexOf,
+  isRefusal,
+  nameOf,
+  placeOf,
+  REFUSED,
+  refusalOf,
+  tellingLabels,
+} from './call-story.ts';
 
-/** A step on the way; `seq`: the event of the thread that it stands for. */
-interface ExplainedNode extends ProvenanceNode {
-  readonly seq?: number;
-}
+// A value of the journal, as somebody names it: `31` an event, `31/items/0/title` a field of that result or
+// of the arguments of that call, `output` or `output/total` what the thread gave back, `denial` or
+// `denial:2` a refusal, and any other text a value that is looked for.
 
-export interface Explained extends Provenance {
-  /** What is explained, in one line. */
-  readonly subject: string;
-  /** Absent where nothing was refused. */
-  readonly refusal: Json;
-  readonly nodes: readonly ExplainedNode[];
-  readonly seq?: number;
-}
+const CUT = 120;
 
-/** What of a thread: an event and an argument of its call. The last refusal when nothing is said. */
-interface AskedAbout {
-  readonly seq?: number;
-  readonly argument?: string;
-}
-
-/** More than this nobody looks at; the latest count most. */
-const MAX_READ = 1000;
-const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs_input']);
-export const isRefused = ({ code }: Fault): boolean => REFUSED.has(code);
-
-type Call = RecordedOf<'tool_call'>;
-type Result = RecordedOf<'tool_result'>;
-type Denial = RecordedOf<'permission_denied'>;
-type Said = RecordedOf<'assistant_message'>;
-/** What a model has read. */
-type Read = Result | RecordedOf<'user_message'> | RecordedOf<'injected_message'>;
-
-const isRead = (event: Recorded): event is Read =>
-  event.type === 'user_message' ||
-  event.type === 'injected_message' ||
-  (event.type === 'tool_result' && !event.data.is_error);
-
-const errorOf = ({ data }: Result): JsonObject => {
-  const error = data.is_error ? getOwn(data.content, 'error') : undefined;
-  return isObject(error) ? error : {};
+const shownValue = (value: Json): string => {
+  const text = masked(typeof value === 'string' ? value : JSON.stringify(value));
+  return onOneLine(text.length > CUT ? `${text.slice(0, CUT)} …` : text);
 };
 
-const isRefusal = (event: Recorded): event is Result =>
-  event.type === 'tool_result' && REFUSED.has(plainText(errorOf(event).code));
+const namesIn = (pointer: string): string[] =>
+  pointer
+    .split('/')
+    .slice(1)
+    .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 
-/** Labels that say more than where something came from: that its sources say. */
-const tellingLabels = (...lists: readonly (readonly string[])[]): string[] =>
-  [...new Set(lists.flat())].filter((label) => !/^(src|dir):/.test(label));
-
-/** Everything that belongs to one call. */
-interface CallStory {
-  readonly call?: Call;
-  readonly denial?: Denial;
-  readonly result?: Result;
-}
-
-/** A journal by its calls, so that no question reads it twice. */
-function indexOf(events: readonly Recorded[]) {
-  const calls = new Map<string, Call>();
-  const results = new Map<string, Result>();
-  const denials = new Map<string, Denial>();
-  const unnamed: Denial[] = [];
-  for (const event of events) {
-    if (event.type === 'tool_call') calls.set(event.data.call_id, event);
-    if (event.type === 'tool_result') {
-      results.set(event.data.call_id, event);
-      // What was noted before denials named their call: the next refused result is the one.
-      const before = isRefusal(event) ? unnamed.shift() : undefined;
-      if (before) denials.set(event.data.call_id, before);
-    }
-    if (event.type !== 'permission_denied') continue;
-    const { call_id } = event.data;
-    if (call_id === undefined) unnamed.push(event);
-    else denials.set(call_id, event);
+/** Undefined: there is nothing there. */
+function atPointer(value: Json, pointer: string): Json | undefined {
+  let here: Json | undefined = value;
+  for (const name of namesIn(pointer)) {
+    if (Array.isArray(here)) here = /^\d+$/.test(name) ? here[Number(name)] : undefined;
+    else here = getOwn(here, name);
   }
-  const storyOf = (id: string): CallStory => {
-    const [call, denial, result] = [calls.get(id), denials.get(id), results.get(id)];
-    return { ...(call && { call }), ...(denial && { denial }), ...(result && { result }) };
-  };
-  const callOf = (event: Recorded): string | undefined => {
-    const named = 'call_id' in event.data ? plainText(event.data.call_id) : '';
-    if (named !== '') return named;
-    return [...denials].find(([, denial]) => denial === event)?.[0];
-  };
-  return { storyOf, callOf };
+  return here;
 }
 
-type Journal = ReturnType<typeof indexOf>;
-
-/** The tool of a result stands with its call when the result does not name it. */
-function toolOf({ call, result }: CallStory): string {
-  const named = result?.data.tool ?? getOwn(call?.data.arguments, 'item_id') ?? call?.data.verb;
-  // What the harness hands over at the start is the directive itself.
-  return named === undefined ? 'directive' : `tool ${plainText(named)}`;
-}
-
-const nameOf = (event: Read, { storyOf }: Journal): string =>
-  event.type === 'tool_result'
-    ? toolOf({ ...storyOf(event.data.call_id), result: event })
-    : event.type.replace('_', ' ');
-
-const placeOf = ({ turn }: Recorded) => ({ file: 'turn', line: turn });
-
-/** Why an argument may steer, in words. */
-const ORIGINS: Readonly<Record<string, string>> = {
-  said: 'said by the user or the directive',
-  result: 'field of a trusted result',
-  approval: 'approved',
-  fixed: 'fixed by the tool',
-  granted: 'named in a grant',
-  own: 'made by this thread',
-  closed: 'closed to others',
-};
-
-/** What was read before a reply; of a refusal only what its marks tell of. */
-function readBefore(
-  events: readonly Recorded[],
-  until: number,
-  carried: readonly string[] | undefined,
-  journal: Journal,
-): ExplainedNode[] {
-  const known = carried && new Set(carried);
-  return events
-    .filter(isRead)
-    .filter(({ seq }) => seq < until)
-    .filter(({ data }) => !known || data.marks.taint.every((mark) => known.has(mark)))
-    .slice(-MAX_READ)
-    .map((event, id) => ({
-      id,
-      operation: nameOf(event, journal),
-      place: placeOf(event),
-      labels: tellingLabels(event.data.marks.labels, event.data.marks.taint),
-      sources: event.data.marks.sources,
-      from: [],
-      seq: event.seq,
-    }));
-}
-
-/** The reply that asked for what happened at `seq`; a call of a script has none. */
-const replyBefore = (events: readonly Recorded[], seq: number, turn: number): Said | undefined =>
-  events.findLast(
-    (event): event is Said =>
-      event.type === 'assistant_message' &&
-      event.seq < seq &&
-      event.turn === turn &&
-      event.data.injected !== true,
-  );
-
-const aboutOf = ({ call, denial }: CallStory): JsonObject => ({
-  ...call?.data.about,
-  ...denial?.data.about,
-});
-
-/** Arguments that something is known about, or the one that is asked for. */
-function argumentNodes(
-  story: CallStory,
-  { argument }: AskedAbout,
-  from: readonly number[],
-  first: number,
-): ExplainedNode[] {
-  const about = aboutOf(story);
-  const at = story.call ?? story.denial;
-  if (!at) return [];
-  const names = argument === undefined ? Object.keys(about) : [argument];
-  return names.map((name, index) => {
-    const known = getOwn(about, name);
-    const labels = getOwn(known, 'labels');
-    const origin = plainText(getOwn(known, 'origin'));
-    const why = Object.hasOwn(ORIGINS, origin) ? `, ${ORIGINS[origin]}` : '';
-    return {
-      id: first + index,
-      operation: `argument ${name}${why}`,
-      place: placeOf(at),
-      labels: tellingLabels(Array.isArray(labels) ? labels.map(plainText) : []),
-      sources: [],
-      from,
-      seq: at.seq,
-    };
+const noField = (pointer: string, value: Json): Outcome<never> =>
+  fail('not_found', `there is no \`${pointer}\` in it`, {
+    fields: isObject(value) ? Object.keys(value).slice(0, 50) : [],
   });
-}
 
-/** What was read, the reply made of it, and what that reply asked for. */
-function wayTo(
+/** What a call gave its tool. */
+const givenIn = ({ data }: Call): Json => getOwn(data.arguments, 'parameters') ?? data.arguments;
+
+/** A field of a result, with the operation that made it. */
+function explainField(
   events: readonly Recorded[],
-  at: { readonly seq: number; readonly turn: number },
-  carried: readonly string[] | undefined,
-  journal: Journal,
-): { nodes: ExplainedNode[]; from: number[] } {
-  const reply = replyBefore(events, at.seq, at.turn);
-  const nodes = readBefore(events, reply?.seq ?? at.seq, carried, journal);
-  const all = nodes.map(({ id }) => id);
-  if (!reply) return { nodes, from: all };
-  const id = nodes.length;
-  const said: ExplainedNode = {
-    id,
-    operation: 'reply of the model',
-    place: placeOf(reply),
-    labels: tellingLabels(...nodes.map(({ labels }) => labels)),
-    sources: [],
-    from: all,
-    seq: reply.seq,
-  };
-  return { nodes: [...nodes, said], from: [id] };
-}
-
-const NO_DETAIL: JsonObject = {};
-
-/** The fault of a refused call, wherever it stands. */
-function faultOf({ denial, result }: CallStory): { code: Json; detail: JsonObject } | undefined {
-  const error = result && isRefusal(result) ? errorOf(result) : undefined;
-  if (error)
-    return { code: error.code ?? null, detail: isObject(error.detail) ? error.detail : error };
-  if (!denial) return undefined;
-  return { code: denial.data.code, detail: { ...NO_DETAIL, ...denial.data.detail } };
-}
-
-const refusalOf = (
-  code: Json,
-  { guard = null, filter = null, reasons = [] }: JsonObject,
-): Json => ({
-  code,
-  guard,
-  filter,
-  reasons,
-});
-
-/** A call: what led to it, and its refusal or its result. */
-function explainCall(
-  events: readonly Recorded[],
-  journal: Journal,
-  story: CallStory,
-  { argument, seq }: AskedAbout,
+  journal: CallIndex,
+  result: CallResult,
+  pointer: string,
 ): Outcome<Explained> {
-  const at = story.call ?? story.denial ?? story.result;
-  if (!at) return fail('not_found', 'there is no such call');
-  const known = Object.keys(isObject(story.call?.data.arguments) ? story.call.data.arguments : {});
-  const inner = getOwn(story.call?.data.arguments, 'parameters');
-  const names = new Set([...known, ...Object.keys(isObject(inner) ? inner : {})]);
-  if (argument !== undefined && !names.has(argument) && !Object.hasOwn(aboutOf(story), argument)) {
-    return fail('not_found', `the call has no argument \`${argument}\``, { arguments: [...names] });
-  }
-  const fault = faultOf(story);
-  const carried = fault && story.result ? story.result.data.marks.taint : undefined;
-  const way = wayTo(events, at, carried, journal);
-  const made = argumentNodes(
-    story,
-    argument === undefined ? {} : { argument },
-    way.from,
-    way.nodes.length,
-  );
-  const nodes = [...way.nodes, ...made];
-  const from = made.length > 0 ? made.map(({ id }) => id) : way.from;
-  const marks = story.result?.data.marks ?? { labels: [], taint: [], sources: [] };
-  const tool = toolOf(story);
-  const seen = new Set([...nodes.flatMap(({ sources }) => sources), tool.replace(' ', ':')]);
-  const message = plainText(fault?.detail.message);
-  const what = argument === undefined ? tool : `${tool} ${argument}`;
-  return ok({
-    subject: fault ? `${what}: ${message}` : what,
-    refusal: fault ? refusalOf(fault.code, fault.detail) : null,
-    labels:
-      argument === undefined
-        ? tellingLabels(marks.labels, marks.taint)
-        : tellingLabels(...made.map(({ labels }) => labels)),
-    sources: argument === undefined ? marks.sources.filter((source) => !seen.has(source)) : [],
+  const { content, marks, call_id } = result.data;
+  const found = atPointer(content, pointer);
+  if (found === undefined) return noField(pointer, content);
+  const whole = explainCall(events, journal, { ...journal.storyOf(call_id), result }, {});
+  if (!whole.ok) return whole;
+  const { from, nodes, sources } = whole.output;
+  const id = nodes.length;
+  const tool = nameOf(result, journal);
+  const made: ExplainedNode = {
+    id,
+    operation: tool,
+    place: placeOf(result),
+    labels: tellingLabels(marks.labels, marks.taint),
+    sources,
     from,
-    nodes,
-    seq: seq ?? at.seq,
+    seq: result.seq,
+  };
+  return ok({
+    subject: `${tool} ${pointer} = ${shownValue(found)}`,
+    refusal: null,
+    labels: fieldLabels(result, pointer),
+    sources: [],
+    from: [id],
+    nodes: [...nodes, made],
+    seq: result.seq,
   });
 }
 
-/** Anything else: a reply, a message, a denial without a call. */
-function explainEvent(events: readonly Recorded[], event: Recorded, journal: Journal): Explained {
-  const marks = isRead(event) ? event.data.marks : { labels: [], taint: [], sources: [] };
-  const nodes = isRead(event) ? [] : readBefore(events, event.seq, undefined, journal);
-  const fault = event.type === 'permission_denied' ? event.data : undefined;
-  const labels = tellingLabels(marks.labels, marks.taint, ...nodes.map((node) => node.labels));
-  return {
-    subject: fault
-      ? fault.detail.message
-      : `${event.type.replaceAll('_', ' ')} in turn ${event.turn}`,
-    refusal: fault ? refusalOf(fault.code, { ...NO_DETAIL, ...fault.detail }) : null,
-    labels,
-    sources: marks.sources,
-    from: nodes.map(({ id }) => id),
-    nodes,
-    seq: event.seq,
-  };
+/** Of one field: what its tool said about it counts. */
+function fieldLabels({ data: { content, marks, facts } }: CallResult, pointer: string): string[] {
+  let value = restoreFields(content, describe(marks), facts);
+  for (const name of namesIn(pointer)) {
+    value = elementOf(value, Array.isArray(value.data) ? Number(name) : name);
+  }
+  const { labels, taint } = value.meta.descriptor;
+  return tellingLabels(labels, taint);
+}
+
+function explainPointer(
+  events: readonly Recorded[],
+  journal: CallIndex,
+  event: Recorded,
+  pointer: string,
+): Outcome<Explained> {
+  if (event.type === 'tool_result') return explainField(events, journal, event, pointer);
+  const call = journal.callOf(event);
+  if (call === undefined) {
+    return fail(
+      'invalid_input',
+      `event ${event.seq} is neither a call nor a result: it has no fields`,
+    );
+  }
+  const [, argument = ''] = pointer.split('/');
+  return explainCall(events, journal, journal.storyOf(call), { argument });
+}
+
+/** What the thread gave back: outputs that it returned, or its last words. */
+function explainOutput(
+  events: readonly Recorded[],
+  journal: CallIndex,
+  pointer: string,
+): Outcome<Explained> {
+  const returned = events.findLast(
+    (event): event is Call =>
+      event.type === 'tool_call' && getOwn(event.data.arguments, 'action') === 'return',
+  );
+  if (returned) {
+    const story = journal.storyOf(returned.data.call_id);
+    const outputs = givenIn(returned);
+    const found = atPointer(outputs, pointer);
+    if (found === undefined) return noField(pointer, outputs);
+    const [, argument] = pointer.split('/');
+    const told = explainCall(events, journal, story, argument === undefined ? {} : { argument });
+    return told.ok
+      ? ok({
+          ...told.output,
+          subject: `output ${pointer} = ${shownValue(found)}`.replace('  ', ' '),
+        })
+      : told;
+  }
+  const said = events.findLast((event) => event.type === 'assistant_message');
+  if (!said || pointer !== '') return fail('not_found', 'the thread has given nothing back');
+  return ok({ ...explainEvent(events, said, journal), subject: 'the last words of the thread' });
+}
+
+function* pointersTo(value: Json, wanted: string, at = ''): Generator<string> {
+  if (typeof value !== 'object' || value === null) {
+    if (plainText(value).includes(wanted)) yield at;
+    return;
+  }
+  for (const [name, item] of Object.entries(value)) {
+    const part = name.replaceAll('~', '~0').replaceAll('/', '~1');
+    yield* pointersTo(item, wanted, `${at}/${part}`);
+  }
+}
+
+/** Where this text was used last: the argument of a call, or else where it was read. */
+function explainText(
+  events: readonly Recorded[],
+  journal: CallIndex,
+  wanted: string,
+): Outcome<Explained> {
+  for (const event of events.toReversed()) {
+    if (event.type !== 'tool_call') continue;
+    const [pointer] = pointersTo(givenIn(event), wanted);
+    if (pointer !== undefined) return explainPointer(events, journal, event, pointer);
+  }
+  for (const event of events.toReversed()) {
+    if (event.type !== 'tool_result') continue;
+    const [pointer] = pointersTo(event.data.content, wanted);
+    if (pointer !== undefined) return explainField(events, journal, event, pointer);
+  }
+  return fail('not_found', `\`${wanted}\` stands in no call and no result of the thread`);
+}
+
+function explainValue(
+  events: readonly Recorded[],
+  journal: CallIndex,
+  thread: string,
+  value: string,
+): Outcome<Explained> {
+  const [, number, field] = /^(\d+)(\/.*)?$/s.exec(value) ?? [];
+  const [refusal, which] = /^denial(?::(\d+))?$/.exec(value) ?? [];
+  const [output, pointer = ''] = /^output(\/.*)?$/s.exec(value) ?? [];
+  if (number !== undefined) {
+    const event = events.find(({ seq }) => seq === Number(number));
+    if (!event) return fail('not_found', `thread \`${thread}\` has no event ${number}`);
+    if (field !== undefined) return explainPointer(events, journal, event, field);
+    const call = journal.callOf(event);
+    return call === undefined
+      ? ok(explainEvent(events, event, journal))
+      : explainCall(events, journal, journal.storyOf(call), { seq: event.seq });
+  }
+  if (refusal !== undefined) {
+    const all = events.filter(isRefusal);
+    const refused = which === undefined ? all.at(-1) : all[Number(which) - 1];
+    if (!refused) {
+      return fail('not_found', `thread \`${thread}\` has ${all.length} refusals`);
+    }
+    const story = journal.storyOf(refused.data.call_id);
+    return explainCall(events, journal, { ...story, result: refused }, {});
+  }
+  if (output !== undefined) return explainOutput(events, journal, pointer);
+  return explainText(events, journal, value);
 }
 
 /** Why something was refused in a thread, or how the call, the result or the reply at `seq` came to be. */
@@ -316,6 +231,7 @@ export async function explainRefusal(
   if (!read.ok) return read;
   const events = read.output;
   const journal = indexOf(events);
+  if (asked.value !== undefined) return explainValue(events, journal, thread, asked.value);
   if (asked.seq === undefined) {
     const refused = events.findLast(isRefusal);
     if (!refused) return fail('not_found', `nothing was refused in thread \`${thread}\``);
@@ -331,6 +247,8 @@ export async function explainRefusal(
   }
   return ok(explainEvent(events, event, journal));
 }
+
+export const isRefused = ({ code }: Fault): boolean => REFUSED.has(code);
 
 /** The refusal that a script ended with, and the trail of it. */
 export function ofScriptFault(fault: Fault, provenance: Provenance): Explained {

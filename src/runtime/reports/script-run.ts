@@ -15,7 +15,8 @@ import { createTrail, type Trail } from '../../flow/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
 import type { AskPerson } from '../ask-outside.ts';
 import type { Runtime } from '../runtime.ts';
-import { type Explained, ofScriptFault } from './provenance.ts';
+import type { Explained } from './call-story.ts';
+import { ofScriptFault } from './provenance.ts';
 
 export interface WatchedScript {
   /** The absolute path, and as people know it. */

@@ -169,6 +169,7 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   if (given && !isObject(given.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
   const entries = given ? entriesOf(given) : [];
+  const reads = env.run.world.reads?.(tool);
   const op = {
     type: 'tool',
     name: tool,
@@ -176,6 +177,7 @@ const callTool: ScriptCall = async (values, { env, at }) => {
     sources: [`tool:${tool}`],
     retryOwner: true,
     location: placeOf(env.unit, at),
+    ...(reads && { reads }),
   };
   const inputs = entries.map(([key, value]) => ({ name: key, value }));
   return await operate(env, op, inputs, async (passed, inner) => {

@@ -2,7 +2,7 @@
 // the command line, files elsewhere for reading.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { type Clock, type Failure, fail, isInside, type Outcome, ok } from '../../base/index.ts';
-import type { Frame, LabelRecords } from '../../flow/index.ts';
+import type { Frame, LabelRecords, Operation } from '../../flow/index.ts';
 import {
   type Authority,
   type Caller,
@@ -33,6 +33,8 @@ export interface WorldPorts {
   caller(frame: Frame): Caller;
   /** The kind of an item, when there is one of that id. */
   kindOf(id: string): string | undefined;
+  /** How the tool of this id reads what strangers wrote. */
+  readsOf(id: string): Operation['reads'];
   readonly model: ScriptWorld['model'];
   /** A fresh name nobody can guess. */
   unguessable(): string;

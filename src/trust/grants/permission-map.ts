@@ -13,12 +13,22 @@ export interface Permission {
   action?: string;
   host?: string;
   method?: string;
+  /** Of a tool: how often, in the thread and everything below it. */
+  uses?: string;
   line?: number;
   column?: number;
 }
 
 /** What a line says beside its verb, in the order in which it is written. */
-export const PERMISSION_FIELDS = ['resource', 'path', 'id', 'action', 'host', 'method'] as const;
+export const PERMISSION_FIELDS = [
+  'resource',
+  'path',
+  'id',
+  'action',
+  'host',
+  'method',
+  'uses',
+] as const;
 type Attribute = (typeof PERMISSION_FIELDS)[number];
 
 /** What an entry amounts to: grants, the right to orchestrate, or a reason why it cannot be used. */
@@ -58,6 +68,15 @@ const filesystem: Mapper = (permission) => {
   return stray(permission, ['path']) ?? [{ capability, scope: { path: cleanPath(path) } }];
 };
 
+const IS_COUNT = /^[1-9]\d{0,5}$/;
+
+/** Why a tool cannot be counted like this; undefined when it can, or nobody wants it counted. */
+function usesProblem({ id = '', uses }: Permission): string | undefined {
+  if (uses === undefined) return undefined;
+  if (!IS_COUNT.test(uses)) return `\`uses="${uses}"\` is no whole number from 1 to 999999`;
+  return /[*?]/.test(id) ? `\`uses\` counts one tool, and \`${id}\` names many` : undefined;
+}
+
 const tool: Mapper = (permission, world) => {
   const { verb, id, action } = permission;
   if (id === undefined && action !== undefined && action !== 'execute') {
@@ -67,8 +86,13 @@ const tool: Mapper = (permission, world) => {
     const hint = '<execute resource="tool" id="shell/bash"/>';
     return { message: 'a tool permission needs `execute` and an `id`', hint };
   }
-  const extra = stray(permission, action === 'execute' ? ['id', 'action'] : ['id']);
+  const known = ['id', 'uses'] as const;
+  const extra = stray(permission, action === 'execute' ? [...known, 'action'] : known);
   if (extra) return extra;
+  const uncounted = usesProblem(permission);
+  if (uncounted !== undefined) {
+    return { message: uncounted, hint: '<execute resource="tool" id="fs/delete_file" uses="1"/>' };
+  }
   if (/[*?/]/.test(id)) return [{ capability: 'tool.execute', scope: { id } }];
   // Resolved once, so that a tool added later under the same last name is not granted too.
   const full = world.resolveToolId(id);

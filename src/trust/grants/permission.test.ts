@@ -45,6 +45,7 @@ test('an empty block grants the reading of knowledge and nothing else', () => {
   expect(rights({})).toEqual({
     grants: [{ capability: 'knowledge.read' }],
     filters: {},
+    uses: {},
     problems: [],
   });
 });

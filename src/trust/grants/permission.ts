@@ -26,6 +26,8 @@ export interface GrantedRights {
   grants: Grant[];
   /** Lists over categories and names that go into the token beside the grants. */
   filters: ItemFilters;
+  /** By full id: how often a tool may be called, in the thread and everything below it. */
+  uses: Record<string, number>;
   problems: PermissionProblem[];
 }
 
@@ -74,6 +76,22 @@ function filterProblems(filters: ItemFilters): PermissionProblem[] {
   );
 }
 
+/** Notes how often; why it cannot be meant when another line says otherwise. */
+function countUses(
+  { uses: wanted }: Permission,
+  [grant]: readonly Grant[],
+  uses: Map<string, number>,
+): string | undefined {
+  const id = grant?.scope?.id;
+  if (wanted === undefined || id === undefined) return undefined;
+  const before = uses.get(id) ?? Number(wanted);
+  if (before !== Number(wanted)) {
+    return `\`${id}\` has \`uses="${before}"\` in another line, and \`uses="${wanted}"\` here`;
+  }
+  uses.set(id, before);
+  return undefined;
+}
+
 /**
  * What a directive's permissions grant. Problems are collected, never thrown; an entry with a
  * problem grants nothing. `projectRoot` is where `../other` in a project permission starts.
@@ -89,11 +107,15 @@ export function grantsFromPermissions(
   const grants: Grant[] = [{ capability: 'knowledge.read' }];
   const filters = filtersOf(permissions);
   const problems = filterProblems(filters);
+  const uses = new Map<string, number>();
   let orchestrates = permissions.orchestration?.enabled === true;
   for (const permission of permissions.entries) {
     const mapped = mapPermission(permission, world);
-    if (Array.isArray(mapped)) grants.push(...mapped);
-    else if (mapped !== 'orchestration') {
+    if (Array.isArray(mapped)) {
+      const twice = countUses(permission, mapped, uses);
+      if (twice === undefined) grants.push(...mapped);
+      else problems.push({ permission, code: 'permission_invalid', message: twice });
+    } else if (mapped !== 'orchestration') {
       problems.push({ code: 'permission_invalid', ...mapped, permission });
     } else if (permissions.orchestration?.enabled === false) {
       const message = '`spawn` contradicts `<orchestration enabled="false">`, which wins';
@@ -102,5 +124,10 @@ export function grantsFromPermissions(
   }
   if (orchestrates) grants.push(...ORCHESTRATION);
   const unique = new Map(grants.map((grant) => [JSON.stringify(grant), grant]));
-  return { grants: [...unique.values()], filters, problems };
+  return {
+    grants: [...unique.values()],
+    filters,
+    uses: Object.fromEntries(uses),
+    problems,
+  };
 }

@@ -346,6 +346,22 @@ export interface ApprovalReview {
   readonly provenance?: ProvenanceView;
   /** Of a capability: the grant, and the line that would declare it. */
   readonly grant?: { readonly name: string; readonly line: string; readonly beyond: boolean };
+  /** Of a call: arguments that strangers had a hand in, and where each stands in what was read. Foreign. */
+  readonly tainted?: readonly {
+    readonly name: string;
+    readonly labels: readonly string[];
+    readonly from: readonly string[];
+    readonly place?: string;
+    readonly excerpt?: string;
+  }[];
+  /** Of a call: the last ones of the same tool by threads of this directive, the latest first. */
+  readonly before?: readonly {
+    readonly at: string;
+    readonly thread: string;
+    /** With the same values where they steer. */
+    readonly same?: boolean;
+    readonly came_to: string;
+  }[];
   /** Of a limit. */
   readonly limit?: {
     readonly name: string;
@@ -375,6 +391,8 @@ export interface DecisionRequest {
   readonly digest: string;
   readonly uses?: number;
   readonly for_seconds?: number;
+  /** With `scope`, of a call: what its path or address may be, `GLOB` or `NAME=GLOB`. */
+  readonly glob?: string;
   readonly beyond?: boolean;
   readonly why?: string;
   readonly answer?: string;

@@ -17,6 +17,7 @@ import {
   type DecisionDraft,
   decisionWords,
   firstDraft,
+  isOfValues,
   requestOf,
 } from './decision.ts';
 
@@ -133,13 +134,26 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
         </Choice>
       ) : null}
       {has('scope') ? (
-        <Choice word="scope" draft={draft} change={change} title="This right, for some time">
+        <Choice
+          word="scope"
+          draft={draft}
+          change={change}
+          title={isOfValues(review) ? 'For a scope of values' : 'This right, for some time'}
+        >
           {draft.word === 'scope' ? (
             <div class="fields">
+              {isOfValues(review) ? (
+                <Field
+                  label="paths or addresses, for this tool, in this thread and below it"
+                  value={draft.glob}
+                  onInput={(glob) => change({ glob })}
+                />
+              ) : null}
               <Field
                 label="uses"
                 isNumber
                 value={draft.uses}
+                hint="any number"
                 onInput={(uses) => change({ uses })}
               />
               <Field

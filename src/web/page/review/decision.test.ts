@@ -64,11 +64,12 @@ test('what goes beyond the directive needs two confirmations', () => {
 });
 
 test('a scope has whole numbers', () => {
-  const draft = { ...firstDraft(review()), word: 'scope' as const, uses: '3', minutes: '15' };
-  expect(requestOf(review(), draft)).toMatchObject({ uses: 3, for_seconds: 900 });
-  expect(commandOf(review(), draft)).toBe('km approvals approve ap_1 --uses 3 --for 15m');
+  const right = review({ approval: { ...review().approval, kind: 'capability' } });
+  const draft = { ...firstDraft(right), word: 'scope' as const, uses: '3', minutes: '15' };
+  expect(requestOf(right, draft)).toMatchObject({ uses: 3, for_seconds: 900 });
+  expect(commandOf(right, draft)).toBe('km approvals approve ap_1 --uses 3 --for 15m');
   for (const uses of ['', '0', '-1', '1.5', '1e3', '٣']) {
-    expect(blockersOf(review(), { ...draft, uses }, FREE)).toHaveLength(1);
+    expect(blockersOf(right, { ...draft, uses }, FREE)).toHaveLength(1);
   }
 });
 
@@ -85,4 +86,27 @@ test('long, many-lined and cut arguments are folded', () => {
   expect(isFolded({ ...argument, is_cut: true })).toBe(true);
   expect(isFolded({ ...argument, text: 'x'.repeat(401) })).toBe(true);
   expect(isFolded({ ...argument, text: '\n'.repeat(8) })).toBe(true);
+});
+
+test('the scope that is proposed is around the value: its folder, its host, its domain', () => {
+  const of = (role: string, text: string) =>
+    firstDraft(
+      review({
+        arguments: [{ name: 'to', text, bytes: 1, is_cut: false, labels: [], origin: '', role }],
+      }),
+    ).glob;
+  expect(of('path', 'reports/2026/may.md')).toBe('reports/2026/*');
+  expect(of('destination', 'https://api.example.com/v1')).toBe('api.example.com');
+  expect(of('destination', 'ann@example.com')).toBe('*@example.com');
+  expect(of('content', 'x')).toBe('');
+});
+
+test('a call is approved for a scope only when it is said which', () => {
+  const scoped = review({ choices: ['once', 'value', 'scope', 'deny'] });
+  const draft = { ...firstDraft(scoped), word: 'scope' as const };
+  expect(blockersOf(scoped, draft, FREE)).toEqual(['Say which paths or addresses.']);
+  const said = { ...draft, glob: 'reports/**', uses: '2' };
+  expect(blockersOf(scoped, said, FREE)).toEqual([]);
+  expect(requestOf(scoped, said)).toMatchObject({ decision: 'scope', glob: 'reports/**', uses: 2 });
+  expect(commandOf(scoped, said)).toContain("--scope 'reports/**' --uses 2");
 });

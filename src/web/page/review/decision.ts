@@ -17,6 +17,8 @@ export const isFolded = ({ text, is_cut: isCut }: ArgumentView): boolean =>
 
 export interface DecisionDraft {
   readonly word: DecisionWord;
+  /** Of a call: the scope that it is approved for. */
+  readonly glob: string;
   readonly uses: string;
   readonly minutes: string;
   readonly isBeyond: boolean;
@@ -27,10 +29,30 @@ export interface DecisionDraft {
 }
 
 /** The narrowest of what is offered, and never a refusal by default. */
-export function firstDraft({ choices, approval }: ApprovalReview): DecisionDraft {
+export function firstDraft(review: ApprovalReview): DecisionDraft {
+  const { choices, approval } = review;
   const word = choices.find((choice) => choice !== 'deny') ?? 'once';
-  const uses = String(Math.max(1, approval.uses));
-  return { word, uses, minutes: '', isBeyond: false, isSure: false, why: '', answer: '' };
+  const uses = isOfValues(review) ? '' : String(Math.max(1, approval.uses));
+  const glob = scopeFor(review);
+  return { word, glob, uses, minutes: '', isBeyond: false, isSure: false, why: '', answer: '' };
+}
+
+/** A call is approved for a scope of its values, a right for some time. */
+export const isOfValues = ({ approval, grant }: ApprovalReview): boolean =>
+  approval.kind === 'call' && grant === undefined;
+
+/** Around the value that is asked about, as narrow as it says something: its folder, its host, its domain. */
+function scopeFor({ arguments: all }: ApprovalReview): string {
+  const scoped = all.filter(({ role }) => role === 'path' || role === 'destination');
+  const [first] = scoped;
+  if (!first) return '';
+  const { name, text } = first;
+  const prefix = scoped.length > 1 ? `${name}=` : '';
+  const url = URL.canParse(text) ? new URL(text).hostname : '';
+  if (url !== '') return `${prefix}${url}`;
+  const at = text.lastIndexOf(first.role === 'path' ? '/' : '@');
+  if (at <= 0) return `${prefix}${text}`;
+  return first.role === 'path' ? `${prefix}${text.slice(0, at)}/*` : `${prefix}*${text.slice(at)}`;
 }
 
 const wholeNumber = (text: string): number | undefined =>
@@ -57,7 +79,10 @@ export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around:
   if (closed === 1) said.push('Open the folded argument first.');
   if (closed > 1) said.push(`Open the ${closed} folded arguments first.`);
   if (draft.word === 'scope') {
-    if (wholeNumber(draft.uses) === undefined) said.push('Say how many uses.');
+    const isCall = isOfValues(review);
+    if (isCall && draft.glob.trim() === '') said.push('Say which paths or addresses.');
+    const isOpen = isCall && draft.uses.trim() === '';
+    if (!isOpen && wholeNumber(draft.uses) === undefined) said.push('Say how many uses.');
     const isTimed = draft.minutes.trim() === '' || wholeNumber(draft.minutes) !== undefined;
     if (!isTimed) said.push('Say for how many minutes, or leave it empty.');
   }
@@ -69,7 +94,8 @@ export function blockersOf(review: ApprovalReview, draft: DecisionDraft, around:
 }
 
 /** What is sent: with the digest of what was shown, so that nothing else can be decided. */
-export function requestOf({ approval }: ApprovalReview, draft: DecisionDraft): DecisionRequest {
+export function requestOf(review: ApprovalReview, draft: DecisionDraft): DecisionRequest {
+  const { approval } = review;
   const { word } = draft;
   const uses = wholeNumber(draft.uses);
   const minutes = wholeNumber(draft.minutes);
@@ -77,6 +103,7 @@ export function requestOf({ approval }: ApprovalReview, draft: DecisionDraft): D
   return {
     decision: word,
     digest: approval.digest,
+    ...(word === 'scope' && isOfValues(review) ? { glob: draft.glob.trim() } : {}),
     ...(word === 'scope' && uses !== undefined ? { uses } : {}),
     ...(word === 'scope' && minutes !== undefined ? { for_seconds: minutes * 60 } : {}),
     ...(word !== 'deny' && draft.isBeyond && draft.isSure ? { beyond: true } : {}),
@@ -86,12 +113,13 @@ export function requestOf({ approval }: ApprovalReview, draft: DecisionDraft): D
 }
 
 export function commandOf(review: ApprovalReview, draft: DecisionDraft): string {
-  const { decision, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);
+  const { decision, glob, uses, for_seconds: time, beyond, why, answer } = requestOf(review, draft);
   const id = shellWord(review.approval.id);
   if (decision === 'answer') return `km approvals answer ${id} ${shellWord(answer ?? '')}`;
   const words = [
     `km approvals ${decision === 'deny' ? 'deny' : 'approve'} ${id}`,
     decision === 'value' ? '--value' : '',
+    glob === undefined ? '' : `--scope ${shellWord(glob)}`,
     uses === undefined ? '' : `--uses ${uses}`,
     time === undefined ? '' : `--for ${time / 60}m`,
     beyond ? '--beyond' : '',
@@ -103,7 +131,7 @@ export function commandOf(review: ApprovalReview, draft: DecisionDraft): string 
 const WORDS: Readonly<Record<DecisionWord, string>> = {
   once: 'Approve once',
   value: 'Approve this value',
-  scope: 'Approve this right',
+  scope: 'Approve this scope',
   deny: 'Deny',
   answer: 'Send the answer',
 };

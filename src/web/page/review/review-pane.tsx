@@ -14,6 +14,7 @@ import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
+import { LabelChips } from '../parts/labels.tsx';
 import { ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
 import { go, Link, pathOf } from '../router.tsx';
 import { decided, pending } from '../state/approvals.ts';
@@ -82,6 +83,51 @@ function Grant({ grant }: { grant: NonNullable<ApprovalReview['grant']> }) {
       ) : (
         <p class="dim">The directive declares it.</p>
       )}
+    </div>
+  );
+}
+
+/** Where strangers had a hand in it, in their words and in their place. */
+function Tainted({ tainted }: { tainted: NonNullable<ApprovalReview['tainted']> }) {
+  return (
+    <div class="sect">
+      <h2>Strangers had a hand in</h2>
+      {tainted.map(({ name, labels, from, place, excerpt }) => (
+        <div key={name}>
+          <p>
+            <ForeignText text={name} class="mono" /> <LabelChips taint={labels} />{' '}
+            <span class="dim">
+              {place === undefined ? null : (
+                <>
+                  stands in <ForeignText text={place} />,{' '}
+                </>
+              )}
+              from <ForeignText text={from.join(', ')} class="mono" />
+            </span>
+          </p>
+          {excerpt === undefined ? null : <ForeignText text={excerpt} class="mono block" />}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function Before({ before }: { before: NonNullable<ApprovalReview['before']> }) {
+  return (
+    <div class="sect">
+      <h2>What this directive did before</h2>
+      {before.length === 0 ? <p class="dim">It has never called this tool.</p> : null}
+      <ul class="named">
+        {before.map(({ at, thread, same, came_to: end }) => (
+          <li key={`${thread} ${at}`}>
+            {at.slice(0, 16).replace('T', ' ')}{' '}
+            {same === undefined ? '' : same ? 'with the same values' : 'with other values'}: {end}{' '}
+            <Link to={pathOf('t', thread)} class="mono">
+              {thread}
+            </Link>
+          </li>
+        ))}
+      </ul>
     </div>
   );
 }
@@ -269,6 +315,8 @@ function Review(props: {
             <ReviewedArguments arguments={review.arguments} load={load} onOpened={setClosed} />
           </div>
         ) : null}
+        {review.tainted ? <Tainted tainted={review.tainted} /> : null}
+        {review.before ? <Before before={review.before} /> : null}
         {grant ? <Grant grant={grant} /> : null}
         {limit ? <LimitAsked limit={limit} /> : null}
         <Asked review={review} />

@@ -78,7 +78,7 @@ function decisionOf(
   wish: DecisionRequest,
   now: number,
 ): Outcome<Pick<Decision, 'decision' | 'answer' | 'uses' | 'expires'>> {
-  const { decision, uses, for_seconds: seconds, beyond, answer: words } = wish;
+  const { decision, uses, for_seconds: seconds, glob, beyond, answer: words } = wish;
   if (decision !== 'scope' && (uses !== undefined || seconds !== undefined)) {
     return refuse('`uses` and `for_seconds` are for a right that is given, `scope`', 'uses');
   }
@@ -95,11 +95,15 @@ function decisionOf(
       : ok({ decision: 'approved', answer: words });
   }
   if (kind === 'question') return refuse('a question is answered in words, or denied', 'decision');
-  if (decision === 'scope' && kind !== 'capability') {
+  if (decision === 'scope' && kind !== 'capability' && kind !== 'call') {
     return refuse(`it asks for a ${kind}, not for a right`, 'decision');
   }
+  if ((glob !== undefined) !== (decision === 'scope' && kind === 'call')) {
+    return refuse('`glob` is the scope that a call is approved for', 'glob');
+  }
   if (decision === 'value') return ok({ decision: 'approved', answer: { value: true } });
-  const given = beyond === true ? { answer: { beyond } } : {};
+  const wide = glob === undefined ? {} : { answer: { scope: glob } };
+  const given = beyond === true ? { answer: { beyond } } : wide;
   if (decision === 'once') {
     return ok({ decision: 'approved', ...given, ...(kind === 'capability' && { uses: 1 }) });
   }

@@ -92,6 +92,7 @@ const RULES = {
       digest: words(64, 64),
       uses: wholeBetween(1, 1000),
       for_seconds: wholeBetween(1, 366 * 24 * 3600),
+      glob: words(1024, 1),
       beyond: flag,
       why,
       answer: words(MAX_WORDS, 1),

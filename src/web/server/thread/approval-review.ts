@@ -174,11 +174,15 @@ async function limitPart(
 }
 
 /** What can be decided, the safe answer last. */
-function choicesFor({ kind, state, shown }: Approval): DecisionWord[] {
+function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
   if (state !== 'pending') return [];
   if (kind === 'question') return ['answer', 'deny'];
   if (kind === 'capability') return ['once', 'scope', 'deny'];
-  return kind === 'call' && isObject(shown.roles) ? ['once', 'value', 'deny'] : ['once', 'deny'];
+  const roles = kind === 'call' && isObject(shown.roles) ? Object.values(shown.roles) : [];
+  if (roles.length === 0) return ['once', 'deny'];
+  const isScoped =
+    thread !== undefined && roles.some((one) => one === 'path' || one === 'destination');
+  return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
 }
 
 /** What the model said with the call. */
@@ -199,6 +203,39 @@ function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
   }
   if (question === '') return {};
   return kind === 'question' ? { question } : { because: question };
+}
+
+const textsIn = (value: Json | undefined): string[] =>
+  Array.isArray(value) ? value.map((one) => masked(plainText(one))) : [];
+
+/** Which arguments are tainted and what was done before, as it was noted when it was asked. */
+function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
+  if (kind !== 'call') return {};
+  const tainted = Object.entries(isObject(shown.tainted) ? shown.tainted : {}).map(
+    ([name, told]) => {
+      const word = (field: string): string => masked(plainText(getOwn(told, field) ?? ''));
+      return {
+        name,
+        labels: textsIn(getOwn(told, 'labels')),
+        from: textsIn(getOwn(told, 'from')),
+        ...(word('stands_in') !== '' && { place: word('stands_in') }),
+        ...(word('excerpt') !== '' && { excerpt: word('excerpt') }),
+      };
+    },
+  );
+  const before = (Array.isArray(shown.before) ? shown.before : []).map((told) => {
+    const same = getOwn(told, 'same');
+    return {
+      at: plainText(getOwn(told, 'at')),
+      thread: plainText(getOwn(told, 'thread')),
+      ...(typeof same === 'boolean' && { same }),
+      came_to: plainText(getOwn(told, 'came_to')),
+    };
+  });
+  return {
+    ...(tainted.length > 0 && { tainted }),
+    ...(shown.before !== undefined && { before }),
+  };
 }
 
 async function provenanceOf(store: Store, { entry, row }: Story): Promise<Partial<ApprovalReview>> {
@@ -244,6 +281,7 @@ export async function reviewApproval(
       },
     }),
     ...limit.output,
+    ...toldOf(approval),
     ...wordsOf(approval),
     ...saysOf(story?.events),
     rights: story ? usesOfRights(runtime.library, story.book, own.output) : [],

@@ -1,0 +1,153 @@
+// Choosing among what is there. A text, whoever wrote it, may say which records are meant; it adds nothing to
+// them, so each keeps exactly the marks and facts it had. That they are there and others are not tells
+// whether a text is another, which is no text: it carries what all of them carry, but for `untrusted`.
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  carries,
+  elementOf,
+  makeContainer,
+  mergeAll,
+  type ResultFacts,
+  removeLabels,
+  type Value,
+} from '../../flow/index.ts';
+
+interface Wanted {
+  readonly from: Value;
+  /** A field of each record, or a path to one: `sender`, `sender.email`. */
+  readonly where: Value;
+  readonly is: Value;
+  readonly contains: boolean;
+}
+
+interface Picked {
+  readonly found: Value;
+  /** Undefined: no tool has told of them. */
+  readonly facts: ResultFacts | undefined;
+}
+
+/** What the kernel itself puts beside every answer. */
+const OF_KERNEL: ReadonlySet<string> = new Set(['duration_ms', 'chain']);
+const MAX_PATH = 16;
+
+/** The list itself, or the only one in an object. */
+function listIn(from: Value): Outcome<Value> {
+  const { data } = from;
+  if (Array.isArray(data)) return ok(from);
+  const object: JsonObject = isObject(data) ? data : {};
+  const lists = Object.keys(object).filter(
+    (name) => Array.isArray(object[name]) && !OF_KERNEL.has(name),
+  );
+  const [only] = lists;
+  if (only !== undefined && lists.length === 1) return ok(elementOf(from, only));
+  const message =
+    lists.length === 0
+      ? '`from` must be a list of records, or an object with one'
+      : '`from` has more than one list; pass the one that is meant';
+  return fail('invalid_input', message);
+}
+
+function recordsIn(list: Value): Value[] {
+  const count = Array.isArray(list.data) ? list.data.length : 0;
+  return Array.from({ length: count }, (_, at) => elementOf(list, at));
+}
+
+const fieldOf = (record: Json, path: readonly string[]): Json =>
+  path.reduce<Json>(
+    (at, name) => (isObject(at) && Object.hasOwn(at, name) ? (at[name] ?? null) : null),
+    record,
+  );
+
+const isPlain = (value: Json): value is string | number | boolean =>
+  typeof value !== 'object' || value === null ? value !== null : false;
+
+/** A field that is a list has what one of its items has. */
+function fits(field: Json, is: string, contains: boolean): boolean {
+  if (Array.isArray(field)) return field.some((item) => isPlain(item) && fits(item, is, contains));
+  if (!isPlain(field)) return false;
+  const text = String(field);
+  return contains ? text.includes(is) : text === is;
+}
+
+interface Told {
+  isFree: boolean;
+  isIdentifier: boolean;
+  kind: string | undefined;
+  isDirectory: boolean;
+}
+
+/** Everything in a value that has nothing inside, with the name of the field it stands in. */
+function* leavesIn(value: Value, name: string): Generator<readonly [string, Value]> {
+  const { data } = value;
+  const keys = typeof data === 'object' && data !== null ? Object.keys(data) : [];
+  if (keys.length === 0) yield [name, value];
+  for (const key of keys) {
+    yield* leavesIn(elementOf(value, key), Array.isArray(data) ? name : key);
+  }
+}
+
+const toldOf = ({ meta: { descriptor, origin } }: Value): Told => {
+  const isIdentifier = origin.identifier === true;
+  return {
+    isFree: carries(descriptor, 'untrusted') && !isIdentifier,
+    isIdentifier,
+    kind: typeof origin.kind === 'string' ? origin.kind : undefined,
+    isDirectory: origin.directory === true,
+  };
+};
+
+/** Under one name only what holds for all: what is a stranger's in one record is his in each. */
+const both = (a: Told, b: Told): Told => ({
+  isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
+  isIdentifier: a.isIdentifier && b.isIdentifier,
+  kind: a.kind === b.kind ? a.kind : undefined,
+  isDirectory: a.isDirectory && b.isDirectory,
+});
+
+/**
+ * What a journal keeps of the records, by the names of their fields. INVARIANT: it never says more for a
+ * field than the record itself did; of records that no tool told of, all counts as a stranger's if any is.
+ */
+function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
+  const named = new Map<string, Told>();
+  let isForeign = false;
+  let isTold = true;
+  for (const [name, leaf] of records.flatMap((record) => [...leavesIn(record, 'found')])) {
+    const told = toldOf(leaf);
+    const before = named.get(name);
+    named.set(name, before ? both(before, told) : told);
+    isForeign ||= told.isFree || told.isIdentifier;
+    isTold &&= leaf.meta.origin.told === true;
+  }
+  if (!isTold) return isForeign ? { untrusted: true } : undefined;
+  const all = [...named];
+  const kinds = all.flatMap(([name, { isFree, kind }]) =>
+    isFree || kind === undefined ? [] : [[name, kind] as const],
+  );
+  const isDirectory = all.length > 0 && all.every(([, one]) => one.isFree || one.isDirectory);
+  return {
+    free_text: all.flatMap(([name, { isFree }]) => (isFree ? name : [])),
+    identifiers: all.flatMap(([name, one]) => (one.isIdentifier && !one.isFree ? name : [])),
+    kinds: Object.fromEntries(kinds),
+    ...(isDirectory && { directory: true as const }),
+  };
+}
+
+/** The records whose field is this, or contains it. */
+export function pickRecords({ from, where, is, contains }: Wanted): Outcome<Picked> {
+  const list = listIn(from);
+  if (!list.ok) return list;
+  const path = where.text.split('.');
+  if (path.length > MAX_PATH || path.includes('')) {
+    return fail('invalid_input', '`where` must be a field, or fields with dots between them');
+  }
+  if (!isPlain(is.data) || is.text === '') {
+    return fail('invalid_input', '`is` must be a text or a number, and not empty');
+  }
+  const records = recordsIn(list.output).filter(({ data }) =>
+    fits(fieldOf(data, path), is.text, contains),
+  );
+  const all = mergeAll([from, where, is].map(({ meta }) => meta.descriptor));
+  const found = makeContainer(records, undefined, removeLabels(all, ['untrusted']));
+  return ok({ found, facts: factsOfRecords(records) });
+}

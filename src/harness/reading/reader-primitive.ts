@@ -1,0 +1,60 @@
+// The primitive `reader`, at the end of the shipped tools `read/*` and of nothing else. What they read may be
+// a stranger's; what they answer is labelled field by field, and stage 7 hands on all marks but `untrusted`.
+import { fail, type Outcome, ok, plainText } from '../../base/index.ts';
+import { makeValue, mergeAll, type Value } from '../../flow/index.ts';
+import type { PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
+import type { LiveThreads } from '../thread/thread.ts';
+
+type Answered = Promise<Outcome<PrimitiveResult>>;
+type Given = NonNullable<PrimitiveCall['values']>;
+
+const NULL = makeValue(null);
+const given = (values: Given, name: string): Value => values.get(name) ?? NULL;
+
+async function pick(values: Given): Answered {
+  const { pickRecords } = await import('./pick-records.ts');
+  const picked = pickRecords({
+    from: given(values, 'from'),
+    where: given(values, 'where'),
+    is: given(values, 'is'),
+    contains: given(values, 'contains').data === true,
+  });
+  if (!picked.ok) return picked;
+  const { found, facts } = picked.output;
+  const output = { found: found.data };
+  const parts = new Map([['found', found]]);
+  return ok({ output, parts, ...(facts && { facts }) });
+}
+
+/** Each line that its tool has written for what was given. */
+const taskIn = ({ config: { task = '', also = '' } }: PrimitiveCall): string =>
+  [task, also].map(plainText).filter(Boolean).join('\n');
+
+async function read(live: LiveThreads, call: PrimitiveCall, values: Given): Answered {
+  const { tool, config, from } = call;
+  // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
+  const running = from?.__auth === undefined ? undefined : live.get(from.__thread_id ?? '');
+  if (!running) {
+    const message = `\`${tool.id}\` asks a model, which only a thread has: call it in a directive`;
+    return fail('model_unavailable', message);
+  }
+  const { askReader } = await import('./ask-reader.ts');
+  const asked = await askReader(running.thread, {
+    task: taskIn(call),
+    schema: values.get('schema')?.data ?? config.schema ?? null,
+    text: (values.get('of') ?? given(values, 'from')).text,
+    marks: mergeAll([...values.values()].map(({ meta }) => meta.descriptor)),
+  });
+  if (!asked.ok) return asked;
+  const { answer, facts, marks } = asked.output;
+  return ok({ output: answer, facts, marks, labels: ['src:llm'] });
+}
+
+/** At the end of the chain of a shipped tool; its code is loaded when one is called. */
+export async function runReader(live: LiveThreads, call: PrimitiveCall): Answered {
+  const { values, tool, config } = call;
+  if (!values || tool.source !== 'bundle') {
+    return fail('config_invalid', 'only tools that are shipped stand on `reader`');
+  }
+  return config.function === 'pick' ? await pick(values) : await read(live, call, values);
+}

@@ -1,0 +1,101 @@
+// What people have said to calls of a thread and of those above it, for more than that one call: a value
+// that counts as named from then on, or a scope of them. INVARIANT: a value is what was shown, whole and in
+// the clear; a scope is of one tool, role and kind, and no wider than the glob that the person gave. Uses
+// that a person counted are taken before the call begins.
+import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
+import {
+  type Argument,
+  type ArgumentOrigin,
+  type Operation,
+  operationName,
+} from '../../flow/index.ts';
+import type { Approval } from '../../store/index.ts';
+import { valueInScope } from '../../trust/index.ts';
+import type { CallIntent, Thread } from '../thread/thread.ts';
+import { isSeen } from './call-shown.ts';
+
+interface Allowed {
+  readonly row: Approval;
+  readonly role: Json;
+  readonly kind: Json;
+  /** The value itself, as JSON. */
+  readonly text?: string;
+  /** Of this operation only. */
+  readonly scope?: { readonly operation: Json; readonly glob: string };
+}
+
+const partsOf = (value: Json | undefined): [string, Json][] =>
+  Object.entries(isObject(value) ? value : {});
+
+/** Its uses are counted: it is over when they are. */
+const isCounted = ({ answer }: Approval): boolean => getOwn(answer, 'counted') === true;
+
+function allowedBy(row: Approval): Allowed[] {
+  const { kind, state, answer, shown } = row;
+  const isGiven = state === 'approved' || (state === 'used' && !isCounted(row));
+  if (kind !== 'call' || !isGiven) return [];
+  const scopes: JsonObject = Object.fromEntries(partsOf(getOwn(answer, 'scope')));
+  const isValue = getOwn(answer, 'value') === true;
+  return partsOf(shown.roles).flatMap(([name, role]): Allowed[] => {
+    const of = { row, role, kind: getOwn(shown.kinds, name) ?? null };
+    const glob = getOwn(scopes, name);
+    if (typeof glob === 'string') {
+      return [{ ...of, scope: { operation: shown.operation ?? null, glob } }];
+    }
+    const value = getOwn(shown.arguments, name) ?? null;
+    // What was hidden or cut was not seen.
+    return isValue && isSeen(value) ? [{ ...of, text: JSON.stringify(value) }] : [];
+  });
+}
+
+/** Everything that people allowed here, for the arguments of one call. */
+export async function allowedValues({ ports, place }: Thread): Promise<readonly Allowed[]> {
+  const found = await Promise.all(place.chain.map((thread) => ports.store.approvals({ thread })));
+  return found.flatMap((page) => (page.ok ? page.output.flatMap(allowedBy) : []));
+}
+
+function covers(
+  { role, kind, text, scope }: Allowed,
+  operation: string,
+  { role: asked, kind: wanted, value: { data } }: Argument,
+): boolean {
+  if (role !== asked || kind !== (wanted ?? null) || asked === undefined) return false;
+  if (!scope) return text === JSON.stringify(data);
+  return scope.operation === operation && valueInScope(asked, scope.glob, data);
+}
+
+/** The very call that it was asked about takes its answer where it asks, so that a crash is recognised. */
+const isOfThisCall = ({ state, binding }: Approval, intent: CallIntent | undefined): boolean =>
+  state === 'approved' && intent !== undefined && binding.call === intent.key;
+
+/** One use, once a call: false when somebody else had the last one. */
+async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: Approval) {
+  const { journal, control } = thread;
+  const call = control.currentCall;
+  const { taken = [] } = control.intents.get(call) ?? {};
+  if (taken.includes(id)) return true;
+  const note = { kind: 'call', action: 'ask', state: 'used', approval: id, call_id: call } as const;
+  const event = { type: 'approval', data: { ...note, by: who, why } } as const;
+  const done = await journal.commit(event, { use: [{ approval: id, binding }] });
+  const intent = control.intents.get(call);
+  if (done.ok && intent) control.intents.set(call, { ...intent, taken: [...taken, id] });
+  return done.ok;
+}
+
+/** Undefined: nobody has allowed it. */
+export async function originIn(
+  thread: Thread,
+  allowed: readonly Allowed[],
+  op: Operation,
+  argument: Argument,
+): Promise<ArgumentOrigin | undefined> {
+  const operation = operationName(op);
+  const { intents, currentCall } = thread.control;
+  for (const one of allowed) {
+    const { row } = one;
+    if (!covers(one, operation, argument) || isOfThisCall(row, intents.get(currentCall))) continue;
+    if (isCounted(row) && !(await takeCounted(thread, row))) continue;
+    return { kind: 'approval', by: row.id };
+  }
+  return undefined;
+}

@@ -1,0 +1,270 @@
+// What a person is shown of a call before they decide: exactly what would be done, which argument strangers
+// had a hand in and where it stands in what was read, who named what steers it, and what threads of the
+// same directive did before. Made once, when the question is put; nobody pays for it otherwise.
+import {
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  masked,
+  onOneLine,
+  plainText,
+  setOwn,
+} from '../../base/index.ts';
+import { type Argument, carries, operationName, type Question } from '../../flow/index.ts';
+import type { StoredEvent } from '../../store/index.ts';
+import type { Thread } from '../thread/thread.ts';
+
+const MAX_SHOWN = 2000;
+const HIDDEN = '[secret]';
+
+/** A secret is not for people either; a long text is cut. */
+function shownValue({ value }: Argument): Json {
+  if (carries(value.meta.descriptor, 'secret')) return HIDDEN;
+  const { data, text } = value;
+  return text.length > MAX_SHOWN ? `${text.slice(0, MAX_SHOWN)} …` : data;
+}
+
+/** What was hidden or cut was not seen, so it cannot be meant. */
+export const isSeen = (shown: Json): boolean =>
+  shown !== HIDDEN && JSON.stringify(shown).length <= MAX_SHOWN;
+
+const steers = ({ role }: Argument): boolean => role !== undefined && role !== 'content';
+
+/** By name, of those arguments that steer the call. */
+function ofSteering(
+  name: 'roles' | 'kinds' | 'origins',
+  given: readonly Argument[],
+  tell: (argument: Argument) => Json | undefined,
+): JsonObject {
+  const told: JsonObject = {};
+  for (const argument of given) {
+    const said = steers(argument) ? tell(argument) : undefined;
+    if (said !== undefined) setOwn(told, argument.name, said);
+  }
+  return Object.keys(told).length > 0 ? { [name]: told } : {};
+}
+
+/** Who named it, for people. */
+const NAMED: Readonly<Record<string, string>> = {
+  said: 'said by the user or the directive',
+  result: 'a field of a trusted result',
+  identifier: 'the name of something that a tool lists',
+  directory: 'from the user’s own address book',
+  reference: 'passed on unread',
+  approval: 'approved before',
+  fixed: 'fixed by the tool',
+  granted: 'in a place that the directive grants',
+  own: 'made by this thread',
+  closed: 'closed to everybody',
+};
+const NOBODY = 'nobody who is trusted is known to have said it';
+
+/** Where nobody looked, because no stranger was heard, nothing is told. */
+function namedBy({ origin, value: { meta } }: Argument): string | undefined {
+  if (!origin) return carries(meta.descriptor, 'untrusted') ? NOBODY : undefined;
+  const { kind, by } = origin;
+  return `${NAMED[kind] ?? kind}${by === undefined ? '' : ` (${by})`}`;
+}
+
+/** What a person sees of it: everything that asks, and what exactly would be done. */
+export function callShown({
+  op,
+  phase,
+  questions,
+  guards,
+  arguments: given,
+  sources,
+}: Question): JsonObject {
+  return {
+    action: 'ask',
+    operation: operationName(op),
+    question: questions.join('; '),
+    asked_by: [...guards],
+    ...(phase === 'after' && { about: 'its result' }),
+    ...(op.target !== undefined && { target: op.target }),
+    arguments: Object.fromEntries(given.map((input) => [input.name, shownValue(input)])),
+    ...ofSteering('roles', given, ({ role }) => role),
+    ...ofSteering('kinds', given, ({ kind }) => kind),
+    ...ofSteering('origins', given, namedBy),
+    ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
+  };
+}
+
+// Where a value stands in what the thread has read. The journal is read as others see it: what is secret is
+// a reference there.
+
+const READ = ['tool_result', 'injected_message', 'user_message'] as const;
+const [MAX_EVENTS, MAX_TAINTED, MAX_SOURCES, AROUND] = [2000, 12, 5, 60];
+/** Anything shorter stands everywhere. */
+const MIN_FOUND = 4;
+
+function* textsIn(value: Json): Generator<string> {
+  if (typeof value === 'string') yield value;
+  else if (Array.isArray(value)) for (const item of value) yield* textsIn(item);
+  else if (isObject(value)) {
+    for (const [name, item] of Object.entries(value)) {
+      yield name;
+      yield* textsIn(item);
+    }
+  }
+}
+
+/** A person reads it. */
+const plain = (text: string): string => onOneLine(masked(text));
+
+function excerptOf(text: string, value: string): string | undefined {
+  const at = text.indexOf(value);
+  if (at < 0) return undefined;
+  const [from, to] = [Math.max(0, at - AROUND), Math.min(text.length, at + value.length + AROUND)];
+  const cut = text.slice(from, to);
+  return plain(`${from > 0 ? '… ' : ''}${cut}${to < text.length ? ' …' : ''}`);
+}
+
+const marksIn = (data: JsonObject, name: 'taint' | 'sources'): readonly Json[] => {
+  const list = getOwn(data.marks, name);
+  return Array.isArray(list) ? list : [];
+};
+
+/** `tool http/get, turn 3`, or who said it. */
+const placeOf = ({ type, turn, data }: StoredEvent): string =>
+  type === 'tool_result'
+    ? `tool ${plainText(data.tool ?? 'directive')}, turn ${turn}`
+    : `${type.replace('_', ' ')}, turn ${turn}`;
+
+interface Standing {
+  readonly place: string;
+  readonly sources: readonly Json[];
+  readonly excerpt?: string;
+}
+
+/** The latest of what strangers wrote that holds this value. */
+function standingIn(events: readonly StoredEvent[], value: string): Standing | undefined {
+  if (value.length < MIN_FOUND) return undefined;
+  for (const event of events) {
+    const { data } = event;
+    const content = event.type === 'tool_result' ? data.content : data.text;
+    for (const text of textsIn(content ?? null)) {
+      const excerpt = excerptOf(text, value);
+      if (excerpt === undefined) continue;
+      const isHidden = marksIn(data, 'taint').includes('secret');
+      const sources = marksIn(data, 'sources');
+      return { place: placeOf(event), sources, ...(!isHidden && { excerpt }) };
+    }
+  }
+  return undefined;
+}
+
+/** What strangers wrote, the latest first. */
+async function foreignEvents({ ports, place, journal }: Thread): Promise<StoredEvent[]> {
+  await journal.flush();
+  const read = await ports.store.read(place.id, { types: READ, limit: MAX_EVENTS });
+  const events = read.ok ? read.output : [];
+  return events.filter(({ data }) => marksIn(data, 'taint').includes('untrusted')).toReversed();
+}
+
+const TELLING = ['untrusted', 'secret', 'influenced'];
+
+/** Which arguments strangers had a hand in, and where from. */
+async function taintedIn(thread: Thread, { arguments: given }: Question): Promise<JsonObject> {
+  const tainted: JsonObject = {};
+  let events: StoredEvent[] | undefined;
+  for (const { name, value } of given.slice(0, MAX_TAINTED)) {
+    const { labels, taint, sources } = value.meta.descriptor;
+    const marks = [...new Set([...labels, ...taint])].filter(
+      (label) => TELLING.includes(label) || !/^(src|dir):/.test(label),
+    );
+    if (marks.length === 0) continue;
+    events ??= await foreignEvents(thread);
+    const stands = marks.includes('secret')
+      ? undefined
+      : standingIn(events, typeof value.data === 'string' ? value.data : value.text);
+    const from = stands?.sources.length ? stands.sources : sources;
+    setOwn(tainted, name, {
+      labels: marks,
+      ...(stands && { stands_in: stands.place }),
+      from: from.slice(-MAX_SOURCES),
+      ...(stands?.excerpt !== undefined && { excerpt: stands.excerpt }),
+    });
+  }
+  return Object.keys(tainted).length > 0 ? { tainted } : {};
+}
+
+// What threads of the same directive did with the same tool: seen before, or never.
+
+const [MAX_THREADS, MAX_CALLS, MAX_BEFORE, MAX_WORD] = [10, 1000, 5, 200];
+
+const wordOf = (value: Json | undefined): string => {
+  const text = typeof value === 'string' ? value : JSON.stringify(value ?? null);
+  return plain(text.length > MAX_WORD ? `${text.slice(0, MAX_WORD)} …` : text);
+};
+
+/** What became of each call, by its id. */
+function endsIn(events: readonly StoredEvent[]): ReadonlyMap<Json, string> {
+  const ends = new Map<Json, string>();
+  for (const { type, data } of events) {
+    if (type !== 'tool_result') continue;
+    const code = plainText(getOwn(getOwn(data.content, 'error'), 'code') ?? '');
+    ends.set(data.call_id ?? null, data.is_error === true ? code || 'failed' : 'done');
+  }
+  return ends;
+}
+
+async function callsBefore(
+  { ports: { store }, place }: Thread,
+  tool: string,
+): Promise<{ event: StoredEvent; end: string }[]> {
+  const own = await store.thread(place.id);
+  const { project, tenant = '' } = own.ok ? own.output : { project: '' };
+  const filter = { directive: place.directive.name, project, tenant, limit: MAX_THREADS };
+  const page = own.ok ? await store.query(filter) : own;
+  const found: { event: StoredEvent; end: string }[] = [];
+  for (const { id } of page.ok ? page.output.rows : []) {
+    const types = ['tool_call', 'tool_result'];
+    const read = await store.read(id, { types, limit: MAX_CALLS });
+    const events = read.ok ? read.output : [];
+    const ends = endsIn(events);
+    // One that waited is announced again when it goes on.
+    const calls = new Map<Json, StoredEvent>();
+    for (const event of events) {
+      const isOne = event.type === 'tool_call' && event.data.tool === tool;
+      if (isOne) calls.set(event.data.call_id ?? null, event);
+    }
+    for (const [call, event] of calls) {
+      const end = ends.get(call);
+      // What has no end yet is the call that asks.
+      if (end !== undefined) found.push({ event, end });
+    }
+  }
+  return found.toSorted((a, b) => b.event.ts - a.event.ts).slice(0, MAX_BEFORE);
+}
+
+async function doneBefore(thread: Thread, { op, arguments: given }: Question): Promise<JsonObject> {
+  if (op.type !== 'tool') return {};
+  const named = given.filter(steers);
+  const calls = await callsBefore(thread, op.name);
+  const before = calls.map(({ event: { ts, thread: id, data }, end }): Json => {
+    const parameters = getOwn(data.arguments, 'parameters') ?? null;
+    const values = named.map(({ name }) => [name, wordOf(getOwn(parameters, name))] as const);
+    const isSame = named.every(
+      ({ name, value }) => JSON.stringify(getOwn(parameters, name)) === JSON.stringify(value.data),
+    );
+    return {
+      at: new Date(ts).toISOString(),
+      thread: id,
+      ...(named.length > 0 && { same: isSame, ...Object.fromEntries(values) }),
+      came_to: end,
+    };
+  });
+  return { before: before.length > 0 ? before : 'never called by this directive' };
+}
+
+/** The same for a call of a thread, with where its values stand and what was done before. */
+export async function threadCallShown(thread: Thread, question: Question): Promise<JsonObject> {
+  return {
+    ...callShown(question),
+    ...(await taintedIn(thread, question)),
+    ...(await doneBefore(thread, question)),
+    directive: thread.place.directive.name,
+  };
+}
