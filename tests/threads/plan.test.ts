@@ -483,6 +483,60 @@ test('nothing that a tool brings or says about its failure reaches whoever plans
   );
 });
 
+const READERS = '<execute resource="tool" id="read/*"/>';
+
+test('data that a reader took out of strangers’ words decides, his words do not', async () => {
+  const extract = (type: string) =>
+    `var @said = @tool("read/extract", { from: @in.mails[0].body, what: 'how urgent', schema: { type: "object", required: ["it"], properties: { it: ${type} } } })`;
+  const rest = [
+    "when @said.it == 'high' => @tool(\"mail/send\", { to: 'ann@example.com' })",
+    'return { text: @said.it }',
+  ];
+  for (const [type, status] of [
+    ['{ enum: ["high", "low"] }', 'completed'],
+    ['{ type: "string", maxLength: 9 }', 'waiting'],
+  ] as const) {
+    const text = ['var @in = @tool("mail/inbox")', extract(type), ...rest].join('\n');
+    const made = await open([text, '{"it":"high"}'], {
+      parts: { ...USUAL, permissions: TOOLS + READERS },
+    });
+    const done = await planned(made);
+    expect([type, done.status, done.reason]).toEqual([type, status, expect.anything()]);
+    expect(made.calls.map(([id]) => id)).toEqual(
+      status === 'completed' ? ['mail/inbox', 'mail/send'] : ['mail/inbox'],
+    );
+    if (status === 'completed')
+      expect(await made.threads.replay(done.thread_id)).toMatchObject({ output: { isSame: true } });
+  }
+});
+
+test('a record that strangers’ words choose keeps the origin of its fields', async () => {
+  const made = await open(
+    [
+      [
+        'var @in = @tool("mail/inbox")',
+        'var @book = @tool("mail/book")',
+        'var @one = @tool("read/pick", { from: @book.people, where: "name", is: @in.mails[0].id })',
+        '@tool("mail/send", { to: @one.found[0].mail })',
+        'return { text: "x" }',
+      ].join('\n'),
+    ],
+    {
+      parts: { ...USUAL, permissions: TOOLS + READERS },
+      brings: {
+        'mail/book': () => ({
+          people: [
+            { name: 'm1', mail: 'ann@example.com' },
+            { name: 'x', mail: 'x@y.z' },
+          ],
+        }),
+      },
+    },
+  );
+  expect(await planned(made)).toMatchObject({ status: 'completed' });
+  expect(made.calls.at(-1)).toEqual(['mail/send', { to: 'ann@example.com' }]);
+});
+
 test('a thread that is not planned asks for no plan', async () => {
   const made = await open([{ text: '{"text":"x"}' }]);
   const done = await run(made, 'job');
