@@ -283,6 +283,23 @@ test('a plan that does not pass is asked for once more, with what is wrong', asy
   expect(await plansOf(made, done.thread_id)).toEqual([]);
 });
 
+test('half a plan is none, also where it could be read as one', async () => {
+  const half = { text: 'var @in = @tool("mail/inbox")\n', stop: 'max_tokens' as const };
+  const made = await open([half, 'var @b = @tool("mail/book")'], {
+    parts: { permissions: TOOLS },
+  });
+  expect(await planned(made)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
+  expect(made.calls.map(([id]) => id)).toEqual(['mail/book']);
+  expect(asked(made, 1)).toContain('it broke off before its end');
+});
+
+test('an answer without words, or with calls, is no plan', async () => {
+  const call = { tool_calls: [{ name: 'execute', arguments: { item_id: 'mail/inbox' } }] };
+  const made = await open([call, { text: '' }], { parts: { permissions: TOOLS } });
+  expect(await planned(made)).toMatchObject({ status: 'failed', code: 'plan_invalid' });
+  expect(made.calls).toEqual([]);
+});
+
 test('literals are held against the schema of their tool', async () => {
   const made = await open(['@tool("mail/send", { to: 7 })\nreturn { text: "x" }', READS]);
   expect(await planned(made)).toMatchObject({ status: 'completed' });
