@@ -196,12 +196,15 @@ test('what waits is in no process and goes on in another one', async () => {
   expect(status).toBe('waiting');
   const row = await made.threads.store.thread(thread_id);
   expect(row.ok && row.output.lease_until).toBeFalsy();
-  await answer(made, '--value');
+  const id = await answer(made, '--value');
   const runtime = await made.fixture.open();
   try {
     const threads = await runtime.threads();
     const done = threads.ok ? await threads.output.resume(thread_id) : threads;
     expect(done.ok && done.output.status).toBe('completed');
+    // Taken before its effect: whoever dies in between has begun it.
+    const row = await made.threads.store.approvals({ id });
+    expect(row.ok && row.output[0]?.state).toBe('used');
   } finally {
     await runtime.close();
   }

@@ -16,6 +16,7 @@ import {
   type Stage,
   spawn,
 } from '../support/thread-project.ts';
+import { serveStage } from '../web/support/serve.ts';
 
 let server: Server;
 let url = '';
@@ -195,6 +196,38 @@ test('a variable of the environment does not come back from where it was sent, i
   for (const form of [SECRET, bytes('base64'), bytes('hex'), WRITINGS['UTF-16'] ?? '']) {
     expect(told).not.toContain(form);
     expect(sent).not.toContain(form);
+  }
+});
+
+test('it stands on no page: neither the thread nor its events, approvals and provenance', async () => {
+  const made = await open(
+    [
+      call('own/give'),
+      post(SECRET),
+      call('fs/write_file', { path: 'out/k.txt', content: bytes('base64') }),
+    ],
+    directive('lead', {
+      ...PARTS,
+      guards: '<guard on="op:tool:fs/write_file"><ask>may it?</ask></guard>',
+    }),
+  );
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('waiting');
+  const served = await serveStage(made);
+  const asked = await made.threads.store.approvals({ state: 'pending' });
+  const [approval] = asked.ok ? asked.output : [];
+  for (const path of [
+    `threads/${thread_id}`,
+    `threads/${thread_id}/events`,
+    `threads/${thread_id}/provenance`,
+    'approvals',
+    `approvals/${approval?.id}`,
+    `approvals/${approval?.id}/argument?name=content`,
+  ]) {
+    const { answer } = await served.get(path);
+    const text = JSON.stringify(answer);
+    expect([path, answer.ok], text).toEqual([path, true]);
+    for (const form of [SECRET, bytes('base64'), bytes('hex')]) expect(text).not.toContain(form);
   }
 });
 

@@ -330,3 +330,30 @@ test('the server is killed while something waits; the next one goes on after the
   await expect.poll(status, { timeout: 20_000 }).toBe('completed');
   expect(await second.stop()).toBe(0);
 });
+
+test('a call is approved for a scope: what the page sends is held to what was shown', async () => {
+  const served = await openServed(LEAD(), { lead: [write(), DONE] });
+  const { id, thread, review } = await asked(served);
+  expect(review.before).toEqual([]);
+  const { digest } = review.approval;
+  const send = (wish: object) => served.post(`approvals/${id}/decision`, { digest, ...wish });
+  for (const wish of [
+    { decision: 'scope' },
+    { decision: 'once', glob: 'out/*' },
+    { decision: 'scope', glob: '**' },
+    { decision: 'scope', glob: 'other/**' },
+  ]) {
+    expect((await send(wish)).answer).toMatchObject({
+      ok: false,
+      error: { code: 'invalid_input' },
+    });
+  }
+  const given = await send({ decision: 'scope', glob: 'out/*', uses: 3, for_seconds: 600 });
+  expect(given.answer).toMatchObject({ ok: true, output: { state: 'approved' } });
+  await expect.poll(() => statusOf(served, thread), { timeout: 15_000 }).toBe('completed');
+  const rows = await served.threads.store.approvals({ id });
+  expect(rows.ok && rows.output[0]).toMatchObject({
+    answer: { scope: { path: 'out/*' }, counted: true },
+    uses: 2,
+  });
+});
