@@ -4,7 +4,7 @@
 //
 // INVARIANT: a fact never takes a mark away, and it is one of the very data that it was said of: whatever
 // is made of that, or cut out of it, has none.
-import { asJson, isObject, type Json } from '../../base/index.ts';
+import { asJson, isObject, type Json, MAX_DEPTH } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
@@ -44,8 +44,6 @@ const STRANGERS = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
 const MADE: Field = { ...FREE, isMade: true };
-/** Nobody looks further down than this; what is there may be anybody's. */
-const MAX_DEPTH = 200;
 /** An answer that is no object stands under this name, and so do the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
@@ -118,6 +116,7 @@ class Labelling {
 
   /** Undefined: what holds around it says all. */
   #part(data: Json, outer: Field, own: Field | undefined, depth: number): Value | undefined {
+    // Nobody looks further down; what is there may be anybody's.
     const field = depth > MAX_DEPTH ? FREE : inside(outer, own);
     const parts = field.isFree ? undefined : this.parts(data, field, depth);
     if (field === outer && !parts && !(isSingle(data) && this.#vouches(field))) return undefined;
