@@ -131,7 +131,7 @@ function decisionOf({ asked, result }: Told, executed: boolean): TraceLine['deci
 }
 
 /** A thread of the run, with its journal. */
-export interface Journal {
+export interface ThreadJournal {
   readonly isRoot: boolean;
   readonly events: readonly Recorded[];
 }
@@ -171,7 +171,7 @@ function unnamed(
 
 interface RunEnd {
   readonly result: ThreadResult;
-  readonly journals: readonly Journal[];
+  readonly journals: readonly ThreadJournal[];
 }
 
 type Calls = readonly (Told | undefined)[];
