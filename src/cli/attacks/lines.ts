@@ -116,8 +116,10 @@ const labelsIn = (about: JsonObject): JsonObject =>
   );
 
 const reasonOf = ({ result, asked, tool }: Told, { questions }: Play): string => {
-  if (asked !== undefined)
-    return questions.find(({ operation }) => operation === `tool ${tool}`)?.text ?? '';
+  if (asked !== undefined) {
+    const put = questions.find(({ operation }) => operation === `tool ${tool}`);
+    return [...new Set(put?.text.split('; '))].join('; ');
+  }
   const error = result?.is_error ? getOwn(result.content, 'error') : undefined;
   const code = plainText(getOwn(error, 'code') ?? '');
   return code === ''
