@@ -81,6 +81,7 @@ export {
   restoreFields,
   singlesOf,
   vouchedAs,
+  vouchedInAll,
 } from './values/result-fields.ts';
 export {
   addMarks,

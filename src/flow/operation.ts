@@ -33,8 +33,8 @@ export interface Operation {
   /** What whoever wrote the operation has fixed himself, by the name of the input: its defaults. */
   readonly fixed?: Readonly<Record<string, Json>>;
   /**
-   * Leaves the house to read, and sends nothing that its author gave it: it may go to an address that a
-   * stranger wrote, where nobody who has read it passes it on. No file can declare it.
+   * Only reads, and sends nothing that its author gave it: it may go to an address that a stranger wrote,
+   * where nobody who has read it passes it on. No file can declare it.
    */
   readonly follows?: true;
   /**

@@ -101,7 +101,7 @@ export interface PrimitiveCall {
   };
   /** Marks of everything that went in, for a primitive that hands it on outside the pipeline. */
   given?: Descriptor;
-  /** Parameters with their marks; of a tool whose operation reads. */
+  /** Parameters with their marks; of a tool whose operation reads, or that starts directives. */
   values?: ReadonlyMap<string, Value>;
 }
 

@@ -286,7 +286,7 @@ const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
  */
 function scopedBy(
   { id, kind, thread, shown }: Approval,
-  { answer: _, ...given }: Decision,
+  given: Decision,
   said: string,
 ): Outcome<Decision> {
   const roles = isObject(shown.roles) ? shown.roles : {};

@@ -39,6 +39,7 @@ export function heardThread(
     ports: { library, store: { approvals: () => Promise.resolve(ok([])) } },
     place: { id: 't', chain: ['t'], item: { signature: { state: 'unsigned' } }, directive: {} },
     rights: { approved: { takeable: () => [] } },
+    control: { intents: new Map(), currentCall: '' },
   };
   return thread as unknown as Thread;
 }

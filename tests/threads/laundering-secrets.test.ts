@@ -4,7 +4,7 @@
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { JsonObject } from '../../src/base/index.ts';
+import { type JsonObject, plainText } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import {
@@ -28,7 +28,7 @@ beforeAll(async () => {
     });
     request.on('end', () => {
       heard.push(`${request.url} ${JSON.stringify(request.headers)} ${body}`);
-      const key = `${request.headers['x-key'] ?? ''}`;
+      const key = plainText(request.headers['x-key']);
       const forms = (['utf8', 'base64', 'hex'] as const).map((one) =>
         Buffer.from(key).toString(one),
       );
@@ -52,9 +52,11 @@ const WRITINGS: Readonly<Record<string, string>> = {
   'as it is': SECRET,
   base64: bytes('base64'),
   hex: bytes('hex'),
-  'an address': [...SECRET].map((one) => `%${one.charCodeAt(0).toString(16)}`).join(''),
+  'an address': SECRET.split('')
+    .map((one) => `%${one.charCodeAt(0).toString(16)}`)
+    .join(''),
   'UTF-16': bytes('base64', 'utf16le'),
-  'turned round': [...SECRET].reverse().join(''),
+  'turned round': SECRET.split('').reverse().join(''),
   'other words': 'it begins with km and ends with 7e',
 };
 
@@ -119,7 +121,7 @@ describe.each(Object.entries(SOURCES))('from %s', (_source, read) => {
   });
 
   test('it is not sent in pieces', async () => {
-    const pieces = [...SECRET].map((one) => post(one));
+    const pieces = SECRET.split('').map((one) => post(one));
     const made = await open([read, ...pieces.slice(0, 12)]);
     await run(made, 'lead');
     expect(heard).toEqual([]);
@@ -194,6 +196,28 @@ test('a variable of the environment does not come back from where it was sent, i
     expect(told).not.toContain(form);
     expect(sent).not.toContain(form);
   }
+});
+
+test('it is not sent through a reference, whole, in a text or by a field', async () => {
+  const made = await openStage(
+    {
+      ...directive('lead', PARTS),
+      ...FILES,
+      ...own(
+        'both',
+        `executor_id: script\nlabels: [secret, untrusted]\neffect: read\nparameters: []\nconfig: { script: '/return { "key": "${SECRET}" }' }`,
+      ),
+      '../home/policy.yaml': 'hosts: ["127.0.0.1"]\nunsigned: allow\nuntrusted: reference\n',
+    },
+    { lead: turns(call('own/both'), post('$r1'), post('it is $r1'), post('$r1.key')) },
+  );
+  const { thread_id } = await run(made, 'lead');
+  const [first, ...sent] = await resultsOf(made, thread_id);
+  expect(first).toMatchObject({ tool: 'own/both', is_error: false });
+  expect(sent.map(({ is_error }) => is_error)).toEqual([true, true, true]);
+  expect(JSON.stringify(sent)).toContain('secrets do not leave');
+  expect(JSON.stringify(made.provider.requests.map(({ body }) => body))).not.toContain(SECRET);
+  expect(heard).toEqual([]);
 });
 
 test('one named approval lets exactly one call through', async () => {

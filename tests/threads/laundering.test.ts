@@ -13,6 +13,8 @@ import { isLate } from '../support/late-store.ts';
 import {
   call,
   directive,
+  directiveText,
+  nameIn,
   openStage,
   type Parts,
   run,
@@ -269,4 +271,44 @@ describe('a label survives', () => {
     const results = await resultsOf(made, thread_id);
     expect(results.at(-1)).toMatchObject({ tool: 'own/post', is_error: false });
   });
+});
+
+/** The last one that the model was shown. */
+const referenceIn = (body: Json): string =>
+  JSON.stringify(body)
+    .match(/\$r\d+/g)
+    ?.at(-1) ?? '';
+
+describe('where strangers are known by reference alone', () => {
+  const quiet = (name: string): Record<string, string> => ({
+    [`.ai/directives/${name}.md`]: directiveText(name, PARTS).replace(
+      '<permissions>',
+      '<permissions untrusted="reference">',
+    ),
+  });
+
+  test.each(Object.entries(WAYS))(
+    'no word of %s reaches the model, and a reference to it sends nothing',
+    async (way, [look, tell]) => {
+      const made = await openStage(
+        { ...directive('look', PARTS), ...quiet('tell'), ...TOOLS },
+        {
+          look: turns(...look),
+          tell: [
+            ...tell.map((one) => ({ tool_calls: [one] })),
+            ({ body }) => ({ tool_calls: [call('own/post', { to: referenceIn(body) })] }),
+            { text: 'done' },
+          ],
+        },
+      );
+      if (look.length > 0 && way !== 'a child thread') await run(made, 'look');
+      const { thread_id } = await run(made, 'tell');
+      const asked = made.provider.requests.filter((request) => nameIn(request) === 'tell');
+      expect(asked.length).toBeGreaterThan(1);
+      expect(JSON.stringify(asked.map(({ body }) => body))).not.toContain(EVE);
+      const results = await resultsOf(made, thread_id);
+      const sent = results.filter(({ tool, is_error }) => tool === 'own/post' && !is_error);
+      expect(sent).toEqual([]);
+    },
+  );
 });

@@ -6,6 +6,7 @@ import type { Json, JsonObject } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { TRUSTING } from '../support/project.ts';
 import { eventsOf, TEXT } from '../support/script-project.ts';
 import { runs } from '../support/soak.ts';
 import {
@@ -282,10 +283,35 @@ test('a plan that does not pass is asked for once more, with what is wrong', asy
   expect(await plansOf(made, done.thread_id)).toEqual([]);
 });
 
+test('half a plan is none, also where it could be read as one', async () => {
+  const half = { text: 'var @in = @tool("mail/inbox")\n', stop: 'max_tokens' as const };
+  const made = await open([half, 'var @b = @tool("mail/book")'], {
+    parts: { permissions: TOOLS },
+  });
+  expect(await planned(made)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
+  expect(made.calls.map(([id]) => id)).toEqual(['mail/book']);
+  expect(asked(made, 1)).toContain('it broke off before its end');
+});
+
+test('an answer without words, or with calls, is no plan', async () => {
+  const call = { tool_calls: [{ name: 'execute', arguments: { item_id: 'mail/inbox' } }] };
+  const made = await open([call, { text: '' }], { parts: { permissions: TOOLS } });
+  expect(await planned(made)).toMatchObject({ status: 'failed', code: 'plan_invalid' });
+  expect(made.calls).toEqual([]);
+});
+
 test('literals are held against the schema of their tool', async () => {
   const made = await open(['@tool("mail/send", { to: 7 })\nreturn { text: "x" }', READS]);
   expect(await planned(made)).toMatchObject({ status: 'completed' });
   expect(asked(made, 1)).toContain('`to`');
+});
+
+test('what a policy refuses whatever it is about is no step of a plan', async () => {
+  const made = await open(["@tool(\"mail/send\", { to: 'x' })\nreturn { text: 'x' }", READS], {
+    files: { '../home/policy.yaml': `${TRUSTING}labels: { '*': { deny: [op:tool:mail/send] } }\n` },
+  });
+  expect(await planned(made)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
+  expect(asked(made, 1)).toContain('`mail/send` is refused by a policy');
 });
 
 test('check: the plan and what it needs are shown, and nothing is done', async () => {
@@ -472,6 +498,60 @@ test('nothing that a tool brings or says about its failure reaches whoever plans
     }),
     { numRuns: runs(8) },
   );
+});
+
+const READERS = '<execute resource="tool" id="read/*"/>';
+
+test('data that a reader took out of strangers’ words decides, his words do not', async () => {
+  const extract = (type: string) =>
+    `var @said = @tool("read/extract", { from: @in.mails[0].body, what: 'how urgent', schema: { type: "object", required: ["it"], properties: { it: ${type} } } })`;
+  const rest = [
+    "when @said.it == 'high' => @tool(\"mail/send\", { to: 'ann@example.com' })",
+    'return { text: @said.it }',
+  ];
+  for (const [type, status] of [
+    ['{ enum: ["high", "low"] }', 'completed'],
+    ['{ type: "string", maxLength: 9 }', 'waiting'],
+  ] as const) {
+    const text = ['var @in = @tool("mail/inbox")', extract(type), ...rest].join('\n');
+    const made = await open([text, '{"it":"high"}'], {
+      parts: { ...USUAL, permissions: TOOLS + READERS },
+    });
+    const done = await planned(made);
+    expect([type, done.status, done.reason]).toEqual([type, status, expect.anything()]);
+    expect(made.calls.map(([id]) => id)).toEqual(
+      status === 'completed' ? ['mail/inbox', 'mail/send'] : ['mail/inbox'],
+    );
+    if (status === 'completed')
+      expect(await made.threads.replay(done.thread_id)).toMatchObject({ output: { isSame: true } });
+  }
+});
+
+test('a record that strangers’ words choose keeps the origin of its fields', async () => {
+  const made = await open(
+    [
+      [
+        'var @in = @tool("mail/inbox")',
+        'var @book = @tool("mail/book")',
+        'var @one = @tool("read/pick", { from: @book.people, where: "name", is: @in.mails[0].id })',
+        '@tool("mail/send", { to: @one.found[0].mail })',
+        'return { text: "x" }',
+      ].join('\n'),
+    ],
+    {
+      parts: { ...USUAL, permissions: TOOLS + READERS },
+      brings: {
+        'mail/book': () => ({
+          people: [
+            { name: 'm1', mail: 'ann@example.com' },
+            { name: 'x', mail: 'x@y.z' },
+          ],
+        }),
+      },
+    },
+  );
+  expect(await planned(made)).toMatchObject({ status: 'completed' });
+  expect(made.calls.at(-1)).toEqual(['mail/send', { to: 'ann@example.com' }]);
 });
 
 test('a thread that is not planned asks for no plan', async () => {

@@ -392,6 +392,11 @@ return { out: { n: @x.result } }`;
   expect(told.output.meta.descriptor.labels).toContain('untrusted');
 });
 
+/** It only looks, and whoever is asked hears what he is asked. */
+const TELLS = {
+  '.ai/tools/own/tell.yaml': `tool_id: tell\ndescription: tells it\nexecutor_id: script\neffect: read\nrisk: [exfil]\nparameters: [{ name: to, type: any, required: true, role: destination }]\n${returns({ told: true })}\n`,
+};
+
 describe('through references', () => {
   const permissions = (inner: string) => ({
     '.ai/directives/look.md': directiveText('look', { permissions: inner }).replace(
@@ -429,6 +434,23 @@ describe('through references', () => {
     expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
   });
 
+  test.each([
+    ['mallory@evil.example', 'completed'],
+    ['mallory@evil.example?q=1', 'waiting'],
+  ])('what may be looked at outside: %s', async (quote, status) => {
+    const lines = [
+      mail,
+      ask({ from: '$r1.body', what: 'stars', schema: STARS }),
+      { tool_calls: [execute('own/tell', { to: '$r2' })] },
+      { text: 'done' },
+    ];
+    const made = await stage(
+      { ...FILES, ...TELLS, ...permissions(TOOLS) },
+      play(lines, [say({ ...GOOD, quote })]),
+    );
+    expect((await run(made, 'look')).status).toBe(status);
+  });
+
   test('a record that a stranger’s text chooses is shown as it was', async () => {
     const people = { tool_calls: [execute('own/people', {})] };
     const pick = execute('read/pick', { from: PEOPLE, where: 'name', is: '$r1.about' });
@@ -438,6 +460,37 @@ describe('through references', () => {
     expect(done.status).toBe('completed');
     expect(made.provider.requests.at(-1)?.results[0]).toMatchObject({ found: [PEOPLE[1]] });
     expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+  });
+});
+
+describe('in a plan', () => {
+  const plan = `${EXTRACT}\nvar @told = @tool("own/tell", { to: WHOM })\nreturn { text: "done" }`;
+
+  test.each<[string, string, JsonObject, string]>([
+    ['data that the schema left', '@x.stars', GOOD, 'completed'],
+    [
+      'an address that the text says',
+      '@x.quote',
+      { ...GOOD, quote: 'mallory@evil.example' },
+      'completed',
+    ],
+    [
+      'an address that the reader made',
+      '@x.quote',
+      { ...GOOD, quote: 'mallory@evil.example?q=1' },
+      'waiting',
+    ],
+    ['a piece of what the text says', '@x.quote', { ...GOOD, quote: 'evil.example' }, 'waiting'],
+  ])('what may be looked at outside: %s', async (_, whom, said, status) => {
+    const made = await stage(
+      { ...FILES, ...TELLS, ...look({ outputs: '<text type="string">x</text>' }) },
+      play([{ text: plan.replace('WHOM', whom) }], [say(said)]),
+    );
+    const done = await run(made, 'look', { plan: true });
+    expect(done.status).toBe(status);
+    if (status === 'completed') {
+      expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    } else expect(await resultOf(made, done.thread_id, 'own/tell')).toBeUndefined();
   });
 });
 

@@ -64,7 +64,7 @@ const FILES: Record<string, string> = {
   ),
   ...own(
     'post',
-    'parameters: [{ name: to, type: string, role: destination }, { name: text, type: string, role: content }]\neffect: read\nrisk: [exfil]\nconfig: { script: \'/return "sent"\' }',
+    'parameters: [{ name: to, type: string, role: destination }, { name: text, type: string, role: content }]\neffect: write\nrisk: [exfil]\nconfig: { script: \'/return "sent"\' }',
   ),
   ...own(
     'broken',
@@ -403,6 +403,51 @@ test.each<Way>(WAYS)(
     expect(report).toMatchObject({ ok: true, output: { isSame: true } });
   },
 );
+
+test('a child sees of its inputs what its parent has written itself', async () => {
+  const seen: string[] = [];
+  const made = await open(
+    [
+      calls(call('own/page')),
+      calls(
+        spawn('part', {
+          inputs: { to: 'ann@example.org', text: '$r1.items[0].to' },
+          initial_message: 'send it today',
+          wait_ms: 10_000,
+        }),
+      ),
+      DONE,
+    ],
+    REFERENCE,
+    directive('part', {
+      permissions: PERMISSIONS,
+      inputs: '<input name="to" type="string"/><input name="text" type="string"/>',
+    }),
+    {
+      part: [
+        (request) => {
+          seen.push(JSON.stringify(request.body));
+          return calls(call('own/post', { to: 'ann@example.org', text: '$r1' }));
+        },
+        { text: 'sent $r1' },
+      ],
+    },
+  );
+  const { thread_id, status } = await run(made, 'lead');
+  expect(status).toBe('completed');
+  expect(seen.join('')).toContain('ann@example.org');
+  expect(seen.join('')).toContain('send it today');
+  const [, spawned] = await resultsOf(made, thread_id);
+  expect(spawned).toMatchObject({
+    content: { status: 'completed', text: `sent ${MARKER}@evil.example` },
+    marks: { labels: ['untrusted'] },
+  });
+  expectNothingSaid(made);
+  const child = getOwn(spawned?.content, 'thread_id') as string;
+  for (const id of [thread_id, child]) {
+    expect(await made.threads.replay(id)).toMatchObject({ ok: true, output: { isSame: true } });
+  }
+});
 
 test('an answer from the network, also one that fails', async () => {
   const server = createServer((request, answered) => {

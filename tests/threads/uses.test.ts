@@ -74,7 +74,7 @@ test('two at once in one turn: one of them has the last use', async () => {
     { lead: [both, DONE] },
   );
   const { thread_id } = await run(made, 'lead');
-  expect((await codes(made, thread_id)).toSorted()).toEqual(['done', 'permission_denied']);
+  expect(new Set(await codes(made, thread_id))).toEqual(new Set(['done', 'permission_denied']));
   expect(deeds).toHaveLength(1);
 });
 

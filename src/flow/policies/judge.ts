@@ -94,15 +94,24 @@ function originByFacts(value: Value, wanted: string | undefined): ArgumentOrigin
   return kind && { kind };
 }
 
-function judgedInputs(inputs: readonly Argument[], influence: Descriptor): Judged[] {
-  const judged: Judged[] = inputs.map(({ name, role, kind, value, origin, place }) => ({
-    name,
-    role,
-    kind,
-    marks: value.meta.descriptor,
-    origin: origin ?? originByFacts(value, kind),
-    isPlace: place !== undefined,
-  }));
+const isFixed = ({ follows, fixed = {} }: Operation, { name, value }: Argument): boolean =>
+  follows === true &&
+  Object.hasOwn(fixed, name) &&
+  JSON.stringify(fixed[name]) === JSON.stringify(value.data);
+
+function judgedInputs(op: Operation, inputs: readonly Argument[], influence: Descriptor): Judged[] {
+  const judged: Judged[] = inputs.map((argument) => {
+    const { name, role, kind, value, origin, place } = argument;
+    return {
+      name,
+      role,
+      kind,
+      marks: value.meta.descriptor,
+      origin: origin ?? originByFacts(value, kind),
+      isPlace: place !== undefined,
+      isFixed: isFixed(op, argument),
+    };
+  });
   if (influence !== EMPTY) {
     judged.push({ name: 'condition', role: undefined, marks: influence, isImplied: true });
   }
@@ -226,7 +235,13 @@ export function createPolicyJudge(
     reader?: ModelReader,
   ): RuleFacts => {
     const keys = keysOf(op, held);
-    return { op, keys, risks: risksOf(op, keys), inputs: judgedInputs(inputs, influence), reader };
+    return {
+      op,
+      keys,
+      risks: risksOf(op, keys),
+      inputs: judgedInputs(op, inputs, influence),
+      reader,
+    };
   };
 
   const mayObject: PolicyJudge['mayObject'] = (op, held, inputs, influence) => {

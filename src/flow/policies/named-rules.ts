@@ -16,6 +16,8 @@ export interface Judged {
   readonly isImplied?: true;
   /** A place that could be new. */
   readonly isPlace?: boolean;
+  /** What its author has decided; asked only of an operation that may follow addresses. */
+  readonly isFixed?: boolean;
 }
 
 export interface RuleFacts {
@@ -104,9 +106,13 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
   if (leaves && isTaken(facts)) return unlessNamed(facts, () => true, isVouchedFor);
   const isAsked = ({ role, isImplied }: Judged) =>
     role === 'destination' || (leaves && (role === 'path' || role === 'command' || isImplied));
-  // It only looks at what is there, and whoever passes the address on has not been told to.
+  // It only looks at what is there, tells nothing, and whoever passes the address on has not been told to.
   const isFollowed = (input: Judged) =>
-    leaves && op.follows && input.role === 'destination' && isOf(input, 'reference');
+    leaves &&
+    op.follows &&
+    input.role === 'destination' &&
+    isOf(input, 'reference') &&
+    inputs.every((other) => other === input || other.isFixed);
   return inputs.filter(
     (input) => isAsked(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
   );

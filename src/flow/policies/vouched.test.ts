@@ -75,6 +75,12 @@ test('an egress read may follow a stranger’s address that is passed on unread 
   expect(objections(look, [argument(made, 'destination')])).toEqual([DESTINATION]);
   expect(objections(look, [argument(makeContainer([body]), 'destination')])).toEqual([DESTINATION]);
   expect(objections(look, [argument(body, 'path')])).toEqual([DESTINATION]);
+  const words = argument(makeValue('private'), 'content', undefined, 'text');
+  expect(objections(look, [argument(body, 'destination'), words])).toEqual([DESTINATION]);
+  const limit = argument(makeValue({ max: 9 }), 'content', undefined, 'limit');
+  const given = [argument(body, 'destination'), limit];
+  expect(objections({ ...look, fixed: { limit: { max: 9 } } }, given)).toEqual([]);
+  expect(objections({ ...look, fixed: { limit: { max: 8 } } }, given)).toEqual([DESTINATION]);
   expect(
     objections(call(['exfil', 'privileged'], { follows: true }), [argument(body, 'destination')]),
   ).toEqual(['policy:no-untrusted-privileged to']);

@@ -4,7 +4,7 @@
 //
 // INVARIANT: a fact never takes a mark away, and it is one of the very data that it was said of: whatever
 // is made of that, or cut out of it, has none.
-import { asJson, isObject, type Json } from '../../base/index.ts';
+import { asJson, isObject, type Json, MAX_DEPTH } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
@@ -19,6 +19,8 @@ import { addMarks, elementOf, makeValue, type Value, withOrigin, withParts } fro
 export interface ResultFacts {
   /** Fields that other people can write. */
   readonly free_text?: readonly string[];
+  /** The same, in words that nobody has said so: a model has read what they wrote. No file can declare it. */
+  readonly made?: readonly string[];
   /** Names of things in a directory: untrusted as text, fit to be passed on as a whole. */
   readonly identifiers?: readonly string[];
   /** Field -> kind: it vouches for parameters of that kind alone. */
@@ -32,6 +34,8 @@ export interface ResultFacts {
 /** What holds in one place of a result. */
 interface Field {
   readonly isFree: boolean;
+  /** It is nobody's very words. */
+  readonly isMade?: true;
   readonly isIdentifier: boolean;
   readonly kind: string | undefined;
 }
@@ -39,8 +43,7 @@ interface Field {
 const STRANGERS = describe({ labels: ['untrusted'] });
 const UNNAMED: Field = { isFree: false, isIdentifier: false, kind: undefined };
 const FREE: Field = { isFree: true, isIdentifier: false, kind: undefined };
-/** Nobody looks further down than this; what is there may be anybody's. */
-const MAX_DEPTH = 200;
+const MADE: Field = { ...FREE, isMade: true };
 /** An answer that is no object stands under this name, and so do the elements of a plain list. */
 const PLAIN = 'result';
 const nameOf = (written: string): string => (written === '*' || written === '$' ? PLAIN : written);
@@ -64,6 +67,7 @@ function namedIn(facts: ResultFacts): Named {
     named.set(name, { ...UNNAMED, ...named.get(name), isIdentifier: true });
   }
   for (const name of facts.free_text ?? []) named.set(nameOf(name), FREE);
+  for (const name of facts.made ?? []) named.set(nameOf(name), MADE);
   known.set(facts, named);
   return named;
 }
@@ -95,9 +99,9 @@ class Labelling {
 
   /** What a value in this place says of itself, besides that a tool has told it. */
   origin(data: Json, field: Field): Record<string, Json> {
-    const { isFree, isIdentifier, kind } = field;
+    const { isFree, isMade, isIdentifier, kind } = field;
     return {
-      told: true,
+      ...(isMade ? { made: true } : { told: true }),
       ...(isIdentifier && !isFree && { identifier: true }),
       ...(kind !== undefined && { kind }),
       ...(this.#isDirectory && !isFree && { directory: true }),
@@ -112,6 +116,7 @@ class Labelling {
 
   /** Undefined: what holds around it says all. */
   #part(data: Json, outer: Field, own: Field | undefined, depth: number): Value | undefined {
+    // Nobody looks further down; what is there may be anybody's.
     const field = depth > MAX_DEPTH ? FREE : inside(outer, own);
     const parts = field.isFree ? undefined : this.parts(data, field, depth);
     if (field === outer && !parts && !(isSingle(data) && this.#vouches(field))) return undefined;
@@ -198,7 +203,7 @@ type Vouched = 'identifier' | 'directory' | 'reference';
 
 /** It was taken as a tool told it, or by a reference: nobody has written it here. */
 export const isPassedOn = ({ meta: { origin } }: Value): boolean =>
-  origin['told'] === true || typeof origin['reference'] === 'string';
+  origin['made'] !== true && (origin['told'] === true || typeof origin['reference'] === 'string');
 
 /** As what a single value may be used for what takes this kind of thing; undefined: as nothing. */
 export function vouchedAs(value: Value, wanted: string | undefined): Vouched | undefined {

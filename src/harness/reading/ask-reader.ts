@@ -5,6 +5,7 @@ import { fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { carries, type Descriptor, labelFields, makeValue, type Value } from '../../flow/index.ts';
 import type { Ending } from '../loop.ts';
 import { declaredFacts } from '../rights/origins.ts';
+import { saidIn } from '../rights/said-in.ts';
 import { askModel } from '../script/script-actions.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { hearInReplay, obeySignals } from '../thread/interruption.ts';
@@ -22,13 +23,17 @@ interface Reading {
   /** What is to be done with it, in the caller's words. */
   readonly task: string;
   readonly schema: Json;
-  readonly text: string;
+  readonly read: Value;
   /** Of all of that. */
   readonly marks: Descriptor;
 }
 
 /** The text stands between two lines that nobody who wrote it could know. */
-function promptOf({ task, schema, text }: Reading, mark: string, problem: string): string {
+function promptOf(
+  { task, schema, read: { text } }: Reading,
+  mark: string,
+  problem: string,
+): string {
   const again = problem === '' ? [] : [`Your last answer was not used: ${problem}. Answer again.`];
   return [
     task,
@@ -96,6 +101,22 @@ async function identifiersOf(
   return ok(known);
 }
 
+/** Wholes of single texts: nothing that is put together of two of them was said. */
+function saysIn(read: Json): (text: string) => boolean {
+  let said: Set<string> | undefined;
+  return (text) => {
+    said ??= new Set(Array.from(leavesIn(read), (leaf) => [...saidIn(leaf, true)]).flat());
+    return said.has(text);
+  };
+}
+
+function* leavesIn(read: Json): Generator<string> {
+  if (typeof read === 'string') yield read;
+  else if (typeof read === 'object' && read !== null) {
+    for (const item of Object.values(read)) yield* leavesIn(item);
+  }
+}
+
 const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
   new Set(Array.from(leavesOf(shape), ([, leaf]) => (leaf.type === 'identifier' ? leaf.kind : '')));
 
@@ -103,7 +124,8 @@ const kindsIn = (shape: AnswerShape): ReadonlySet<string> =>
 export async function askReader(thread: Thread, reading: Reading): Promise<Outcome<ReadAnswer>> {
   const shape = readShape(reading.schema);
   if (!shape.ok) return shape;
-  const { text, marks } = reading;
+  const { read, marks } = reading;
+  const { text } = read;
   if (text.trim() === '') return fail('invalid_input', 'there is nothing to read');
   if (text.length > MAX_READ) {
     const message = `${text.length} characters are too many to read at once, at most ${MAX_READ}; pass a part`;
@@ -115,6 +137,7 @@ export async function askReader(thread: Thread, reading: Reading): Promise<Outco
   if (!known.ok) return known;
   // What it says stands in the journal, also what is not used of it.
   thread.talk.conversation.learn(marks, false);
+  const isSaid = saysIn(read.data);
   let problem = '';
   for (let tries = 0; tries < 2; tries++) {
     const mark = `=====${Buffer.from(thread.ports.random(MARK_BYTES)).toString('hex')}=====`;
@@ -122,7 +145,7 @@ export async function askReader(thread: Thread, reading: Reading): Promise<Outco
     const question = { prompt, tier: undefined, system: system.output };
     const said = await askModel(thread, question, () => heardBetween(thread));
     if (!said.ok) return said;
-    const fits = readAnswer(shape.output, said.output.text, known.output);
+    const fits = readAnswer(shape.output, said.output.text, known.output, isSaid);
     if (fits.ok) return fits;
     problem = fits.error.detail.message;
   }

@@ -71,6 +71,8 @@ function fits(field: Json, is: string, contains: boolean): boolean {
 
 interface Told {
   isFree: boolean;
+  /** Nobody's very words. */
+  isMade: boolean;
   isIdentifier: boolean;
   kind: string | undefined;
   isDirectory: boolean;
@@ -90,6 +92,7 @@ const toldOf = ({ meta: { descriptor, origin } }: Value): Told => {
   const isIdentifier = origin.identifier === true;
   return {
     isFree: carries(descriptor, 'untrusted') && !isIdentifier,
+    isMade: origin.told !== true,
     isIdentifier,
     kind: typeof origin.kind === 'string' ? origin.kind : undefined,
     isDirectory: origin.directory === true,
@@ -99,6 +102,7 @@ const toldOf = ({ meta: { descriptor, origin } }: Value): Told => {
 /** Under one name only what holds for all: what is a stranger's in one record is his in each. */
 const both = (a: Told, b: Told): Told => ({
   isFree: a.isFree || b.isFree || a.isIdentifier !== b.isIdentifier,
+  isMade: a.isMade || b.isMade,
   isIdentifier: a.isIdentifier && b.isIdentifier,
   kind: a.kind === b.kind ? a.kind : undefined,
   isDirectory: a.isDirectory && b.isDirectory,
@@ -117,7 +121,7 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
     const before = named.get(name);
     named.set(name, before ? both(before, told) : told);
     isForeign ||= told.isFree || told.isIdentifier;
-    isTold &&= leaf.meta.origin.told === true;
+    isTold &&= told.isFree || !told.isMade;
   }
   if (!isTold) return isForeign ? { untrusted: true } : undefined;
   const all = [...named];
@@ -127,6 +131,7 @@ function factsOfRecords(records: readonly Value[]): ResultFacts | undefined {
   const isDirectory = all.length > 0 && all.every(([, one]) => one.isFree || one.isDirectory);
   return {
     free_text: all.flatMap(([name, { isFree }]) => (isFree ? name : [])),
+    made: all.flatMap(([name, { isFree, isMade }]) => (isFree && isMade ? name : [])),
     identifiers: all.flatMap(([name, one]) => (one.isIdentifier && !one.isFree ? name : [])),
     kinds: Object.fromEntries(kinds),
     ...(isDirectory && { directory: true as const }),

@@ -1,6 +1,6 @@
 // From what a quarantined reader said to an answer whose fields are known for what they are: data that the
 // schema left to be chosen, identifiers that were there before, and texts, which are a stranger's.
-import { fail, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { fail, isObject, type Json, type Outcome, ok, parseJson } from '../../base/index.ts';
 import {
   carries,
   type Descriptor,
@@ -62,10 +62,36 @@ function factsFor(shape: AnswerShape, used: ReadonlyMap<string, readonly Value[]
   return { free_text: [...free_text], identifiers: [...identifiers], kinds };
 }
 
+/** Every text in an answer, with the names of the fields it stands in, the nearest last. */
+function* textsIn(
+  answer: Json,
+  names: readonly string[],
+): Generator<readonly [string, readonly string[]]> {
+  if (typeof answer === 'string') yield [answer, names];
+  else if (Array.isArray(answer)) for (const item of answer) yield* textsIn(item, names);
+  else if (isObject(answer)) {
+    for (const [name, item] of Object.entries(answer)) yield* textsIn(item, [...names, name]);
+  }
+}
+
+/**
+ * Which of these fields hold more than the very words that were read. Fields are meant by their names, so
+ * one word of a reader's own is counted for every field that it stands in.
+ */
+function madeIn(answer: Json, free: readonly string[], isSaid: (text: string) => boolean) {
+  const made = new Set<string>();
+  for (const [text, names] of textsIn(answer, ['result'])) {
+    if (free.includes(names.at(-1) ?? '') && !isSaid(text)) for (const one of names) made.add(one);
+  }
+  return free.filter((name) => made.has(name));
+}
+
+/** `isSaid`: does what was read say this as a whole? */
 export function readAnswer(
   shape: AnswerShape,
   said: string,
   known: Identifiers,
+  isSaid: (text: string) => boolean,
 ): Outcome<ReadAnswer> {
   const used = new Map<string, Value[]>();
   const json = parsed(said);
@@ -79,6 +105,9 @@ export function readAnswer(
   let marks = EMPTY;
   for (const { meta } of [...used.values()].flat())
     marks = mergeDescriptors(marks, meta.descriptor);
+  const { output: answer } = fits;
   const facts = factsFor(shape, used);
-  return ok({ answer: fits.output, facts, marks: removeLabels(marks, ['untrusted']) });
+  const made = madeIn(answer, facts.free_text ?? [], isSaid);
+  const all = { ...facts, ...(made.length > 0 && { made }) };
+  return ok({ answer, facts: all, marks: removeLabels(marks, ['untrusted']) });
 }

@@ -42,7 +42,7 @@ async function read(live: LiveThreads, call: PrimitiveCall, values: Given): Answ
   const asked = await askReader(running.thread, {
     task: taskIn(call),
     schema: values.get('schema')?.data ?? config.schema ?? null,
-    text: (values.get('of') ?? given(values, 'from')).text,
+    read: values.get('of') ?? given(values, 'from'),
     marks: mergeAll([...values.values()].map(({ meta }) => meta.descriptor)),
   });
   if (!asked.ok) return asked;

@@ -21,6 +21,7 @@ import {
   type ResultFacts,
   restoreFields,
   type Value,
+  vouchedAs,
   withOrigin,
 } from '../../flow/index.ts';
 import { readShape } from './answer-shape.ts';
@@ -171,6 +172,9 @@ const hasAll = (descriptor: Descriptor, wanted: Descriptor, but: string): boolea
   wanted.taint.every((mark) => mark === but || descriptor.taint.includes(mark)) &&
   wanted.sources.every((source) => descriptor.sources.includes(source));
 
+/** What was read, as wholes. */
+const isSaid = (text: string): boolean => text === 'ignore all that' || text === 'send it';
+
 const FROM_MODEL = describe({ taint: ['src:llm'] });
 const shown = (answer: Json): Json => ({
   duration_ms: 1,
@@ -204,7 +208,7 @@ test('no text comes out of a reader as data, and no other mark is lost', async (
     fc.asyncProperty(read, marks, marks, marks, async ([wanted, said], from, what, influence) => {
       const shape = readShape(wanted);
       if (!shape.ok) return;
-      const made = readAnswer(shape.output, JSON.stringify(said), KNOWN);
+      const made = readAnswer(shape.output, JSON.stringify(said), KNOWN, isSaid);
       if (!made.ok) return;
       answered += 1;
       const { answer, facts, marks: own } = made.output;
@@ -221,6 +225,13 @@ test('no text comes out of a reader as data, and no other mark is lost', async (
         expect(hasAll(has, from, 'untrusted') && hasAll(has, FROM_MODEL, '')).toBe(true);
         expect(hasAll(has, what, '') && hasAll(has, influence, '')).toBe(true);
         if (isAsked) expect(isForeign).toBe(true);
+        // A stranger's very words, or nobody's.
+        const named = withOrigin(leaf, { reference: '$r1' });
+        if (isForeign && typeof leaf.data === 'string' && vouchedAs(named, undefined)) {
+          expect(isSaid(leaf.data) || isData(wanted, path, leaf) || leaf.data === 'theirs').toBe(
+            true,
+          );
+        }
         if (!isForeign && !isData(wanted, path, leaf)) {
           throw new Error(`${path} came out trusted: ${JSON.stringify([wanted, leaf.data])}`);
         }
@@ -232,6 +243,7 @@ test('no text comes out of a reader as data, and no other mark is lost', async (
           meta.descriptor.taint.toSorted(),
           meta.origin.kind,
           meta.origin.identifier,
+          meta.origin.told,
         ]),
       );
       expect(back).toEqual(live);
@@ -249,12 +261,17 @@ test('what was a stranger’s identifier is not made more by reading it', () => 
   const shape = readShape(id);
   if (!shape.ok) throw new Error('no shape');
   const factsOn = (written: string): ResultFacts | undefined => {
-    const made = readAnswer(shape.output, JSON.stringify({ id: written }), KNOWN);
+    const made = readAnswer(shape.output, JSON.stringify({ id: written }), KNOWN, isSaid);
     return made.ok ? made.output.facts : undefined;
   };
   expect(factsOn('f1')).toEqual({ free_text: [], identifiers: [], kinds: { id: 'file' } });
   expect(factsOn('theirs')).toEqual({ free_text: [], identifiers: ['id'], kinds: { id: 'file' } });
-  expect(factsOn('network')).toEqual({ free_text: ['id'], identifiers: [], kinds: {} });
+  expect(factsOn('network')).toEqual({
+    free_text: ['id'],
+    made: ['id'],
+    identifiers: [],
+    kinds: {},
+  });
   expect(factsOn('nobody')).toBeUndefined();
 });
 

@@ -11,7 +11,7 @@ import {
 } from '../../flow/index.ts';
 import type { Approval } from '../../store/index.ts';
 import { valueInScope } from '../../trust/index.ts';
-import type { CallIntent, Thread } from '../thread/thread.ts';
+import type { Thread } from '../thread/thread.ts';
 import { isSeen } from './call-shown.ts';
 
 interface Allowed {
@@ -65,8 +65,10 @@ function covers(
 }
 
 /** The very call that it was asked about takes its answer where it asks, so that a crash is recognised. */
-const isOfThisCall = ({ state, binding }: Approval, intent: CallIntent | undefined): boolean =>
-  state === 'approved' && intent !== undefined && binding.call === intent.key;
+function isOfThisCall({ control }: Thread, { state, binding }: Approval): boolean {
+  const intent = control.intents.get(control.currentCall);
+  return state === 'approved' && intent !== undefined && binding.call === intent.key;
+}
 
 /** One use, once a call: false when somebody else had the last one. */
 async function takeCounted(thread: Thread, { id, binding, who = '', why = '' }: Approval) {
@@ -90,10 +92,9 @@ export async function originIn(
   argument: Argument,
 ): Promise<ArgumentOrigin | undefined> {
   const operation = operationName(op);
-  const { intents, currentCall } = thread.control;
   for (const one of allowed) {
     const { row } = one;
-    if (!covers(one, operation, argument) || isOfThisCall(row, intents.get(currentCall))) continue;
+    if (!covers(one, operation, argument) || isOfThisCall(thread, row)) continue;
     if (isCounted(row) && !(await takeCounted(thread, row))) continue;
     return { kind: 'approval', by: row.id };
   }

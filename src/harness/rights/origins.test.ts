@@ -138,6 +138,15 @@ test('of what is passed on its own facts tell, not what it is like', async () =>
   expect(await originOf(thread, argument(own, 'destination'))).toBe('said');
 });
 
+test('an identifier that is passed on needs nobody’s word, and takes none', async () => {
+  const thread = heardThread([], []);
+  const facts: ResultFacts = { identifiers: ['*'], kinds: { '*': 'channel' }, untrusted: true };
+  const channel = labelFields(makeValue('general'), facts);
+  thread.ports.store.approvals = () => Promise.reject(new Error('nobody is asked'));
+  expect(await originOf(thread, argument(channel, 'destination', 'channel'))).toBe('identifier');
+  await expect(originOf(thread, argument(channel, 'destination', 'mail'))).rejects.toThrow();
+});
+
 test('what came in since is heard too, and a new attempt has heard nothing', async () => {
   const thread = heardThread([], []);
   const { conversation } = thread.talk;

@@ -15,6 +15,7 @@ import {
   singlesOf,
   type Value,
   vouchedAs,
+  vouchedInAll,
 } from '../../flow/index.ts';
 import { type Grant, grantsAllow } from '../../trust/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
@@ -181,13 +182,15 @@ function originOf(
   { fixed = {} }: Operation,
   argument: Argument,
 ): ArgumentOrigin | undefined {
-  const { name, role, value } = argument;
+  const { name, role, kind, value } = argument;
   const { data } = value;
   if (Object.hasOwn(fixed, name) && JSON.stringify(fixed[name]) === JSON.stringify(data)) {
     return { kind: 'fixed' };
   }
   // Nothing says nothing, but may mean everything to whoever is told where or what.
   if (isEmpty(data)) return STEERS.has(role) ? undefined : { kind: 'fixed' };
+  const as = vouchedInAll(value, kind);
+  if (as === 'identifier' || as === 'directory') return { kind: as };
   let found: ArgumentOrigin | undefined;
   for (const single of singlesOf(value)) {
     if (!carries(single.meta.descriptor, 'untrusted')) continue;

@@ -2,10 +2,13 @@
 // written out fits their schemas, the outputs are given. What a step will be asked about is told as far
 // as it can be known; the rules themselves judge every step when it is done.
 import { getOwn, isObject, type JsonObject, nearest } from '../../base/index.ts';
+import { EMPTY, type Operation } from '../../flow/index.ts';
 import type { Directive, ToolItem } from '../../items/index.ts';
 import { hasPatterns, type ToolSignature, validate } from '../../kernel/index.ts';
 import type { PlanReading, PlanSource, PlanStep } from '../thread/ports.ts';
 import type { HarnessPorts } from '../thread/thread.ts';
+
+type Ports = Pick<HarnessPorts, 'library' | 'policies'>;
 
 const at = (line: number, message: string): string => `line ${line}: ${message}`;
 
@@ -42,12 +45,29 @@ function misfits(step: PlanStep, { schema }: ToolSignature): string[] {
   );
 }
 
+/** What a policy says to this tool whatever it is given. */
+function refusal({ policies, library }: Ports, { tool, line }: PlanStep): string[] {
+  const chain = library.chain(tool);
+  const links = chain.ok ? chain.output.links : [];
+  const op: Operation = {
+    type: 'tool',
+    name: tool,
+    opLabels: [`op:tool:${tool}`],
+    risk: [...new Set(links.flatMap((link) => link.tool?.risk ?? []))],
+  };
+  const found = policies().policy.judge(op, [], [], EMPTY);
+  return found.flatMap(({ kind, text }) =>
+    kind === 'deny' ? [at(line, `\`${tool}\` is refused by a policy: ${text}`)] : [],
+  );
+}
+
 function problemsOfStep(
+  ports: Ports,
   step: PlanStep,
   tools: ReadonlyMap<string, ToolSignature>,
 ): readonly string[] {
   const tool = tools.get(step.tool);
-  if (tool) return misfits(step, tool);
+  if (tool) return [...misfits(step, tool), ...refusal(ports, step)];
   const near = nearest(step.tool, [...tools.keys()]);
   const hint = near ? `; did you mean \`${near}\`` : '';
   return [at(step.line, `\`${step.tool}\` is none of the tools that may be used${hint}`)];
@@ -66,6 +86,7 @@ function missingOutputs({ returns }: PlanReading, { outputs }: Directive): strin
 
 /** Nothing: it may be run. */
 export const planProblems = (
+  ports: Ports,
   reading: PlanReading,
   tools: ReadonlyMap<string, ToolSignature>,
   directive: Directive,
@@ -73,13 +94,11 @@ export const planProblems = (
   reading.problems.length > 0
     ? reading.problems.map(({ line, message }) => at(line, message))
     : [
-        ...reading.steps.flatMap((step) => problemsOfStep(step, tools)),
+        ...reading.steps.flatMap((step) => problemsOfStep(ports, step, tools)),
         ...missingOutputs(reading, directive),
       ];
 
 // What it needs.
-
-type Ports = Pick<HarnessPorts, 'library' | 'policies'>;
 
 const linksOf = ({ library }: Ports, id: string): { links: ToolItem[]; primitive: string } => {
   const chain = library.chain(id);
@@ -94,11 +113,10 @@ function isForeign(ports: Ports, id: string, fields: readonly string[]): boolean
   if (READS.test(id)) return false;
   const { links, primitive } = linksOf(ports, id);
   const tools = links.flatMap(({ tool }) => tool ?? []);
-  const theirs = tools.flatMap(({ result }) => {
-    const { free_text = [], ...more } = result ?? {};
-    const named = getOwn(more, 'identifiers');
-    return [...free_text, ...(Array.isArray(named) ? named.map(String) : [])];
-  });
+  const theirs = tools.flatMap(({ result }) => [
+    ...(result?.free_text ?? []),
+    ...(result?.identifiers ?? []),
+  ]);
   if (theirs.length > 0 && (fields.length === 0 || fields.some((name) => theirs.includes(name)))) {
     return true;
   }

@@ -7,11 +7,13 @@ import { hash } from 'node:crypto';
 import { join } from 'node:path';
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import { carries, makeValue, type Value } from '../../flow/index.ts';
+import type { ModelReply } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { wholeResult } from '../step/large-result.ts';
 import { Conversation, packMarks, unpackMarks } from '../thread/conversation.ts';
-import type { Recorded, RecordedOf } from '../thread/journal-event.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import type { PlanReading, ScriptActions } from '../thread/ports.ts';
+import { replyAt } from '../thread/recorded-events.ts';
 import type { Talk, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
 import { createScriptRecord, type ScriptRecord, stepsIn } from './past-steps.ts';
@@ -51,19 +53,21 @@ interface Planning {
 
 // The planning turn.
 
-type Reply = RecordedOf<'assistant_message'>['data']['content'];
-
 /** What a model said to be this plan, as far as it was let through. */
-function repliesIn(history: readonly Recorded[], number: number): Reply[] {
+function repliesIn(history: readonly Recorded[], number: number): ModelReply[] {
   return history.flatMap(({ type, data }, at) => {
     if (type !== 'assistant_message' || data.injected || data.plan !== number) return [];
     const end = history.slice(at).find((event) => event.type === 'turn_end');
-    return !data.withheld && end?.data.done ? [data.content] : [];
+    const isSaid = !data.withheld && end?.data.done === true;
+    return (isSaid && replyAt(history, at)) || [];
   });
 }
 
-const textOf = (content: Reply): string =>
+const textOf = ({ content }: ModelReply): string =>
   content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+
+/** Half a plan could pass as a whole one. */
+const isWhole = ({ stop, broken }: ModelReply): boolean => stop === 'end' && !broken;
 
 /** The same thread in a talk of its own, without tools. */
 function talkFor({ talk, ports }: Thread, conversation: Conversation, plan: number): Talk {
@@ -83,11 +87,10 @@ function talkFor({ talk, ports }: Thread, conversation: Conversation, plan: numb
 async function ask(
   { thread, between }: Planning,
   talk: Talk,
-): Promise<{ content: Reply } | { ending: Ending }> {
+): Promise<{ reply: ModelReply } | { ending: Ending }> {
   for (;;) {
     const turn = await runTurn({ ...thread, talk });
-    if ('reply' in turn) return { content: turn.reply.content };
-    if ('ending' in turn) return turn;
+    if ('reply' in turn || 'ending' in turn) return turn;
     const stopped = await between();
     if (stopped) return { ending: stopped };
   }
@@ -136,12 +139,16 @@ async function makePlan(
   const said = repliesIn(history, number);
   for (let tries = Math.max(1, said.length); ; tries++) {
     // Of those that were said the last one counts: it was asked for because the others did not pass.
-    const last = said.length > 0 ? { content: said.splice(0).at(-1) ?? [] } : undefined;
-    const answer = last ?? (await ask(planning, talk));
+    const last = said.splice(0).at(-1);
+    const answer = last ? { reply: last } : await ask(planning, talk);
     if ('ending' in answer) return answer;
-    const text = planIn(textOf(answer.content));
+    const words = textOf(answer.reply);
+    const text = planIn(words);
     const reading = await ports.script.readPlan(text, variablesOf(place, ground, done));
-    const problems = planProblems(reading, ground.tools, place.directive);
+    const problems = isWhole(answer.reply)
+      ? planProblems(ports, reading, ground.tools, place.directive)
+      : ['it broke off before its end'];
+    if (text === '') problems.push('it is empty');
     if (problems.length === 0) {
       const noted = await note(planning, { number, text, after, reading });
       return noted.ok ? noted.output : { ending: interrupted(noted) };
@@ -150,7 +157,8 @@ async function makePlan(
     const refused = fail('plan_invalid', reason, { plan: number, problems });
     if (tries >= MAX_TRIES) return { ending: { status: 'failed', reason, code: 'plan_invalid' } };
     if (!last) journal.note({ type: 'error', data: refused.error });
-    conversation.assistant(answer.content);
+    // Providers take no empty texts.
+    conversation.assistant(words === '' ? [] : [{ type: 'text', text: words }]);
     conversation.user(repairRequest(problems), ground.marks, true);
   }
 }

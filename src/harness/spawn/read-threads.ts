@@ -10,7 +10,7 @@ import {
   plainText,
   setOwn,
 } from '../../base/index.ts';
-import { type Descriptor, EMPTY, mergeAll } from '../../flow/index.ts';
+import { type Descriptor, EMPTY, mergeAll, type Value } from '../../flow/index.ts';
 import type { Handles, Verifier } from '../../kernel/index.ts';
 import {
   isEnded,
@@ -35,6 +35,8 @@ export interface Asker {
   readonly verify: Verifier;
   /** What its words carry. */
   readonly given: Descriptor;
+  /** The same word for word, by parameter. */
+  readonly values?: ReadonlyMap<string, Value>;
   readonly signal: AbortSignal;
   /** The call it asks with, when it is a thread. */
   readonly intent?: CallIntent;

@@ -64,8 +64,9 @@ export interface SpawnRequest extends RunRequest {
   id?: string;
   runner: string;
   detached: boolean;
-  /** What the inputs and the message carry. */
+  /** What the inputs and the message carry, and single ones of them. */
   marks: Descriptor;
+  given?: BirthPlace['given'];
   /** A process that is gone may have made the child of this id for this very call. */
   isUnfinished?: boolean;
 }
@@ -165,7 +166,7 @@ async function begin(
   prepared: Prepared,
   request: SpawnRequest & { id: string },
 ): Promise<Outcome<Started>> {
-  const { id, runner, detached, marks, message = '' } = request;
+  const { id, runner, detached, marks, given, message = '' } = request;
   const { meter } = parent.budget;
   const may = checkSpawn(parent);
   if (!may.ok) return may;
@@ -175,7 +176,7 @@ async function begin(
     cost: packCost(meter.read()),
     ...(detached && { reserve: [setApart(id, prepared)] }),
   });
-  const place: BirthPlace = { parent, id, runner, detached, marks, spawn };
+  const place: BirthPlace = { parent, id, runner, detached, marks, given, spawn };
   // INVARIANT: a child is stopped through its parent's end, never by the signal of one call.
   const started = await startSpawned(ports, prepared, place, NEVER, message);
   if (started.ok) return started;
@@ -228,11 +229,11 @@ export async function spawnThread(
   if (!detached) prepared.output.room = figuresOf(left.output);
   const rights = parent ? checkRights(ports, parent, prepared.output) : ok(null);
   if (!rights.ok) return rights;
-  const { runner: name, marks, message = '' } = request;
+  const { runner: name, marks, given, message = '' } = request;
   const start = (id: string): Promise<Outcome<Started>> => {
     if (parent) return begin(ports, parent, prepared.output, { ...request, id });
     const queue = isQueued ? { isQueued } : {};
-    const place = { id, runner: name, detached, marks, by: request.by, ...queue };
+    const place = { id, runner: name, detached, marks, given, by: request.by, ...queue };
     return startSpawned(ports, prepared.output, place, NEVER, message);
   };
   const started =

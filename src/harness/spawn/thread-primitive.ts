@@ -13,7 +13,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { EMPTY, makeValue, mergeAll } from '../../flow/index.ts';
+import { EMPTY, elementOf, makeValue, mergeAll } from '../../flow/index.ts';
 import type { Kind, Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import { mayStart } from '../run/prepare.ts';
 import { MAX_PIECE, type Piece, readPiece } from '../step/large-result.ts';
@@ -74,6 +74,16 @@ function waitIn(
 const checkSurface = ({ ports, thread, surface }: Asker, name: string): Outcome<null> =>
   thread ? ok(null) : mayStart(ports, surface, name);
 
+const NOTHING = makeValue(null);
+
+/** What each input carries by itself, and the message. */
+function givenIn(values: NonNullable<Asker['values']>): SpawnRequest['given'] {
+  const { inputs = NOTHING, initial_message: message = NOTHING } = Object.fromEntries(values);
+  const names = isObject(inputs.data) ? Object.keys(inputs.data) : [];
+  const marks = names.map((name) => [name, elementOf(inputs, name).meta.descriptor] as const);
+  return { inputs: new Map(marks), message: message.meta.descriptor };
+}
+
 function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): SpawnRequest {
   const inputs = getOwn(parameters, 'inputs');
   const [message, model, id] = ['initial_message', 'model_tier', 'thread_id'].map((name) =>
@@ -84,6 +94,7 @@ function requestOf(asker: Asker, parameters: JsonObject, config: JsonObject): Sp
     runner: textIn(parameters, 'runner') ?? plainText(config.runner ?? 'safety'),
     detached: getOwn(parameters, 'detached') === true,
     marks: asker.given,
+    ...(asker.values && { given: givenIn(asker.values) }),
     ...(asker.thread ? {} : { by: { who: asker.by, surface: asker.surface } }),
     ...(isObject(inputs) ? { inputs } : {}),
     ...(message === undefined ? {} : { message }),
@@ -250,7 +261,7 @@ export type ThreadAction = keyof typeof THREAD_ACTIONS;
 /** Who stands behind a call; a thread's token counts only while the thread runs here. */
 async function askerOf(
   reach: ThreadPorts,
-  call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'idempotencyKey'>,
+  call: Pick<PrimitiveCall, 'from' | 'verify' | 'signal' | 'given' | 'values' | 'idempotencyKey'>,
 ): Promise<Outcome<Asker>> {
   const { surface = '', name = '', handles, __thread_id: id, __auth } = call.from ?? {};
   // INVARIANT: who speaks as a thread has shown its token; the id alone is a claim.
@@ -269,6 +280,7 @@ async function askerOf(
     by: thread?.place.id ?? [surface, name].filter(Boolean).join(':'),
     verify: call.verify,
     given: call.given ?? EMPTY,
+    ...(call.values && { values: call.values }),
     signal: call.signal,
     handles,
   });

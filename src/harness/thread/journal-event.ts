@@ -179,7 +179,7 @@ const kinds = is<Record<string, string>>(
 /** What its tool said about single fields of it, when it was made. */
 const facts = fields(
   {},
-  { free_text: names, identifiers: names, kinds, untrusted: yes, directory: yes },
+  { free_text: names, made: names, identifiers: names, kinds, untrusted: yes, directory: yes },
 );
 const result = fields(
   { call_id: text, content: json, is_error: flag, marks },

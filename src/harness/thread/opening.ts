@@ -196,7 +196,7 @@ export async function openingEvents(
     },
   ];
   if (message !== '') {
-    const said = packMarks(given?.message ?? carried);
+    const said = packMarks((isReference && given?.message) || carried);
     events.push({ type: 'user_message', data: { text: message, marks: said } });
   }
   return ok(events);

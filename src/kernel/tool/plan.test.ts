@@ -132,6 +132,11 @@ test('only what reads and holds nothing of its author may follow a stranger’s 
   expect(follows('effect: read')).toBe(true);
   expect(follows('effect: read\nenv: [TOKEN]')).toBe(false);
   expect(follows('effect: idempotent')).toBe(false);
+  const config = (text: string) => follows(`effect: read\nconfig: ${text}`);
+  expect(config('{ url: "{url}", headers: "{headers}" }')).toBe(true);
+  expect(config('{ url: "{url}", headers: { Accept: text/html } }')).toBe(true);
+  expect(config('{ url: "{url}", headers: { X-Api-Key: abc } }')).toBe(false);
+  expect(config('{ url: "{url}", auth: { type: bearer, token: abc } }')).toBe(false);
   expect(follows('')).toBe(false);
 });
 

@@ -6,6 +6,7 @@ import {
   fail,
   freezeJson,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   nearest,
@@ -177,6 +178,14 @@ export function readsOf({ source, tool }: PlannedTool): Operation['reads'] {
   return tool.config.function === 'pick' ? 'picked' : 'quarantined';
 }
 
+const PLAIN_HEADER = /^(?:accept(?:-language)?|content-type|user-agent)$/i;
+
+/** Might it show whoever is asked something that is its author's? */
+function hasCredentials({ auth, headers }: JsonObject): boolean {
+  const names = Object.keys(isObject(headers) ? headers : {});
+  return (auth ?? null) !== null || names.some((name) => !PLAIN_HEADER.test(name));
+}
+
 /** Defaults, and choices of one: what the author has decided. */
 function fixedIn(parameters: readonly ToolParameter[]): JsonObject {
   const fixed: JsonObject = {};
@@ -306,7 +315,7 @@ function planOf(
       metadata: { effect, requires: [...requires], ...hostIn(config) },
       fixed: fixedIn(inherited),
       ...(reads && { reads }),
-      ...(effect === 'read' && env.size === 0 && { follows: true }),
+      ...(effect === 'read' && env.size === 0 && !hasCredentials(config) && { follows: true }),
     },
     facts,
     strictFacts: { ...facts, sandbox: 'strict' },

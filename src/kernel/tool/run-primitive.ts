@@ -617,7 +617,9 @@ export async function runBody(
     from: originOf(caller),
     ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
     given: mergeAll(given),
-    ...(plan.op.reads && { values: valuesByName(parameters, inputs) }),
+    ...((plan.op.reads || primitive.isOfDirectives) && {
+      values: valuesByName(parameters, inputs),
+    }),
     seen(files, folders = []) {
       const places = shared ? [...folders] : folders;
       const look = (): Descriptor =>
