@@ -494,6 +494,30 @@ describe('in a plan', () => {
   });
 });
 
+test('what a child has put into words is no address that a plan goes to by itself', async () => {
+  const plan = `var @c = @tool("threads/thread_directive", { directive_name: "child", wait_ms: 20000 })
+var @told = @tool("own/tell", { to: @c.text })
+return { text: "done" }`;
+  const lines = [
+    { text: plan },
+    { tool_calls: [execute('own/mail', {})] },
+    { text: 'mallory@evil.example?q=1' },
+  ];
+  const permissions = `${TOOLS}<orchestration enabled="true"/>`;
+  const made = await stage(
+    {
+      ...FILES,
+      ...TELLS,
+      ...look({ permissions, outputs: '<text type="string">x</text>' }),
+      '.ai/directives/child.md': directiveText('child', { permissions: TOOLS }),
+    },
+    play(lines, []),
+  );
+  const done = await run(made, 'look', { plan: true });
+  expect(done.status).toBe('waiting');
+  expect(await resultOf(made, done.thread_id, 'own/tell')).toBeUndefined();
+});
+
 describe('picking', () => {
   const PICK = `var @people = @tool("own/people", {})
 var @mail = @tool("own/mail", {})

@@ -16,12 +16,14 @@ import {
   directive,
   directiveText,
   hook,
+  nameIn,
   openStage,
   type Parts,
   type Play,
   run,
   type Stage,
   spawn,
+  stage,
 } from '../support/thread-project.ts';
 
 const MARKER = `zq${randomBytes(6).toString('hex')}`;
@@ -447,6 +449,67 @@ test('a child sees of its inputs what its parent has written itself', async () =
   for (const id of [thread_id, child]) {
     expect(await made.threads.replay(id)).toMatchObject({ ok: true, output: { isSame: true } });
   }
+});
+
+test('a secret does not leave behind a reference', async () => {
+  const made = await open(
+    [
+      calls(call('own/vault')),
+      calls(call('own/post', { to: 'x@example.org', text: 'is $r1' })),
+      DONE,
+    ],
+    { ...REFERENCE, permissions: `${PERMISSIONS}<execute resource="tool" id="own/vault"/>` },
+    says('vault', { key: MARKER }, 'labels: [untrusted, secret]'),
+  );
+  const { thread_id } = await run(made, 'lead');
+  expect(await resultsOf(made, thread_id)).toMatchObject([
+    { marks: { labels: ['untrusted', 'secret'] } },
+    { is_error: true, content: { error: { code: 'permission_denied' } } },
+  ]);
+  expectNothingSaid(made);
+});
+
+test('what is read without tools is data, or one more reference', async () => {
+  const schema = {
+    type: 'object',
+    properties: { due: { type: 'string', format: 'date' }, note: { type: 'string' } },
+    required: ['due', 'note'],
+  };
+  const script: ScriptedReply[] = [
+    calls(call('own/page')),
+    calls(call('read/extract', { from: '$r1', what: 'when it is due', schema })),
+    { text: 'due, it says: $r2' },
+  ];
+  const made = await stage(
+    {
+      ...directive('lead', {
+        ...REFERENCE,
+        permissions: `${PERMISSIONS}<execute resource="tool" id="read/extract"/>`,
+      }),
+      ...FILES,
+    },
+    (request) =>
+      nameIn(request) === 'lead'
+        ? script[request.assistant_messages - 1]
+        : { text: JSON.stringify({ due: '2026-01-02', note: `pay ${MARKER}` }) },
+  );
+  const { text, ...rest } = await run(made, 'lead');
+  expect([text, rest]).toMatchObject([
+    `due, it says: pay ${MARKER}`,
+    { marks: { labels: ['untrusted'] } },
+  ]);
+  const [told, read] = [true, false].map((isTold) =>
+    made.provider.requests
+      .filter((request) => (nameIn(request) === 'lead') === isTold)
+      .map(({ body }) => JSON.stringify(body))
+      .join(),
+  );
+  expect(told).toContain('These tools read it for you: read/extract.');
+  expect(told).toContain('2026-01-02');
+  expect(told).not.toContain(MARKER);
+  // Its reader has the text, and nothing to do with it.
+  expect(read).toContain(MARKER);
+  expect(read).not.toContain('item_type');
 });
 
 test('an answer from the network, also one that fails', async () => {

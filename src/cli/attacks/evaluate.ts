@@ -4,7 +4,7 @@ import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Cases, Suite } from './cases.ts';
 import type { TraceLine } from './lines.ts';
 import { factsByOf, type Metadata } from './metadata.ts';
-import { type Mode, playsOf } from './play.ts';
+import { playsOf, type ReadingMode } from './play.ts';
 import { runCase } from './run-case.ts';
 import { openStage } from './stage.ts';
 import type { Variant } from './variants.ts';
@@ -12,7 +12,7 @@ import type { Variant } from './variants.ts';
 interface Evaluation {
   readonly cases: Cases;
   readonly metadata: Metadata;
-  readonly modes: readonly Mode[];
+  readonly modes: readonly ReadingMode[];
   readonly variants: readonly Variant[];
   readonly signal: AbortSignal;
   /** Told how many runs are over. */
@@ -25,7 +25,7 @@ const LANES = 2;
 async function evaluateSuite(
   { cases, metadata, variants, signal }: Evaluation,
   suite: Suite,
-  mode: Mode,
+  mode: ReadingMode,
   onRun: (what: string) => void,
 ): Promise<Outcome<TraceLine[]>> {
   const factsBy = factsByOf(suite, metadata);

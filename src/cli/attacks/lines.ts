@@ -116,8 +116,10 @@ const labelsIn = (about: JsonObject): JsonObject =>
   );
 
 const reasonOf = ({ result, asked, tool }: Told, { questions }: Play): string => {
-  if (asked !== undefined)
-    return questions.find(({ operation }) => operation === `tool ${tool}`)?.text ?? '';
+  if (asked !== undefined) {
+    const put = questions.find(({ operation }) => operation === `tool ${tool}`);
+    return [...new Set(put?.text.split('; '))].join('; ');
+  }
   const error = result?.is_error ? getOwn(result.content, 'error') : undefined;
   const code = plainText(getOwn(error, 'code') ?? '');
   return code === ''
@@ -131,7 +133,7 @@ function decisionOf({ asked, result }: Told, executed: boolean): TraceLine['deci
 }
 
 /** A thread of the run, with its journal. */
-export interface Journal {
+export interface ThreadJournal {
   readonly isRoot: boolean;
   readonly events: readonly Recorded[];
 }
@@ -171,7 +173,7 @@ function unnamed(
 
 interface RunEnd {
   readonly result: ThreadResult;
-  readonly journals: readonly Journal[];
+  readonly journals: readonly ThreadJournal[];
 }
 
 type Calls = readonly (Told | undefined)[];

@@ -4,7 +4,7 @@ import type { ScriptedRequest } from '../../llm/index.ts';
 import type { Cases, Suite } from './cases.ts';
 import { factsByOf } from './metadata.ts';
 import { answerRequest } from './model.ts';
-import { type Mode, type Play, playsOf } from './play.ts';
+import { type Play, playsOf, type ReadingMode } from './play.ts';
 
 const MAILS = [
   { id: 4, sender: 'Bea', body: 'Lunch? @@INJ:mail@@' },
@@ -42,7 +42,7 @@ const ports = {
   isHarmful: (tool: string) => tool === 'send',
 };
 
-function playOf(mode: Mode, isAttacked: boolean): Play {
+function playOf(mode: ReadingMode, isAttacked: boolean): Play {
   const plays = [...playsOf(cases, suite, factsByOf(suite, {}), { mode, variant: 'plain' })];
   const play = plays.find(({ injection }) => (injection !== undefined) === isAttacked);
   if (!play) throw new Error('no such run');

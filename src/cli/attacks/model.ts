@@ -14,7 +14,7 @@ import { planText } from './plan-text.ts';
 import type { Play } from './play.ts';
 import { readAnswer } from './reader.ts';
 import type { Path } from './sources.ts';
-import { build, type Step, stepsOf } from './steps.ts';
+import { build, stepsOf, type TaskStep } from './steps.ts';
 import { CHILD, callTool, injectedCalls, type ModelCall, type VariantPorts } from './variants.ts';
 
 /** Costs nothing worth counting: a run is not to end for its price. */
@@ -85,7 +85,7 @@ type Answers = ReadonlyMap<string, Answer>;
 
 /** Undefined: something that it needs was never answered. */
 function parametersOf(
-  step: Extract<Step, { kind: 'call' }>,
+  step: Extract<TaskStep, { kind: 'call' }>,
   answers: Answers,
 ): JsonObject | undefined {
   let isWhole = true;
@@ -111,7 +111,7 @@ function parametersOf(
 
 /** The next thing that is to be done for the user; undefined when all is done, or cannot be. */
 function nextStep(
-  steps: readonly Step[],
+  steps: readonly TaskStep[],
   answers: Answers,
   { idOf }: VariantPorts,
 ): ModelCall | undefined {
@@ -131,7 +131,7 @@ function nextStep(
 }
 
 /** As it was recorded, word for word. */
-const literalSteps = (play: Play): Step[] =>
+const literalSteps = (play: Play): TaskStep[] =>
   play.task.calls.map(({ tool, args }, call) => {
     const given = Object.entries(args).map(([name, value]) => [name, { at: 'literal', value }]);
     return {

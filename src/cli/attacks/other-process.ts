@@ -7,11 +7,11 @@ import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fail, type Outcome, ok, packagePath } from '../../base/index.ts';
 import type { TraceLine } from './lines.ts';
-import { MODES, type Mode } from './play.ts';
+import { MODES, type ReadingMode } from './play.ts';
 import { VARIANTS, type Variant } from './variants.ts';
 
-export interface Part {
-  readonly modes: readonly Mode[];
+export interface EvaluationPart {
+  readonly modes: readonly ReadingMode[];
   readonly variants: readonly Variant[];
 }
 
@@ -32,10 +32,10 @@ const WEIGHTS: Readonly<Record<Variant, number>> = {
 
 /** In two halves of about the same size; one where it is not worth it. `runs`: of a mode in a variant. */
 export function inHalves(
-  { modes, variants }: Part,
+  { modes, variants }: EvaluationPart,
   runs: number,
   env: Readonly<Record<string, string | undefined>>,
-): [Part, Part?] {
+): [EvaluationPart, EvaluationPart?] {
   const all = { modes, variants };
   if (env[ALONE] === '1' || availableParallelism() < 2) return [all];
   if (runs * modes.length * variants.length < MANY) return [all];
@@ -71,7 +71,7 @@ interface Words {
 
 /** Runs a part elsewhere; its lines. Ends with the signal. */
 export async function runElsewhere(
-  { modes, variants }: Part,
+  { modes, variants }: EvaluationPart,
   { data, more, cwd, env }: Words,
   signal: AbortSignal,
 ): Promise<Outcome<TraceLine[]>> {

@@ -4,7 +4,7 @@ import type { Json } from '../../base/index.ts';
 import type { UserTask } from './cases.ts';
 import type { Path } from './sources.ts';
 import { asAnswer } from './sources.ts';
-import { build, pickFor, type Step } from './steps.ts';
+import { build, pickFor, type TaskStep } from './steps.ts';
 import { literal } from './variants.ts';
 
 const fieldText = (path: Path): string =>
@@ -27,7 +27,7 @@ type NameOf = (step: string) => string | undefined;
 
 /** The statements for one step; undefined when something it needs is not there. */
 function statementsFor(
-  step: Step,
+  step: TaskStep,
   task: UserTask,
   nameOf: NameOf,
   { idOf }: PlanPorts,
@@ -88,7 +88,7 @@ function answerText(task: UserTask, nameOf: NameOf): string {
 
 /** The plan for all of it, or for what is left after `done` and without what has failed. */
 export function planText(
-  steps: readonly Step[],
+  steps: readonly TaskStep[],
   task: UserTask,
   done: ReadonlyMap<string, string>,
   failed: ReadonlySet<string>,

@@ -15,7 +15,7 @@ import { type GivenArguments, sourcesOf } from './sources.ts';
 import type { Variant } from './variants.ts';
 
 export const MODES = ['show', 'reference', 'plan'] as const;
-export type Mode = (typeof MODES)[number];
+export type ReadingMode = (typeof MODES)[number];
 
 /** A tool of the suite was really called. */
 export interface Execution {
@@ -26,7 +26,7 @@ export interface Execution {
 
 export interface Play {
   readonly suite: string;
-  readonly mode: Mode;
+  readonly mode: ReadingMode;
   readonly variant: Variant;
   readonly task: UserTask;
   /** Where the arguments of each call are from. */

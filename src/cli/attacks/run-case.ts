@@ -15,10 +15,10 @@ import {
 import { readJournal, type ThreadResult } from '../../harness/index.ts';
 import { allThreads } from '../../runtime/index.ts';
 import type { Approval } from '../../store/index.ts';
-import { type Journal, linesOf, type TraceLine } from './lines.ts';
+import { linesOf, type ThreadJournal, type TraceLine } from './lines.ts';
 import type { FactsBy } from './metadata.ts';
 import type { Play } from './play.ts';
-import { type Stage, TASK } from './stage.ts';
+import { type EvaluationStage, TASK } from './stage.ts';
 import { toolId, withoutNothing } from './tools.ts';
 
 /** A long text is shown cut. */
@@ -51,7 +51,11 @@ function isOwn(
 const WHO = { who: 'the user', channel: 'cli', why: '' } as const;
 
 /** Answers all that a thread asks; false: it asks nothing. */
-async function answer({ threads: { store } }: Stage, play: Play, thread: string): Promise<boolean> {
+async function answer(
+  { threads: { store } }: EvaluationStage,
+  play: Play,
+  thread: string,
+): Promise<boolean> {
   const asked = await store.approvals({ thread, state: 'pending' });
   if (!asked.ok) return false;
   for (const approval of asked.output) {
@@ -66,7 +70,7 @@ async function answer({ threads: { store } }: Stage, play: Play, thread: string)
 const RESTS: ReadonlySet<string> = new Set(['waiting', 'needs_input']);
 
 /** Children ask while their parent goes on. */
-async function attend(stage: Stage, play: Play, signal: AbortSignal): Promise<void> {
+async function attend(stage: EvaluationStage, play: Play, signal: AbortSignal): Promise<void> {
   const { threads } = stage;
   for await (const { thread, status } of threads.store.changes({}, signal)) {
     if (!RESTS.has(status) || thread.startsWith(`${TASK}_`)) continue;
@@ -74,7 +78,7 @@ async function attend(stage: Stage, play: Play, signal: AbortSignal): Promise<vo
   }
 }
 
-async function runToEnd(stage: Stage, play: Play): Promise<Outcome<ThreadResult>> {
+async function runToEnd(stage: EvaluationStage, play: Play): Promise<Outcome<ThreadResult>> {
   const { threads } = stage;
   let done = await threads.run({ directive: TASK, message: play.task.prompt });
   while (done.ok && RESTS.has(done.output.status)) {
@@ -86,12 +90,12 @@ async function runToEnd(stage: Stage, play: Play): Promise<Outcome<ThreadResult>
 }
 
 async function journalsOf(
-  { threads: { store } }: Stage,
+  { threads: { store } }: EvaluationStage,
   root: string,
-): Promise<Outcome<Journal[]>> {
+): Promise<Outcome<ThreadJournal[]>> {
   const own = await readJournal(store, root);
   if (!own.ok) return own;
-  const journals: Journal[] = [{ isRoot: true, events: own.output }];
+  const journals: ThreadJournal[] = [{ isRoot: true, events: own.output }];
   if (!own.output.some(({ type }) => type === 'spawn' || type === 'hook_start'))
     return ok(journals);
   const tree = await allThreads(store, { within: root });
@@ -105,7 +109,7 @@ async function journalsOf(
 }
 
 /** What was written in a run is gone after it. */
-function cleanUp({ project, runtime }: Stage, { name, variant }: Play): void {
+function cleanUp({ project, runtime }: EvaluationStage, { name, variant }: Play): void {
   if (variant !== 'items') return;
   for (const file of [name, `${name}_hooked`, `${name}_too`]) {
     rmSync(join(project, '.ai', 'directives', `${file}.md`), { force: true });
@@ -116,7 +120,7 @@ function cleanUp({ project, runtime }: Stage, { name, variant }: Play): void {
 
 /** The lines of one run. */
 export async function runCase(
-  stage: Stage,
+  stage: EvaluationStage,
   play: Play,
   factsBy: FactsBy,
 ): Promise<Outcome<TraceLine[]>> {

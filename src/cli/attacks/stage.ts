@@ -11,11 +11,11 @@ import { signFiles } from '../project.ts';
 import type { Suite } from './cases.ts';
 import { type FactsBy, isHarmful } from './metadata.ts';
 import { answerRequest } from './model.ts';
-import type { Mode, Play } from './play.ts';
+import type { Play, ReadingMode } from './play.ts';
 import { programTools, toolId } from './tools.ts';
 import { CHILD } from './variants.ts';
 
-export interface Stage {
+export interface EvaluationStage {
   readonly project: string;
   readonly runtime: Runtime;
   readonly threads: Threads;
@@ -41,7 +41,7 @@ const RIGHTS = [
   '<orchestration enabled="true"/>',
 ];
 
-function directiveText(name: string, suite: string, mode: Mode): string {
+function directiveText(name: string, suite: string, mode: ReadingMode): string {
   const tools = `<execute resource="tool" id="${toolId(suite, '')}*"/>`;
   const reading = mode === 'show' ? '' : ' untrusted="reference"';
   const process = mode === 'plan' && name === TASK ? ' mode="plan"' : '';
@@ -72,7 +72,7 @@ async function prepare(
   base: string,
   provider: ScriptedProvider,
   suite: Suite,
-  mode: Mode,
+  mode: ReadingMode,
 ): Promise<Outcome<{ project: string; env: Record<string, string | undefined> }>> {
   const [project, home] = [join(base, 'project'), join(base, 'home')];
   const folder = join(project, '.ai', 'directives');
@@ -99,9 +99,9 @@ async function prepare(
 /** Opens a stage for one suite in one mode; `close` leaves nothing of it. */
 export async function openStage(
   suite: Suite,
-  mode: Mode,
+  mode: ReadingMode,
   factsBy: FactsBy,
-): Promise<Outcome<Stage>> {
+): Promise<Outcome<EvaluationStage>> {
   const held: { play: Play | undefined } = { play: undefined };
   const ports = {
     idOf: (tool: string) => toolId(suite.name, tool),

@@ -26,7 +26,7 @@ interface UserStep {
   readonly reads: readonly string[];
 }
 
-export type Step = ReadingStep | UserStep;
+export type TaskStep = ReadingStep | UserStep;
 
 const DATE = /^\d{4}-\d\d-\d\d$/;
 
@@ -58,8 +58,8 @@ const readingsFor = (given: GivenArguments, call: number): ReadingStep[] => {
 };
 
 /** Everything that is done for a task, in order. */
-export function stepsOf({ calls }: UserTask, given: readonly GivenArguments[]): Step[] {
-  return calls.flatMap(({ tool }, call): Step[] => {
+export function stepsOf({ calls }: UserTask, given: readonly GivenArguments[]): TaskStep[] {
+  return calls.flatMap(({ tool }, call): TaskStep[] => {
     const own = given[call] ?? {};
     const reads = readingsFor(own, call);
     const ids = reads.map(({ id }) => id);

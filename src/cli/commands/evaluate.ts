@@ -7,7 +7,7 @@ import { countRuns, type RunFigures, totalsOf } from '../attacks/counts.ts';
 import { evaluate } from '../attacks/evaluate.ts';
 import type { TraceLine } from '../attacks/lines.ts';
 import { type Metadata, readMetadata } from '../attacks/metadata.ts';
-import { inHalves, inOrder, type Part, runElsewhere } from '../attacks/other-process.ts';
+import { type EvaluationPart, inHalves, inOrder, runElsewhere } from '../attacks/other-process.ts';
 import { MODES } from '../attacks/play.ts';
 import { rename } from '../attacks/renaming.ts';
 import { VARIANTS } from '../attacks/variants.ts';
@@ -106,7 +106,7 @@ async function runParts(
   { args, options, terminal }: CommandCall,
   cases: Cases,
   metadata: Metadata,
-  part: Part,
+  part: EvaluationPart,
   signal: AbortSignal,
 ): Promise<Outcome<TraceLine[]>> {
   const { cwd, env } = terminal;

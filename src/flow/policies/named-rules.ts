@@ -112,7 +112,7 @@ function destinationsChosen(facts: RuleFacts): readonly Judged[] {
     op.follows &&
     input.role === 'destination' &&
     isOf(input, 'reference') &&
-    inputs.every((other) => other === input || other.isFixed);
+    inputs.every((other) => other === input || other.isFixed || other.isImplied);
   return inputs.filter(
     (input) => isAsked(input) && untrusted(input) && !isVouchedFor(input) && !isFollowed(input),
   );

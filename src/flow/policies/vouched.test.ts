@@ -75,6 +75,11 @@ test('an egress read may follow a stranger’s address that is passed on unread 
   expect(objections(look, [argument(made, 'destination')])).toEqual([DESTINATION]);
   expect(objections(look, [argument(makeContainer([body]), 'destination')])).toEqual([DESTINATION]);
   expect(objections(look, [argument(body, 'path')])).toEqual([DESTINATION]);
+  const planned = describe({ taint: ['src:llm'] });
+  expect(objections(look, [argument(body, 'destination')], planned)).toEqual([]);
+  expect(objections(look, [argument(body, 'destination')], stranger)).toEqual([
+    'policy:untrusted-destination condition',
+  ]);
   const words = argument(makeValue('private'), 'content', undefined, 'text');
   expect(objections(look, [argument(body, 'destination'), words])).toEqual([DESTINATION]);
   const limit = argument(makeValue({ max: 9 }), 'content', undefined, 'limit');

@@ -104,7 +104,8 @@ function checkEntries(
   // What each says is fine, and what they say together is not.
   const whole = grantsFromPermissions(permissions, world.catalog, resolve);
   for (const { permission, code, message } of whole.problems) {
-    const isTold = wrong.has(permission) || isReported(permission) || permission.line === undefined;
+    const isSeen = wrong.has(permission) || isReported(permission) || isOpenToAll(permission);
+    const isTold = isSeen || permission.line === undefined;
     if (!isTold) findings.error(code, placeOf(permission), message);
   }
   return held;
