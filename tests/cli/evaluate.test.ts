@@ -119,8 +119,10 @@ async function evaluateFile(file: string, ...words: string[]): Promise<Shown> {
   const all = ['evaluate', 'attacks', file, '--json', '--trace', 'trace.jsonl', ...words];
   const { code, output } = await runCommand(all, fixture.root, fixture.env);
   const line = output.split('\n').find((one) => one.startsWith('{')) ?? output;
-  const answer = JSON.parse(line) as { ok: boolean; output: Pick<Shown, 'runs' | 'totals'> };
+  type Figures = Pick<Shown, 'runs' | 'totals'>;
+  const answer = JSON.parse(line) as Figures & { ok: boolean; output: Figures };
   if (!answer.ok) throw new Error(line);
+  expect(answer).toMatchObject(answer.output);
   const trace = readFileSync(join(fixture.root, 'trace.jsonl'), 'utf8').trim().split('\n');
   return { code, ...answer.output, lines: trace.map((one) => JSON.parse(one) as TraceLine) };
 }
