@@ -111,7 +111,7 @@ async function startPage(stage: DemoStage): Promise<void> {
   await new Promise<void>((resolve) => {
     const timer = setTimeout(resolve, 20_000);
     stage.stays(['web'], (line) => {
-      const link = /https?:\/\/\S+/.exec(line)?.[0];
+      const link = /https?:\/\/\S+#t=\S+/.exec(line)?.[0];
       const isRefused = line.startsWith('error');
       if (link === undefined && !isRefused) return;
       out(isRefused ? `  no page: ${line}` : `  the page: ${paint('cyan', link ?? '')}`);
