@@ -81,7 +81,8 @@ function* textsIn(
 function madeIn(answer: Json, free: readonly string[], isSaid: (text: string) => boolean) {
   const made = new Set<string>();
   for (const [text, names] of textsIn(answer, ['result'])) {
-    if (free.includes(names.at(-1) ?? '') && !isSaid(text)) for (const one of names) made.add(one);
+    const isFree = names.some((one) => free.includes(one));
+    if (isFree && !isSaid(text)) for (const one of names) made.add(one);
   }
   return free.filter((name) => made.has(name));
 }

@@ -80,6 +80,10 @@ test('the same files have one digest, wherever they lie, whenever and in which o
   );
 });
 
+/** Where it counts: of what lies beside `.ai`, one name does. */
+const otherName = (name: string): string =>
+  name.startsWith('.ai/') ? name.replace(/(\.\w+)$/, '2$1') : `.ai/moved/${name}`;
+
 test('every change of a file of the project is another digest', () => {
   const seen = new Map<string, string>();
   fc.assert(
@@ -93,7 +97,7 @@ test('every change of a file of the project is another digest', () => {
           {
             change: { ...FILES, [name]: `${text}x` },
             remove: rest,
-            rename: { ...rest, [name.replace(/(\.\w+)$/, '2$1')]: text },
+            rename: { ...rest, [otherName(name)]: text },
             'line ends': { ...FILES, [name]: text.replaceAll(/\r?\n/g, '\r\n\r\n') },
             add: { ...FILES, [`.ai/tools/more/${how}.py`]: name },
           }[how] ?? FILES;
