@@ -341,6 +341,7 @@ function membersOfAmbient(name: string, fields: readonly string[], view: Scripte
     case 'pipeline':
       return first === undefined ? listed('field', 'pipe') : methodsOf(undefined);
     case 'fm':
+    case 'frontmatter':
       return fieldsNamed(frontMatterKeys(parsed.partial.frontMatter, fields));
     case 'input':
       return [

@@ -113,7 +113,7 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
     steps.flatMap((step) => inStep(step, ASKS.test(name), read)),
   unary: ({ value }, read) => read('open', value),
   binary({ operator, left, right }, read) {
-    const isEqual = /^[!=]=$/.test(operator);
+    const isEqual = /^(?:[!=]|!?~)=$/.test(operator);
     const asks = (other: Expression): Use => (isEqual && isNull(other) ? 'asked' : 'open');
     return [...read(operator === '??' ? 'asked' : asks(right), left), ...read(asks(left), right)];
   },
