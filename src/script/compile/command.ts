@@ -229,7 +229,8 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   });
   const setting = compileSetting(c, node);
   const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
-  const op = operationOf(c.unit, kind, node.at);
+  const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
+  const op = operationOf(c.unit, kind, node.at, shown);
   return async (env, named, isPart, isStage) => {
     const all = [...named];
     for (const { name, evaluate } of names) all.push({ name, value: await evaluate(env) });
@@ -237,7 +238,9 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
     const inputs = [...all, ...extra, ...stdinInput(stdin)];
-    const own = env.process?.isStream ? { ...op, metadata: streamOf(env) } : op;
+    const own = env.process?.isStream
+      ? { ...op, metadata: { ...op.metadata, ...streamOf(env) } }
+      : op;
     return await operate(partFrame(env, isPart), own, inputs, (passed, inner) =>
       run(node, {
         env: inner,

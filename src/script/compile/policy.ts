@@ -19,11 +19,13 @@ import {
 import { raise } from '../fault.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { needOf, patternProblem, refusal } from '../run/patterns.ts';
+import { patternProblem, refusal, refusalOf } from '../run/patterns.ts';
 import { quoteWord } from './command-line.ts';
 
 const KEYS =
-  'allow deny capabilities labels operations defaults rules locked name description'.split(' ');
+  'allow deny danger capabilities labels operations defaults rules locked name description'.split(
+    ' ',
+  );
 
 const textual = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
 
@@ -42,15 +44,17 @@ function listed(key: string, value: Json): string[] {
   return words(value).map((rest) => (rest === '*' ? key : `${key}:${rest}`));
 }
 
-function patternsOf(data: JsonObject, root: string): Patterns {
+function patternsOf(data: JsonObject, world: Patterns['world']): Patterns {
   const inner = isObject(data['capabilities']) ? data['capabilities'] : {};
   const allowed = data['allow'] ?? inner['allow'];
   const patterns: Patterns = {
     allow: allowed === undefined ? undefined : words(allowed),
     deny: [...words(data['deny']), ...words(inner['deny'])],
-    root,
+    danger: [...words(data['danger']), ...words(inner['danger'])],
+    world,
   };
-  for (const pattern of [...(patterns.allow ?? []), ...patterns.deny]) {
+  const { allow = [], deny, danger } = patterns;
+  for (const pattern of [...allow, ...deny, ...danger]) {
     const problem = patternProblem(pattern);
     if (problem) raise('config_invalid', `policy pattern \`${pattern}\` ${problem}`);
   }
@@ -119,12 +123,12 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
 }
 
 function guardOf(patterns: Patterns): GuardSet {
-  const decide = ({ op }: GuardView) => refusal(patterns, needOf(op));
+  const decide = ({ op }: GuardView) => refusalOf(patterns, op);
   // A list of what is allowed is no list of the script's own modules.
   const unlisted = { ...patterns, allow: undefined };
   return createGuardSet([
     ...['op:run', 'op:output', 'op:append', 'op:file', 'op:tool'].map((on) => locked(on, decide)),
-    locked('op:import', ({ op }) => refusal(unlisted, needOf(op))),
+    locked('op:import', ({ op }) => refusalOf(unlisted, op)),
     ...operationGuards(patterns),
   ]);
 }
@@ -137,7 +141,7 @@ export function applyPolicy(run: RunState, { data }: Value): void {
         hint: KEYS.join(', '),
       });
   }
-  const patterns = patternsOf(data, run.world.root);
+  const patterns = patternsOf(data, run.world);
   const policy = run.ground.policy.narrowedBy(rulesIn(data, run.world.root));
   const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
   run.policies.push(patterns);
