@@ -1,6 +1,6 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
-import { fail } from '../../base/index.ts';
+import { fail, whenReady } from '../../base/index.ts';
 import {
   childFrame,
   contextOf,
@@ -18,6 +18,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  evaluateAll,
   given,
   type Named,
   resolvePath,
@@ -31,7 +32,7 @@ import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
-import { networkHint } from '../world/process.ts';
+import { commandVariables, networkHint } from '../world/process.ts';
 import type { JsArgument, JsHelper, ProcessRequest } from '../world.ts';
 import {
   commandKeys,
@@ -134,6 +135,16 @@ const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
   ...own,
 ];
 
+/** What is nearest to a process wins: `using`, then parameters, then what was left for all. */
+function nearest(
+  extra: readonly Named[],
+  parameters: Record<string, string>,
+  { length }: readonly Named[],
+): Record<string, string> {
+  const using = extra.slice(extra.length - length);
+  return { ...variables(extra), ...parameters, ...variables(using) };
+}
+
 const stdinInput = (value: Value | undefined): Input[] => (value ? [{ name: 'stdin', value }] : []);
 
 const variables = (named: readonly Named[]): Record<string, string> =>
@@ -177,12 +188,26 @@ async function start(
 /** Refused before anything runs where a guard is going to judge what comes of it. */
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
+/** The names before the braces, with what they stand for. */
+function compileNames(c: Compiler, nodes: NodeOf<'command' | 'code'>['names']): Eval<Named[]> {
+  const names = nodes.map((reference): Eval<Named> => {
+    const last = reference.steps.at(-1);
+    const name = last?.kind === 'field' ? last.name : reference.name;
+    const evaluate = c.expression(reference, 'operand');
+    return (env) => whenReady(evaluate(env), (value) => ({ name, value }));
+  });
+  return (env) => evaluateAll(names, env);
+}
+
+/** In its environment are a function's parameters and the names before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
   const setting = compileSetting(c, node);
-  return async (outer, _named, isPart, isStage) => {
+  const names = compileNames(c, node.names);
+  return async (outer, parameters, isPart, isStage) => {
     const env = partFrame(outer, isPart);
     const lines = await compiled(outer);
+    const named = [...parameters, ...(await names(outer))];
     const { given, folder } = await setting(outer);
     const extra = extraOf(outer, given);
     const finished = lines.map(joinWords);
@@ -190,6 +215,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const values = valuesIn(lines);
     const inputs: Input[] = [
       ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
+      ...named,
       ...extra,
       ...stdinInput(stdin),
     ];
@@ -201,10 +227,11 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     });
     return await operate(env, op, inputs, (passed, inner) => {
       const source = withValues(lines, passed).map(joinWords);
-      const variable = passedAs(extra, passed, values.length);
+      const own = variables(passedAs(named, passed, values.length));
+      const more = passedAs(extra, passed, values.length + named.length);
       const input = stdin && valueAt(passed, -1);
-      const request = { kind: 'cmd', source, env: variables(variable), folder } as const;
-      return start(inner, node.at, request, input);
+      const all = nearest(more, commandVariables(own), given);
+      return start(inner, node.at, { kind: 'cmd', source, env: all, folder }, input);
     });
   };
 }
@@ -218,17 +245,12 @@ const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as 
 /** What code sees by name: a function's parameters and the names before the braces. */
 export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const kind = LANGUAGES[node.language];
-  const names = node.names.map((reference) => {
-    const last = reference.steps.at(-1);
-    const name = last?.kind === 'field' ? last.name : reference.name;
-    return { name, evaluate: c.expression(reference, 'operand') };
-  });
+  const names = compileNames(c, node.names);
   const setting = compileSetting(c, node);
   const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
   const op = operationOf(c.unit, kind, node.at);
   return async (env, named, isPart, isStage) => {
-    const all = [...named];
-    for (const { name, evaluate } of names) all.push({ name, value: await evaluate(env) });
+    const all = [...named, ...(await names(env))];
     const { given, folder } = await setting(env);
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
@@ -238,7 +260,8 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
       run(node, {
         env: inner,
         named: passedAs(all, passed, 0),
-        extra: variables(passedAs(extra, passed, all.length)),
+        extra: passedAs(extra, passed, all.length),
+        given,
         folder,
         isStage,
         // The whole body of a function is part of the call, so `mx` is the call's.
@@ -251,7 +274,9 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
 interface CodeRun {
   readonly env: Environment;
   readonly named: readonly Named[];
-  readonly extra: Record<string, string>;
+  readonly extra: readonly Named[];
+  /** Of `using`; the last ones of `extra`. */
+  readonly given: readonly Named[];
   readonly folder: string;
   readonly isStage: boolean;
   readonly context: Frame;
@@ -280,8 +305,8 @@ const runJs: RunCode = async ({ body, at }, { env, named, isStage, context }) =>
 };
 
 /** Shells get values as variables. */
-const runShell: RunCode = ({ body, at }, { env, named, extra, folder, isStage }) => {
-  const all = { ...variables(named), ...extra };
+const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
+  const all = nearest(extra, variables(named), given);
   const stdin = isStage ? named[0]?.value : undefined;
   return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
@@ -298,7 +323,7 @@ const runForeign: RunCode = async (
     parameters: argumentsOf(named, isStage),
     mx: plainCopy(contextOf(context)),
     helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
-    env: extra,
+    env: variables(extra),
     folder,
     timeoutMs: env.process?.timeoutMs,
     stdin: env.process?.stdin && stageText(env.process.stdin),

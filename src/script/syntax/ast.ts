@@ -170,7 +170,9 @@ interface Expressions {
     lines: readonly (readonly TemplatePart[])[];
     /** As written between the braces, for the printer. */
     raw: string;
-    /** `cmd:DIR` */
+    /** `cmd (@a, @b) {…}`: in its environment. */
+    names: readonly NodeOf<'reference'>[];
+    /** `cmd:DIR`, `cmd (@a):DIR` */
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
