@@ -4,6 +4,8 @@ import { fail, whenReady } from '../../base/index.ts';
 import {
   childFrame,
   contextOf,
+  type Descriptor,
+  describe,
   type Frame,
   type Input,
   type MaybePromise,
@@ -19,11 +21,11 @@ import {
   type Environment,
   type Eval,
   evaluateAll,
-  given,
   type Named,
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
+import { asHelpers, helpersIn, type UsedHelper } from '../run/helpers.ts';
 import { streaming } from '../run/live.ts';
 import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
@@ -33,7 +35,7 @@ import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
 import { mxOf } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
-import type { JsArgument, JsHelper, ProcessRequest } from '../world.ts';
+import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
 import {
   commandKeys,
   compileLines,
@@ -68,16 +70,22 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-const jsHelpers = (env: Environment, language: 'js' | 'node'): readonly JsHelper[] =>
-  [...env.run.helpers[language]].map(([name, executable]) => ({
-    name,
-    parameters: executable.signature.parameters,
-    source: executable.signature.source,
-    async call(values, descriptor) {
-      const inputs = values.map((data) => given(makeValue(data, { descriptor })));
-      return await executable.call(inputs, { env, at: 0, isStage: false });
-    },
-  }));
+/** With what they captured, as the operation let it through; `from`: the first of it. */
+function codeHelpers(
+  helpers: readonly UsedHelper[],
+  passed: readonly Value[],
+  from: number,
+): readonly CodeHelper[] {
+  let at = from;
+  return helpers.map(({ name, executable: { signature }, captured }) => {
+    const values = passedAs(captured, passed, at);
+    at += captured.length;
+    const { parameters, source } = signature;
+    // Names of a script may hold `-`, those of code may not.
+    const own = { name: name.replaceAll('-', '_'), parameters, source };
+    return { ...own, captured: argumentsOf(values, false) };
+  });
+}
 
 // Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
 // it is part of the call, and only policy and capabilities look at the finished command again.
@@ -189,7 +197,10 @@ async function start(
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
 /** The names before the braces, with what they stand for. */
-function compileNames(c: Compiler, nodes: NodeOf<'command' | 'code'>['names']): Eval<Named[]> {
+export function compileNames(
+  c: Compiler,
+  nodes: NodeOf<'command' | 'code'>['names'],
+): Eval<Named[]> {
   const names = nodes.map((reference): Eval<Named> => {
     const last = reference.steps.at(-1);
     const name = last?.kind === 'field' ? last.name : reference.name;
@@ -254,22 +265,37 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
     const { given, folder } = await setting(env);
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
-    const inputs = [...all, ...extra, ...stdinInput(stdin)];
+    const helpers = kind === 'sh' ? NONE : await helpersIn(env, kind, node.body, all);
+    const captured = helpers.flatMap((helper) => helper.captured);
+    const inputs = [...all, ...extra, ...captured, ...stdinInput(stdin)];
     const own = env.process?.isStream ? { ...op, metadata: streamOf(env) } : op;
-    return await operate(partFrame(env, isPart), own, inputs, (passed, inner) =>
-      run(node, {
-        env: inner,
-        named: passedAs(all, passed, 0),
-        extra: passedAs(extra, passed, all.length),
-        given,
-        folder,
-        isStage,
-        // The whole body of a function is part of the call, so `mx` is the call's.
-        context: isPart ? env.frame : inner.frame,
-      }),
+    return await asHelpers(env, helpers, inputs, (outer, judged) =>
+      operate(partFrame(outer, isPart), own, judged, (passed, inner) =>
+        run(node, {
+          env: inner,
+          named: passedAs(all, passed, 0),
+          extra: passedAs(extra, passed, all.length),
+          given,
+          helpers: codeHelpers(helpers, passed, all.length + extra.length),
+          marks: marksOfHelpers(helpers),
+          folder,
+          isStage,
+          // The whole body of a function is part of the call, so `mx` is the call's.
+          context: isPart ? env.frame : inner.frame,
+        }),
+      ),
     );
   };
 }
+
+/** All that they bring along: what they captured, and the labels they give to whatever they return. */
+const marksOfHelpers = (helpers: readonly UsedHelper[]): Descriptor =>
+  mergeAll(
+    helpers.flatMap(({ captured, executable: { signature } }) => [
+      describe({ labels: signature.labels }),
+      ...captured.map(({ value }) => value.meta.descriptor),
+    ]),
+  );
 
 interface CodeRun {
   readonly env: Environment;
@@ -277,6 +303,9 @@ interface CodeRun {
   readonly extra: readonly Named[];
   /** Of `using`; the last ones of `extra`. */
   readonly given: readonly Named[];
+  readonly helpers: readonly CodeHelper[];
+  /** Of the helpers. */
+  readonly marks: Descriptor;
   readonly folder: string;
   readonly isStage: boolean;
   readonly context: Frame;
@@ -284,16 +313,16 @@ interface CodeRun {
 
 type RunCode = (node: NodeOf<'code'>, run: CodeRun) => Promise<Value>;
 
-const runJs: RunCode = async ({ body, at }, { env, named, isStage, context }) => {
-  const marks = [env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)];
+const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStage, context }) => {
+  const all = [env.frame.influence, marks, ...named.map(({ value }) => value.meta.descriptor)];
   const { value, logs, warnings, descriptor } = await streaming(env, at, 'src:js', (onOutput) =>
     env.run.world.js.run({
       source: body,
       parameters: argumentsOf(named, isStage),
       mx: () => plainCopy(contextOf(context)),
-      helpers: jsHelpers(env, 'js'),
+      helpers,
       timeoutMs: env.process?.timeoutMs,
-      descriptor: mergeAll(marks),
+      descriptor: mergeAll(all),
       onOutput,
     }),
   );
@@ -314,7 +343,7 @@ const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isS
 /** Values are handed over as JSON by the world. */
 const runForeign: RunCode = async (
   { body, language, at },
-  { env, named, extra, folder, isStage, context },
+  { env, named, extra, helpers, folder, isStage, context },
 ) => {
   const kind = language === 'py' ? 'py' : 'node';
   const request = {
@@ -322,7 +351,7 @@ const runForeign: RunCode = async (
     source: body,
     parameters: argumentsOf(named, isStage),
     mx: plainCopy(contextOf(context)),
-    helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
+    helpers,
     env: variables(extra),
     folder,
     timeoutMs: env.process?.timeoutMs,

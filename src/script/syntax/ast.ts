@@ -47,7 +47,7 @@ interface Statements {
     options: NodeOf<'options'> | undefined;
   };
   /** `exe js = { up, clean }` */
-  helpers: { language: 'js' | 'node'; names: readonly string[] };
+  helpers: { language: 'js' | 'node' | 'py'; names: readonly string[] };
   /** `show`, `log`, `output`, `append`; also as an arm, an action, an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
