@@ -254,7 +254,7 @@ exe @odd(n) = js { return n === 0 ? false : even(n - 1) }
 exe javascript = { even }
 exe @js = { odd }
 exe node = { even, odd }
-run js { return [even(10), typeof odd()] }
+run js { return [even(10), typeof odd(1)] }
 run node { return [odd(7), even(7)] }
 exe @down(n) = py {
   return "end" if not n else down(n - 1)
