@@ -135,8 +135,9 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
       return read(isAsked ? 'asked' : 'needed', entry.value);
     }),
   template: ({ style, parts }, read) => read(style === 'mustache' ? 'asked' : 'text', parts),
-  command: ({ lines, folder, using }, read) => [
+  command: ({ lines, names, folder, using }, read) => [
     ...read('text', lines),
+    ...read('open', names),
     ...read('needed', folder, using),
   ],
   code: ({ names, folder, using }, read) => [
@@ -586,6 +587,7 @@ function asksInForm(root: unknown, name: string): boolean {
     else if (node.kind === 'binary' && /^(?:&&|\|\|)$/.test(node.operator))
       tested.push(node.left, node.right);
     else if (node.kind === 'code' && inCode.test(node.body)) return true;
+    else if (node.kind === 'command' && inCode.test(node.raw)) return true;
     if (tested.some((one) => isNamed(one, name))) return true;
   }
   return false;
