@@ -190,7 +190,8 @@ export function createValuePrinter(action: PrintAction) {
       case 'foreach':
         return `foreach ${value(e.call)}${tail(e.options)}`;
       case 'loop': {
-        const head = e.limit === undefined ? 'loop' : `loop(${limits(e.limit, e.pauseMs)})`;
+        const pause = e.pauseMs === 0 ? '' : `(endless, ${e.pauseMs}ms)`;
+        const head = `loop${e.limit === undefined ? pause : `(${limits(e.limit, e.pauseMs)})`}`;
         return `${head}${e.until === undefined ? '' : ` until ${bounded(e.until)}`} ${block(e.body)}`;
       }
       default:

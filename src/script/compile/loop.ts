@@ -272,8 +272,6 @@ const combinations = (lists: Rows): Rows =>
     [[]],
   );
 
-const MAX_ROUNDS = 100_000;
-
 export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const body = compileBlock(c, node.body);
   const limit = node.limit && c.expression(node.limit);
@@ -285,12 +283,13 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
       const rounds = roundsOf(given);
       let marks = given?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
-      for (let index = 0; index < Math.min(rounds, MAX_ROUNDS); index++) {
-        if (index > 0 && node.pauseMs > 0) await wait(node.pauseMs);
+      for (let index = 0; index < rounds; index++) {
+        if (index > 0 && node.pauseMs > 0) await env.run.pause(node.pauseMs);
         await env.run.breathe();
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
-        const facts = { loop: { iteration: index + 1, limit: rounds, active: true } };
+        const limited = Number.isFinite(rounds) ? rounds : null;
+        const facts = { loop: { iteration: index + 1, limit: limited, active: true } };
         const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
         const stop = await until?.(inner);
         if (stop) {
@@ -303,15 +302,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
           raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
         if (left?.word === 'done') return addMarks(left.value, marks);
         if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
-        if (left?.word === 'continue') input = left.value;
+        if (left?.word === 'continue' && !isAbsent(left.value)) input = left.value;
       }
       return addMarks(makeValue(null), marks);
     });
 }
 
 function roundsOf(given: Value | undefined): number {
-  const rounds = given ? Number(given.data) : MAX_ROUNDS;
-  if (Number.isInteger(rounds) && rounds >= 0 && typeof given?.data !== 'boolean') return rounds;
-  const written = `loop(${given ? textOf(given) : ''})`;
-  return raise('invalid_input', `\`${written}\` needs a whole number of rounds`);
+  if (!given) return Number.POSITIVE_INFINITY;
+  const rounds = Number(given.data);
+  if (Number.isInteger(rounds) && rounds >= 0 && typeof given.data !== 'boolean') return rounds;
+  const written = `loop(${textOf(given)})`;
+  return raise('invalid_input', `\`${written}\` needs a whole number of rounds, or \`endless\``);
 }

@@ -5,6 +5,7 @@ import {
   describe,
   makeContainer,
   makeValue,
+  mergeDescriptors,
   type Operation,
   type Value,
 } from '../../flow/index.ts';
@@ -18,13 +19,15 @@ import {
   executableOf,
   given,
   newPath,
+  under,
   type Walk,
 } from '../run/environment.ts';
+import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
-import { absent } from '../values/kinds.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
@@ -115,12 +118,18 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     if (!Number.isInteger(count) || count < 1)
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
-    for (let round = 0; round < count; round++) {
+    // That there is another round was decided by the answers so far.
+    let marks = rounds.meta.descriptor;
+    for (let round = 1; round <= count; round++) {
+      if (round > 1 && stage.pauseMs > 0) await env.run.pause(stage.pauseMs);
       await env.run.breathe();
-      const answer = await once(value, env);
+      const facts = { while: { iteration: round, limit: count, active: true } };
+      const answer = await once(value, under(withFacts(env, facts), marks));
       const left = leaveOf(answer);
-      if (left?.word !== 'continue') return left ? left.value : answer;
-      value = left.value;
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      if (left && isAbsent(left.value)) value = addMarks(value, marks);
+      else if (left) value = left.value;
+      if (left?.word !== 'continue') return addMarks(left ? value : answer, marks);
     }
     const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
     return raise('quota_exceeded', message, { limit: 'rounds' });

@@ -73,6 +73,8 @@ export interface RunState {
    * signals have their turn, and a script that is to end does.
    */
   breathe(): Promise<void> | undefined;
+  /** Between rounds; ends at once, with the script, when that is to end. */
+  pause(ms: number): Promise<void>;
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;

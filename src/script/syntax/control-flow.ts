@@ -11,7 +11,7 @@ import type {
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseLet } from './define.ts';
-import { parseCap, parseOptions, parsePipes, parseStages } from './pipeline.ts';
+import { parseCap, parseOptions, parsePipes, parseRounds, parseStages } from './pipeline.ts';
 import { parseBinding, parseReference } from './reference.ts';
 import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
 
@@ -26,7 +26,7 @@ export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   if (word === 'when') return parseWhen(r, at, mayVar);
   if (word === 'if') return parseIf(r, at);
   if (word === 'for') return parseFor(r, at);
-  return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at);
+  return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at, mayVar);
 }
 
 // ---- when: like all of them, they stand behind their word, which stands at `at`, and blanks
@@ -191,14 +191,57 @@ function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
   return r.take(/if(?![\w-])[ \t]*/y) ? r.deeper(() => parseIf(r, at)) : parseBlock(r, '`else`');
 }
 
-function parseLoop(r: Reader, at: number): NodeOf<'loop'> {
-  const { cap: limit, pauseMs } = parseCap(r);
+function parseLoop(r: Reader, at: number, isTop: boolean): NodeOf<'loop'> {
+  const { cap: limit, pauseMs } = parseRounds(r);
   r.space();
   const until = r.takeWord('until') ? parseBareCondition(r) : undefined;
   r.space();
   const body = r.within({ inLoop: true }, () => parseBlock(r, '`loop`'));
+  if (!limit && !until && !mayEnd(body, { isTop, isInner: false })) {
+    r.fail('this loop can never end', {
+      at,
+      end: at + 'loop'.length,
+      hint: 'give it a number of rounds, `until`, or a `done` that is reached: `when @ready => done`',
+    });
+  }
   return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
 }
+
+interface LoopPlace {
+  /** A statement of the script: a value of an arm is printed there, and ends nothing. */
+  readonly isTop: boolean;
+  /** Inside a loop that has a `done` of its own. */
+  readonly isInner: boolean;
+}
+
+/** Could what stands in the block of a loop end it? */
+function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
+  switch (node.kind) {
+    case 'return':
+    case 'bail':
+      return true;
+    case 'leave':
+      return node.word === 'done' && !place.isInner;
+    case 'block':
+      return node.body.some((line) => mayEnd(line, place));
+    case 'flow':
+      return mayEnd(node.value, place);
+    case 'when':
+      return node.items.some((item) => item.kind === 'arm' && armMayEnd(item.action, place));
+    case 'if':
+      return mayEnd(node.then, place) || (node.else !== undefined && mayEnd(node.else, place));
+    case 'for':
+    case 'loop':
+      return mayEnd(node.body, { ...place, isInner: true });
+    default:
+      return false;
+  }
+}
+
+const NO_RESULT = new Set<ActionExpression['kind']>(['effect', 'leave', 'let', 'augment', 'block']);
+
+const armMayEnd = (action: ActionExpression, place: LoopPlace): boolean =>
+  mayEnd(action, place) || !(place.isTop || NO_RESULT.has(action.kind));
 
 /** Before a block. */
 const parseBareCondition = (r: Reader): Expression =>

@@ -76,11 +76,11 @@ function asStream(made: Expression, at: number): Expression {
 }
 
 /** What a rule reads, with its pipes and options; without it a group leads. */
-function parsePiped(r: Reader, source: (r: Reader) => Expression): Expression {
+function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false): Expression {
   const at = r.pos;
   const isStream = r.take(STREAM);
   const made = r.deeper(() =>
-    parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r))),
+    parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r), isRun)),
   );
   return isStream ? asStream(made, at) : made;
 }
@@ -234,7 +234,7 @@ export function refuseSlash(r: Reader, also?: string): void {
 }
 
 /** What `run` runs, with its pipes and options; stands behind the word. */
-export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource);
+export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource, true);
 
 function parseRunSource(r: Reader): Expression {
   const at = r.pos;

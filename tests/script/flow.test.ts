@@ -1,0 +1,239 @@
+// Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
+import { afterEach, describe, expect, test } from 'vitest';
+import { probeSandboxNow } from '../../src/kernel/index.ts';
+import { parseScript } from '../../src/script/syntax/parse.ts';
+import { type Ran, runCommand } from '../support/command-line.ts';
+import { printScript } from '../support/print-script.ts';
+import { type Fixture, makeFixture } from '../support/project.ts';
+import { play } from '../support/script-world.ts';
+
+const sandbox = await probeSandboxNow();
+const inSandbox = test.skipIf(sandbox.kind === 'none'); // without one the policy refuses processes
+
+const fixtures: Fixture[] = [];
+afterEach(() => {
+  for (const fixture of fixtures.splice(0)) fixture.remove();
+});
+
+/** A real run of a script in a project of its own. */
+function run(text: string, files: Readonly<Record<string, string>> = {}): Promise<Ran> {
+  const name = text.startsWith('/') ? 's.md' : 's.mld';
+  const fixture = makeFixture({ [name]: text, ...files });
+  fixtures.push(fixture);
+  return runCommand(['script', name], fixture.root, fixture.env);
+}
+
+const printed = async (text: string): Promise<string[]> => {
+  const { text: output, fault } = await play(text);
+  expect(fault).toBe('');
+  return output.trimEnd().split('\n');
+};
+
+const problemOf = (text: string, mode: 'strict' | 'markdown' = 'strict') =>
+  parseScript(text, { mode, file: 'x' }).problems[0];
+
+/** Read, printed and read again it is the same. */
+function roundTrip(text: string): void {
+  const { script, problems } = parseScript(text, { mode: 'strict', file: 'x' });
+  expect(problems).toEqual([]);
+  const once = script ? printScript(script) : '';
+  const { script: again } = parseScript(once, { mode: 'strict', file: 'x' });
+  expect(again ? printScript(again) : 'broken').toBe(once);
+}
+
+const KEPT = 'var secret @k = 2\nvar untrusted @u = 3\n';
+
+describe('slips found when a script is read', () => {
+  test('a block as an element of an array', async () => {
+    const { code, output } = await run(
+      'show "before"\nvar @rows = [[let @n = 2  let @m = 3  => @n * @m]]\n',
+    );
+    expect(code).toBe(3);
+    expect(output).toContain('s.mld:2:14: error: a block cannot stand here');
+    expect(output).toContain('bind it with `let` or `var` first');
+  });
+
+  test.each([
+    'var @r = [[1, 2], [let @x = 1 => @x]]',
+    'var @r = [1, [let secret @x = 1 => @x]]',
+    'var @r = [\n  [\n    let @x = 1\n    => @x\n  ]\n]',
+    'var @r = [[ [[let @x = 1 => @x]] ]]',
+    'var @r = [[=> 1]]',
+    'var @r = { rows: [[let @x = 1 => @x]] }',
+    'exe @f(x) = @x\nshow @f([[let @x = 1 => @x]])',
+    'exe @f() = [ let @y = [[let @x = 1 => @x]]  => @y ]',
+  ])('also as in %j', (text) => {
+    expect(problemOf(text)).toMatchObject({
+      message: 'a block cannot stand here',
+      hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
+    });
+  });
+
+  test('a text in double brackets may begin with the same words', async () => {
+    expect(
+      await printed('var @a = [[let me see]]\nshow @a\nvar @b = [[=> there]]\nshow @b'),
+    ).toEqual(['let me see', '=> there']);
+  });
+
+  test('braces alone behind a bar', async () => {
+    const { code, output } = await run('var @t = "b"\n@t | { sort }\n');
+    expect(code).toBe(3);
+    expect(output).toContain('s.mld:2:6: error: braces alone are no stage');
+    expect(output).toContain('cmd { sort }');
+  });
+
+  test.each([
+    'var @x = "b" | @upper || {sort}',
+    'var @x = "b" with { pipeline: [@upper, {sort}] }',
+    'var @x = for @y in [1] => @y => | {cat}',
+    'exe @f(x) = @x\nrun @f("a" | {cat})',
+    'exe @f(x) = @x | {sort}',
+    'show "b" | {sort}',
+  ])('also as in %j', (text) => {
+    expect(problemOf(text)).toMatchObject({ message: 'braces alone are no stage' });
+  });
+
+  test('the same in a markdown file, where it may stand on the next line', () => {
+    expect(problemOf('/var @x = "b"\n/@x\n| {sort}', 'markdown')).toMatchObject({
+      hint: 'write `| cmd {sort}`',
+    });
+  });
+
+  test('`run VALUE | {…}` stays what it was', () => {
+    expect(problemOf('run @x | {sort}\nvar @y = run "a" | @upper | { cat }')).toBe(undefined);
+  });
+
+  test.each([
+    'loop(endless) [ show "x" ]',
+    'loop(endless, 5ms) [ continue ]',
+    'loop [ show "x" ]',
+    'loop(endless) [ for @x in [1] [ done ] ]',
+    'loop(endless) [ loop(3) [ done ] ]',
+    'loop(endless) [ let @y = [ let @z = 1 => @z ] ]',
+    'loop(endless) [ when @a => show "x" ]',
+    'loop(endless) [ when @a => "printed" ]',
+  ])('a loop that can never end: %j', (text) => {
+    expect(problemOf(text)).toMatchObject({
+      message: 'this loop can never end',
+      at: 0,
+      end: 4,
+    });
+  });
+
+  test.each([
+    'loop(endless) until @input > 3 [ continue 4 ]',
+    'loop(endless) [ when @a => done ]',
+    'loop(endless) [ if @a [ bail "x" ] else [ continue ] ]',
+    'exe @f() = [ loop(endless) [ for @x in [1] [ => @x ] ] ]',
+    'loop( endless ,5ms) [ when [ @a => [ done 1 ]  * => continue ] ]',
+    'var @v = loop(endless) [ when @mx.loop.iteration > 3 => "x" ]',
+    'loop(3) [ show "x" ]',
+    'loop(@n) [ show "x" ]',
+  ])('one that can: %j', (text) => {
+    expect(problemOf(text)).toBe(undefined);
+    roundTrip(text);
+  });
+
+  test('`km check` and an import find them too', async () => {
+    const files = { 'lib.mld': 'exe @f() = [ loop(endless) [ show "x" ] ]\n' };
+    const { code, output } = await run('import { @f } from "./lib.mld"\nshow "no"\n', files);
+    expect(output).toContain('this loop can never end');
+    expect(code).not.toBe(0);
+    expect(output).not.toMatch(/^no$/m);
+  });
+});
+
+describe('loop and while', () => {
+  test('rounds without a number, and the rounds of a stage', async () => {
+    expect(
+      await run(`show loop(endless, 1ms) until @input >= 3 [ continue (@input ?? 0) + 1 ]
+exe @grow(n) = when [
+  @n >= 30 => done \`@n after @mx.while.iteration\`
+  * => continue @n * 3
+]
+show 4 | while(9) @grow
+`),
+    ).toEqual({ code: 0, output: '3\n36 after 3\n' });
+  });
+
+  test('what is known about the rounds', async () => {
+    expect(
+      await printed(`var @a = loop(endless) [
+  when @mx.loop.iteration == 2 => done \`@mx.loop.limit @mx.loop.active\`
+  continue
+]
+show @a
+exe @f(n) = when [
+  @mx.while.iteration == 3 => done \`@n: @mx.while.iteration of @mx.while.limit, @mx.while.active\`
+  * => continue
+]
+show "x" | while(5, 1ms) @f
+show \`@mx.while\``),
+    ).toEqual(['null true', 'x: 3 of 5, true', 'null']);
+  });
+
+  test('without a value the current one goes on', async () => {
+    expect(
+      await printed(`show loop(4) [
+  when @mx.loop.iteration == 1 => continue "kept"
+  when @mx.loop.iteration < 4 => continue
+  done \`@input\`
+]
+exe @once(n) = when [ @mx.while.iteration < 3 => continue  * => done ]
+show "same" | while(4) @once`),
+    ).toEqual(['kept', 'same']);
+  });
+
+  test('more rounds than a hundred thousand are made', async () => {
+    expect(
+      await printed('show loop(endless) until @input >= 100001 [ continue (@input ?? 0) + 1 ]'),
+    ).toEqual(['100001']);
+  });
+
+  test('rounds of a stage that run out are an error', async () => {
+    const { code, output } = await run(
+      'exe @f(n) = when [ * => continue @n + 1 ]\nshow 1 | while(3, 1ms) @f\n',
+    );
+    expect(code).toBe(5);
+    expect(output).toContain('did not finish in 3 rounds');
+  });
+
+  test('a limit that is neither a number nor the word', async () => {
+    const { fault } = await play('var @e = "endless"\nloop(@e) [ done ]');
+    expect(fault).toContain('`loop(endless)` needs a whole number of rounds');
+  });
+
+  test('a script that is ended ends in a pause', async () => {
+    const stop = new AbortController();
+    const onEffect = () => stop.abort();
+    const { fault, text } = await play(
+      'loop(endless, 1h) [ show "round"  when @mx.loop.iteration > 5 => done ]',
+      { signal: stop.signal, onEffect },
+    );
+    expect(text).toBe('round\n');
+    expect(fault).toBe('cancelled: the script was ended');
+  });
+
+  test('labels stay', async () => {
+    expect(
+      await printed(`${KEPT}
+exe @step(n) = when [ @n > 4 => done "over"  * => continue @n + 1 ]
+var @b = @u | while(9) @step
+var @a = loop(endless) until @input >= @k [ continue (@input ?? 0) + 1 ]
+exe @until(n, m) = when [ @mx.while.iteration >= @m => done  * => continue ]
+var @c = "plain" | while(9) @until(@k)
+show \`@a.mx.labels @b.mx.labels @c.mx.labels\``),
+    ).toEqual(['["secret"] ["untrusted"] ["secret"]']);
+  });
+
+  test('every round of a stage is an operation for guards', async () => {
+    const { text, fault } = await play(`guard @g before @step = when [
+  @mx.while.iteration > 2 => deny \`round @mx.while.iteration\`
+  * => allow
+]
+exe @step(n) = when [ denied => done \`stopped: @mx.guard.reason\`  * => continue @n + 1 ]
+show 1 | while(9) @step`);
+    expect(fault).toBe('');
+    expect(text).toBe('stopped: round 3\n');
+  });
+});
