@@ -1,14 +1,10 @@
 // Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
 import { afterEach, describe, expect, test } from 'vitest';
-import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { parseScript } from '../../src/script/syntax/parse.ts';
 import { type Ran, runCommand } from '../support/command-line.ts';
 import { printScript } from '../support/print-script.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { play } from '../support/script-world.ts';
-
-const sandbox = await probeSandboxNow();
-const inSandbox = test.skipIf(sandbox.kind === 'none'); // without one the policy refuses processes
 
 const fixtures: Fixture[] = [];
 afterEach(() => {
