@@ -139,6 +139,196 @@ describe('slips found when a script is read', () => {
   });
 });
 
+describe('patterns of `when V`', () => {
+  const BAND = `exe @band(t) = when @t [
+  < 0 || > 40 => "off"
+  >= 18 && <= 24 => "fine"
+  !30 => "other"
+]
+for @t in [-3, 21, 26] => show @band(@t)
+`;
+
+  test('joined, turned round and without a left side', async () => {
+    expect(await run(BAND)).toEqual({ code: 0, output: 'off\nfine\nother\n' });
+  });
+
+  test('in a markdown file and in a module', async () => {
+    const inMarkdown = BAND.replace(/^(?=exe|for)/gm, '/');
+    expect(await run(inMarkdown)).toEqual({ code: 0, output: 'off\nfine\nother\n' });
+    const files = { 'lib.mld': BAND };
+    const text = 'import { @band } from "./lib.mld"\nshow `@band(41) @band(18) @band(30)`\n';
+    expect(await run(text, files)).toEqual({ code: 0, output: 'off fine null\n' });
+  });
+
+  const match = async (value: string, pattern: string): Promise<string> =>
+    (await printed(`var @v = ${value}\nshow when @v [ ${pattern} => "yes"  * => "no" ]`)).join('');
+
+  test.each([
+    ['"a"', '"a" || "b"', 'yes'],
+    ['"b"', '"a" || "b"', 'yes'],
+    ['"c"', '"a" || "b"', 'no'],
+    ['"b"', '!"a" && !"c"', 'yes'],
+    ['"c"', '!"a" && !"c"', 'no'],
+    ['5', '> 3 && < 7 && !6', 'yes'],
+    ['6', '> 3 && < 7 && !6', 'no'],
+    ['9', '1 || > 3 && < 7', 'no'],
+    ['1', '1 || > 3 && < 7', 'yes'],
+    ['1', '(1 || > 3) && < 7', 'yes'],
+    ['9', '(1 || > 3) && < 7', 'no'],
+    ['6', '(1 + 2) * 2', 'yes'],
+    ['6', '!(> 3 && < 7)', 'no'],
+    ['7', '!(> 3 && < 7)', 'yes'],
+    ['3', '!!3', 'yes'],
+    ['3', '!(!= 3)', 'yes'],
+    ['3', '* && > 2', 'yes'],
+    ['3', '!*', 'no'],
+    ['null', 'null || ""', 'yes'],
+    ['null', '> 3 || < 3', 'no'],
+    ['[]', '[] && !null', 'yes'],
+    ['true', '@v && !false', 'yes'],
+    ['7', '@missing ?? 7', 'yes'],
+    ['2', '@v > 1 ? 2 : 3', 'yes'],
+    ['"A"', '"a" | @upper', 'yes'],
+    ['"A"', '("a" | @upper) || "b"', 'yes'],
+  ])('%s with %s: %s', async (value, pattern, answer) => {
+    expect(await match(value, pattern)).toBe(answer);
+    roundTrip(`var @x = when @v [\n${pattern} => 1\n* => 2\n]`);
+  });
+
+  test('one arm behind the other on a line', async () => {
+    expect(
+      await printed(
+        'var @r = for @v in [1, "a", "b", 9] => when @v [ 1 => skip "a" || "b" => "ab"; > 5 => "big" ]\nshow @r.join("+")\nexe @f(v) = when @v [ 1 => continue !2 && !3 => done "x" * => done "y" ]\nshow 5 | while(1) @f',
+      ),
+    ).toEqual(['ab+ab+big', 'x']);
+  });
+
+  test.each([
+    ['when @v [ !none => 1 ]', '`none` cannot be used with operators'],
+    ['when @v [ 1 || none => 1 ]', '`none` cannot be used with operators'],
+    ['when @v [ (none) => 1 ]', '`none` cannot be used with operators'],
+    ['when @v [ > => 1 ]', 'expected a value'],
+    ['when @v [ 1 && => 1 ]', 'expected a value'],
+    ['when @v [ (1 || 2 => 1 ]', 'expected `)` after the pattern'],
+    ['when [ > 3 => 1 ]', 'expected a value'],
+  ])('%s is refused', (text, message) => {
+    expect(problemOf(text)?.message).toContain(message);
+  });
+
+  test('the second side is asked only where the first does not decide', async () => {
+    expect(
+      await printed(`exe @say(x) = [ show \`asked @x\`  => @x ]
+show when 1 [ @say(1) || @say(2) => "or" ]
+show when 1 [ @say(2) && @say(1) => "and"  * => "neither" ]`),
+    ).toEqual(['asked 1', 'or', 'asked 2', 'neither']);
+  });
+
+  test('what they read stays on what they chose', async () => {
+    expect(
+      await printed(`${KEPT}var @n = 9
+var @a = when @n [ 1 || !@k => "a" ]
+var @b = when @n [ > @u && < 20 => "b" ]
+var @c = when @k [ < 5 || @u => "c" ]
+var @d = when @n [ 9 || @k => "d" ]
+show \`@a.mx.labels @b.mx.labels @c.mx.labels @d.mx.labels\``),
+    ).toEqual(['["secret"] ["untrusted"] ["secret"] []']);
+  });
+
+  test('`check` knows the names in them', async () => {
+    const fixture = makeFixture({
+      's.mld': 'var @v = 1\nshow when @v [ !@nobody && > @noone => "x"  * => "y" ]\n',
+    });
+    fixtures.push(fixture);
+    const { output } = await runCommand(['check', 's.mld'], fixture.root, fixture.env);
+    expect(output).toContain('nothing binds `@nobody`');
+    expect(output).toContain('nothing binds `@noone`');
+  });
+});
+
+describe('a `when` arm with a value', () => {
+  test('ends a round and a block that are values', async () => {
+    expect(
+      await run(`var @r = for @n in [4, 5, 6] [
+  when @n % 5 == 0 => "five"
+  => @n * 10
+]
+show @r.join(" ")
+var @w = [
+  let @a = 1
+  when @a > 0 => "plus"
+  => "minus"
+]
+show @w
+`),
+    ).toEqual({ code: 0, output: '40 five 60\nplus\n' });
+  });
+
+  test('in lists, blocks of arms, `if`, parallel loops and rounds of `loop`', async () => {
+    expect(
+      await printed(`var @a = for parallel @n in [1, 2] [
+  when [ @n == 1 => "one"  @n == 2 => [ => "two" ] ]
+  => "never"
+]
+var @b = [
+  if true [ when true => "inner" ]
+  => "outer"
+]
+var @c = when [ true => [
+  when false => "no"
+  when true => "yes"
+  => "last"
+] ]
+var @d = loop(5) [
+  when @input >= 3 => \`at @input\`
+  continue (@input ?? 0) + 1
+]
+exe @f(xs) = [
+  let @r = for @x in @xs [ when @x > 1 => "big"  => "small" ]
+  => @r
+]
+show \`@a @b @c @d @f([1, 2])\``),
+    ).toEqual(['["one","two"] inner yes at 3 ["small","big"]']);
+  });
+
+  test('effects, blocks without a value and what does not match do not', async () => {
+    expect(
+      await printed(`var @r = for @n in [1, 2] [
+  when @n == 1 => show "one"
+  when @n == 2 => [ show "two" ]
+  when @n == 3 => "three"
+  => @n
+]
+show @r.join("+")`),
+    ).toEqual(['one', 'two', '1+2']);
+  });
+
+  test('as a statement of the script it is printed and ends nothing', async () => {
+    expect(
+      await printed('for @n in [1, 2] [\n  when @n == 1 => "text"\n  show `after @n`\n]'),
+    ).toEqual(['text', 'after 1', 'after 2']);
+  });
+
+  test('what stands behind it knows about the condition', async () => {
+    expect(
+      await printed(`${KEPT}var @a = for @n in [1] [ when @k == 9 => "x"  => "y" ]
+exe @f() = [ when @u == 9 => "x"  => "y" ]
+exe @g() = [ if true [ when @u == 9 => "x" ]  => "y" ]
+var @b = @f()
+var @c = @g()
+var @d = "untouched"
+show \`@a.mx.labels @b.mx.labels @c.mx.labels @d.mx.labels\``),
+    ).toEqual(['["secret"] ["untrusted"] ["untrusted"] []']);
+  });
+
+  test('guards judge what it gives like any other value', async () => {
+    const { code, output } = await run(
+      'var secret @k = "s"\nguard @g before secret = when [ @mx.op.type == "show" => deny "no"  * => allow ]\nvar @r = for @n in [1] [ when @n => @k  => "x" ]\nshow @r\n',
+    );
+    expect(code).toBe(4);
+    expect(output).toContain('show was denied by @g');
+  });
+});
+
 describe('loop and while', () => {
   test('rounds without a number, and the rounds of a stage', async () => {
     expect(

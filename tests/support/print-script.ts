@@ -213,11 +213,24 @@ export function createValuePrinter(action: PrintAction) {
         return condition(c.value);
       case 'compare':
         return `${c.operator} ${bounded(c.value)}`;
+      case 'not':
+        return `!${pattern(c.pattern)}`;
+      case 'and':
+      case 'or':
+        return `${pattern(c.left)} ${c.kind === 'and' ? '&&' : '||'} ${pattern(c.right)}`;
       case 'any':
         return '*';
       default:
         return c.kind;
     }
+  }
+
+  /** A side of a larger pattern. */
+  function pattern(c: Condition): string {
+    const isTight =
+      c.kind === 'test' &&
+      (isPrimary(c.value) || (c.value.kind === 'binary' && OPERATOR_LEVEL[c.value.operator] > 3));
+    return isTight || c.kind === 'not' ? test(c) : `(${test(c)})`;
   }
 
   function forLoop({ parallel, bind, collection, filter, body, batch }: NodeOf<'for'>): string {

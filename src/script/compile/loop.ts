@@ -219,7 +219,7 @@ export function compileFor(
 ): Eval {
   const collection = c.expression(node.collection);
   const filter = node.filter && c.expression(node.filter, 'condition');
-  const branches = branchesOf([node.body]);
+  const branches = branchesOf(c, [node.body]);
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
@@ -276,7 +276,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const body = compileBlock(c, node.body);
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
-  const branches = branchesOf([node.body]);
+  const branches = branchesOf(c, [node.body]);
   const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (outer) =>
     operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {

@@ -12,7 +12,13 @@ import {
 } from '../run/environment.ts';
 import { wasShown } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
-import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
+import {
+  type ActionExpression,
+  type Expression,
+  givesValue,
+  type NodeOf,
+  type Statement,
+} from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
@@ -180,16 +186,16 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
 /** In a function a matching arm that is a value returns it; an effect does not. */
 function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
-  if (arm.action.kind === 'block' || isStatement(arm.action)) return act;
+  if (!givesValue(arm.action)) return act;
   return (env) => whenReady(act(env), (value) => (leaveOf(value) ? value : leave('return', value)));
 }
 
 function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
   switch (value.kind) {
     case 'when':
-      return compileWhen(c, value, (arm) =>
-        c.isFunction ? compileReturningArm(c, arm) : compilePrinted(c, arm.action, true),
-      );
+      return c.isFunction
+        ? compileWhen(c, value, (arm) => compileReturningArm(c, arm), true)
+        : compileWhen(c, value, (arm) => compilePrinted(c, arm.action, true));
     case 'if':
       return compileIf(c, value);
     case 'for': {

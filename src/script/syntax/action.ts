@@ -22,7 +22,7 @@ const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
    null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
 );
-const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
+const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
 /** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {

@@ -1,19 +1,33 @@
 // `when`, `if`, `for`, `foreach`, `loop`. The same forms serve as statements, as values and as actions.
 
 import { parseAction, parseBlock } from './action.ts';
-import type {
-  ActionExpression,
-  Condition,
-  Expression,
-  NodeOf,
-  Parallel,
-  PipelineStage,
+import {
+  type ActionExpression,
+  type Condition,
+  type Expression,
+  givesValue,
+  type NodeOf,
+  type Parallel,
+  type PipelineStage,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseLet } from './define.ts';
-import { parseCap, parseOptions, parsePipes, parseRounds, parseStages } from './pipeline.ts';
+import {
+  parseCap,
+  parseOptions,
+  parsePipes,
+  parseRounds,
+  parseStages,
+  parseWith,
+} from './pipeline.ts';
 import { parseBinding, parseReference } from './reference.ts';
-import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
+import {
+  LONGEST_CHAIN,
+  parseCompared,
+  parsePrimary,
+  parseTernary,
+  STATEMENT_WORDS,
+} from './value.ts';
 
 type When = NodeOf<'when'>;
 type WhenItem = When['items'][number];
@@ -140,19 +154,82 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   const at = r.pos;
   const waiting = r.overrun;
   r.overrun = undefined;
-  if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
+  if (waiting !== undefined) {
+    const test: Condition = { kind: 'test', value: waiting };
+    return { condition: isMatch ? patternOf(waiting) : test, at: waiting.at };
+  }
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
-  const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
-  if (operator !== undefined) {
-    r.blanks();
-    const value = parseTernary(r);
-    const compare = { kind: 'compare', operator: operator as Compared, value } as const;
-    return { condition: compare, at };
-  }
+  if (isMatch) return { condition: r.within({ blocks: 'none' }, () => parsePattern(r)), at };
   const value = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   return { condition: { kind: 'test', value }, at };
 }
+
+// ---- patterns of `when V [ … ]`: what its value is compared with
+
+const COMPARED = /<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y;
+const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '>', '<'];
+
+/** `P || Q`, which binds weakest. */
+const parsePattern = (r: Reader): Condition =>
+  parseChain(r, 'or', /\|\|(?![ \t]*=>)/y, () => parseChain(r, 'and', '&&', () => parseSide(r)));
+
+function parseChain(
+  r: Reader,
+  kind: 'and' | 'or',
+  sign: string | RegExp,
+  parse: () => Condition,
+): Condition {
+  let left = parse();
+  for (let count = 0; r.takeAfterSpace(sign); count += 1) {
+    if (count >= LONGEST_CHAIN) r.fail('too many operators in one value', { code: 'too_deep' });
+    r.breakAfter();
+    left = { kind, left, right: parse() };
+  }
+  return left;
+}
+
+/** `!P`, `(P)`, `>= 3`, a value. */
+function parseSide(r: Reader): Condition {
+  const written = r.match(COMPARED);
+  const operator = COMPARISONS.find((one) => one === written);
+  if (operator !== undefined) {
+    r.blanks();
+    return { kind: 'compare', operator, value: parseCompared(r) };
+  }
+  if (r.take('!')) {
+    r.blanks();
+    return { kind: 'not', pattern: r.deeper(() => parseSide(r)) };
+  }
+  if (r.peek() !== '(') return { kind: 'test', value: parseCompared(r) };
+  const inner = r.deeper(() => parseInner(r));
+  // A value in parentheses may be part of a larger one.
+  return inner.kind === 'test' ? { ...inner, value: parseCompared(r, inner.value) } : inner;
+}
+
+/** Stands at the parenthesis. */
+function parseInner(r: Reader): Condition {
+  r.pos += 1;
+  return r.within({ isOpen: true }, () => {
+    r.space();
+    const read = parsePattern(r);
+    const inner = read.kind === 'test' ? { ...read, value: parseWith(r, read.value) } : read;
+    r.space();
+    r.expect(')', 'after the pattern');
+    return inner;
+  });
+}
+
+/** A value that was read before it was clear that a pattern stands here. */
+function patternOf(value: Expression): Condition {
+  if (value.kind === 'unary' && value.operator === '!')
+    return { kind: 'not', pattern: patternOf(value.value) };
+  const kind = value.kind === 'binary' ? LOGICAL[value.operator] : undefined;
+  if (value.kind !== 'binary' || !kind) return { kind: 'test', value };
+  return { kind, left: patternOf(value.left), right: patternOf(value.right) };
+}
+
+const LOGICAL: Readonly<Record<string, 'and' | 'or'>> = { '&&': 'and', '||': 'or' };
 
 /** `none` comes last and never behind `*`. */
 function checkOrder(r: Reader, items: readonly WhenItem[]): void {
@@ -238,10 +315,8 @@ function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
   }
 }
 
-const NO_RESULT = new Set<ActionExpression['kind']>(['effect', 'leave', 'let', 'augment', 'block']);
-
 const armMayEnd = (action: ActionExpression, place: LoopPlace): boolean =>
-  mayEnd(action, place) || !(place.isTop || NO_RESULT.has(action.kind));
+  mayEnd(action, place) || (!place.isTop && givesValue(action));
 
 /** Before a block. */
 const parseBareCondition = (r: Reader): Expression =>

@@ -58,8 +58,7 @@ function parseList(r: Reader): Expression {
   r.gap();
   if (r.scope.blocks === 'none') {
     if (r.sees(BLOCK_IN_ARGUMENT)) {
-      const end = r.pos;
-      r.fail(BLOCK_HERE, { at, end, hint: 'bind it with `let` or `var` first: `let @x = [ … ]`' });
+      r.fail(BLOCK_HERE, { at, hint: 'give it a name first: `let @x = [ … ]`' });
     }
   } else {
     if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);
@@ -101,6 +100,14 @@ export function asLine(value: Expression): ActionExpression {
 }
 
 function parseItem(r: Reader): ArrayItem {
+  const at = r.pos;
+  if (r.take('[')) {
+    r.gap();
+    if (r.sees(BLOCK_IN_ARGUMENT)) {
+      r.fail(BLOCK_HERE, { at, hint: 'bind it with `let` or `var` first: `let @x = [ … ]`' });
+    }
+    r.pos = at;
+  }
   if (r.take('...')) return { value: r.rules.value(r), isOptional: false, isSpread: true };
   return toItem(r.rules.value(r));
 }

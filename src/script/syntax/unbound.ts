@@ -3,7 +3,14 @@
 // it is an error; where it would go on with nothing, or with the text as written, a warning; where the
 // script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
 import { nearest } from '../../base/index.ts';
-import type { Expression, NodeOf, PathStep, Range, ScriptTree } from './ast.ts';
+import {
+  type Expression,
+  type NodeOf,
+  type PathStep,
+  type Range,
+  type ScriptTree,
+  valuesOf,
+} from './ast.ts';
 import { type Bound, namesIn, staticText } from './outline.ts';
 
 export interface NameFinding extends Range {
@@ -97,8 +104,8 @@ type Inside<K extends Holder['kind']> = (
 
 const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
 
-const decided = (inner: Place, by: Expression | undefined): Place =>
-  by ? { ...inner, under: [...inner.under, by] } : inner;
+const decided = (inner: Place, ...by: readonly Expression[]): Place =>
+  by.length > 0 ? { ...inner, under: [...inner.under, ...by] } : inner;
 
 const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
   [action, { ...inner, call: 'plain' }],
@@ -141,8 +148,8 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   ],
   when: ({ subject, items }, read) => [...read('open', subject), ...read('needed', items)],
   arm({ condition, action }, read, inner) {
-    const value = 'value' in condition ? condition.value : undefined;
-    return [...read('open', value), [action, decided(inner, value)]];
+    const values = valuesOf(condition);
+    return [...read('open', values), [action, decided(inner, ...values)]];
   },
   if: ({ condition, then, else: other }, read, inner) => [
     ...read('open', condition),
@@ -498,7 +505,7 @@ function asksInForm(root: unknown, name: string): boolean {
     open.push(...(item instanceof Map ? item.values() : Object.values(item)));
     const node = item as Expression | NodeOf<'arm'>;
     const tested: unknown[] = [];
-    if (node.kind === 'arm' && 'value' in node.condition) tested.push(node.condition.value);
+    if (node.kind === 'arm') tested.push(...valuesOf(node.condition));
     else if (node.kind === 'if' || node.kind === 'ternary') tested.push(node.condition);
     else if (node.kind === 'unary' && node.operator === '!') tested.push(node.value);
     else if (node.kind === 'binary' && /^(?:&&|\|\|)$/.test(node.operator))
