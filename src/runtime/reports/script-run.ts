@@ -16,7 +16,6 @@ import type { ScriptEffect } from '../../script/index.ts';
 import type { AskPerson } from '../ask-outside.ts';
 import type { Runtime } from '../runtime.ts';
 import type { Explained } from './call-story.ts';
-import { ofScriptFault } from './provenance.ts';
 
 export interface WatchedScript {
   /** The absolute path, and as people know it. */
@@ -96,6 +95,8 @@ export async function explainScript(
   });
   const { fault } = end;
   if (fault && line === undefined) {
+    // Only here: it reads journals too, and would bring the whole harness into every run of a script.
+    const { ofScriptFault } = await import('./provenance.ts');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }
   const last = line ?? left;
