@@ -211,11 +211,17 @@ interface Expressions {
     collection: Expression;
     filter: Expression | undefined;
     body: ActionExpression;
+    /** `when [ arms ]` in place of a body: what no arm matches is left out. */
+    isSifted?: true;
     /** `=> | @stage`: pipes the collected array. */
     batch: readonly PipelineStage[] | undefined;
   };
-  /** `foreach @f(@xs, @ys)` */
-  foreach: { call: NodeOf<'reference'>; options: NodeOf<'options'> | undefined };
+  /** `foreach @f(@xs, @ys) => | @stage with { separator }` */
+  foreach: {
+    call: NodeOf<'reference'>;
+    batch: readonly PipelineStage[] | undefined;
+    options: NodeOf<'options'> | undefined;
+  };
   loop: {
     /** Undefined: `loop [ … ]` without a number. */
     limit: Expression | undefined;

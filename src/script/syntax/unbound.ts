@@ -69,6 +69,9 @@ const inStages = (
   }),
 ];
 
+/** What a loop pipes on: something that nothing has to be said about. */
+const COLLECTED: Expression = { kind: 'literal', value: null, at: 0, end: 0 };
+
 type Holder = NodeOf<
   | 'reference'
   | 'unary'
@@ -84,6 +87,7 @@ type Holder = NodeOf<
   | 'arm'
   | 'if'
   | 'for'
+  | 'foreach'
   | 'loop'
   | 'guard'
   | 'hook'
@@ -158,7 +162,11 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   for: ({ filter, parallel, collection, body, batch }, read, inner) => [
     ...read('open', filter),
     ...read('needed', parallel, collection, body),
-    ...inStages({ kind: 'literal', value: null, at: 0, end: 0 }, batch ?? [], inner),
+    ...inStages(COLLECTED, batch ?? [], inner),
+  ],
+  foreach: ({ call, batch, options }, read, inner) => [
+    ...read('needed', call, options),
+    ...inStages(COLLECTED, batch ?? [], inner),
   ],
   loop: ({ until, limit, body }, read) => [...read('open', until), ...read('needed', limit, body)],
   guard: rule,
