@@ -203,7 +203,7 @@ type Refused = (
 ) => MaybePromise<Value>;
 
 export const given =
-  (value: Value): Eval =>
+  <T>(value: T): Eval<T> =>
   () =>
     value;
 
@@ -303,6 +303,8 @@ export interface Pipe {
   /** `outputs[0]` is the source. */
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
+  /** What the stage that is asked again has given since, while it is being asked. */
+  readonly reruns: readonly Value[] | undefined;
   readonly history: readonly (readonly Value[])[];
   /** Grows while the pipeline runs. */
   readonly guards: Json[];
