@@ -167,8 +167,8 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
 
 // ---- patterns of `when V [ … ]`: what its value is compared with
 
-const COMPARED = /<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y;
-const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '>', '<'];
+const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y;
+const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '~=', '!~=', '>', '<'];
 
 /** `P || Q`, which binds weakest. */
 const parsePattern = (r: Reader): Condition =>
