@@ -193,6 +193,9 @@ for @t in [-3, 21, 26] => show @band(@t)
     ['2', '@v > 1 ? 2 : 3', 'yes'],
     ['"A"', '"a" | @upper', 'yes'],
     ['"A"', '("a" | @upper) || "b"', 'yes'],
+    ['"tea, milk"', '!~= ["milk", "tea"] || ~= ["gin"]', 'no'],
+    ['"tea, milk"', '~= ["milk", "tea", "jam"] && !"tea"', 'yes'],
+    ['"tea"', '!(~= ["milk"])', 'yes'],
   ])('%s with %s: %s', async (value, pattern, answer) => {
     expect(await match(value, pattern)).toBe(answer);
     roundTrip(`var @x = when @v [\n${pattern} => 1\n* => 2\n]`);
@@ -640,5 +643,182 @@ exe @step(n) = when [ denied => done \`stopped: @mx.guard.reason\`  * => continu
 show 1 | while(9) @step`);
     expect(fault).toBe('');
     expect(text).toBe('stopped: round 3\n');
+  });
+});
+
+describe('pipelines', () => {
+  test('the name of a function as a source is called, and run again', async () => {
+    expect(
+      await run(`exe @draft() = \`d@mx.try\`
+exe @pick(d) = when [
+  @mx.try < 3 => retry
+  * => \`@d of @p.tries\`
+]
+show @draft | @pick
+`),
+    ).toEqual({ code: 0, output: 'd3 of ["d2","d3"]\n' });
+  });
+
+  const RETRIED = `exe @first() = \`f@mx.try\`
+exe @second(x) = \`s@mx.try\`
+exe @ask(x) = when [
+  @mx.try < 3 => retry "again"
+  * => \`@x\`
+]
+`;
+
+  test('a bare name in every place a source has', async () => {
+    expect(
+      await printed(`${RETRIED}var @tools = { f: @first }
+exe @call(op) = @op | @ask
+show @tools.f | @ask
+show @first with { pipeline: [@ask] }
+show @call(@first)
+run @first | @ask
+var @x = @first | show | @ask
+var @v = "text"
+show @v | @ask`),
+    ).toEqual(['f3', 'f3', 'f3', 'f3', 'f1', 'f2', 'f3', 'text']);
+  });
+
+  test('a module gives the function', async () => {
+    const files = { 'lib.mld': RETRIED };
+    expect(
+      await run(
+        'import { @first, @ask } from "./lib.mld"\nimport "./lib.mld" as @lib\nshow @first | @ask\nshow @lib.first | @lib.ask\n',
+        files,
+      ),
+    ).toEqual({ code: 0, output: 'f3\nf3\n' });
+  });
+
+  test('outputs of re-runs: flat where they happen, by context where they are over', async () => {
+    expect(
+      await printed(`exe @made(x) = [
+  log \`made: @p.tries\`
+  => \`b@mx.try\`
+]
+exe @ask(x) = when [
+  @mx.try < 3 => retry
+  * => \`@x @p.tries @p.retries.all\`
+]
+exe @after(x) = \`@x then @p.tries @p.retries.all\`
+exe @plain(x) = \`@x @p.tries\`
+show "s" | @made | @ask | @after
+show "s" | @plain`),
+    ).toEqual(['b3 ["b2","b3"] [["b2","b3"]] then [["b2","b3"]] [["b2","b3"]]', 's []']);
+    const { effects } = await play(`exe @made(x) = [ log \`@p.tries\`  => \`b@mx.try\` ]
+exe @ask(x) = when [ @mx.try < 3 => retry  * => @x ]
+show "s" | @made | @ask`);
+    expect(effects.filter(({ kind }) => kind === 'log').map(({ text }) => text)).toEqual([
+      '[]',
+      '[]',
+      '["b2"]',
+    ]);
+  });
+
+  test('bare pipelines print what comes out, or their effects', async () => {
+    expect(
+      await run(`exe @gen() = js { return "raw" }
+var @x = @gen() | show \`got @mx.input\` | @upper
+"line" | append "log.txt"
+@x | append "log.txt"
+show <log.txt>
+`),
+    ).toEqual({ code: 0, output: 'got raw\nline\nRAW\n\n' });
+  });
+
+  test('of texts, calls and variables, with and without an effect at their end', async () => {
+    expect(
+      await printed(`exe @f(x) = \`f @x\`
+var @v = "v"
+"one" | @upper
+'two' | show
+\`three @v\` | @f | show
+::four:: | @upper
+@f("five") | @upper
+@v | show "six @input"
+@v with { pipeline: [@upper, show] }
+@f("x") with { pipeline: [show] }
+if true [
+  "seven" | show
+  @v | log
+]
+for @n in [8] => \`n@n\` | show
+when true => "nine" | show
+/"ten" | show`),
+    ).toEqual([
+      'ONE',
+      'two',
+      'f three v',
+      'FOUR',
+      'F FIVE',
+      'six v',
+      'V',
+      'f x',
+      'seven',
+      'n8',
+      'nine',
+      'ten',
+    ]);
+  });
+
+  test('in markdown with a slash; without one it is text', async () => {
+    expect(await run('/var @x = "b"\n/@x | show\n/@x | @upper\n@x | show\n"x" | show\n')).toEqual({
+      code: 0,
+      output: 'b\nB\n@x | show\n"x" | show\n',
+    });
+  });
+
+  test.each([
+    ['"alone"', 'a value alone is no statement'],
+    ['var @x = 1\n@x', 'a value alone is no statement'],
+    ['if true [ "alone" ]', 'a text alone is no statement'],
+  ])('%j is refused', (text, message) => {
+    expect(problemOf(text)?.message).toBe(message);
+  });
+
+  test('`@mx.input` in an effect is what passes, wherever the effect stands', async () => {
+    expect(
+      await printed(`exe @f(x) = \`f @x\`
+"src" | show \`a @mx.input @input\` | @f | show \`b @mx.input\` | log \`@mx.input\` | @upper | show \`c @mx.input\`
+show "r" | show \`d @mx.input\`
+exe @g(x) = @x | show \`e @mx.input\` | @upper
+show "y" | @g`),
+    ).toEqual(['a src src', 'b f src', 'c F SRC', 'd r', 'r', 'e y', 'Y']);
+  });
+
+  test('an imported module does not run them', async () => {
+    const { text, fault } = await play('import { @x } from "./lib.mld"\nshow @x', {
+      files: { 'lib.mld': 'var @x = 1\n"no" | show\n@x | show\n' },
+    });
+    expect({ text, fault }).toEqual({ text: '1\n', fault: '' });
+  });
+
+  test('labels stay on what they print, on re-runs and on called sources', async () => {
+    const { effects, fault } = await play(`${KEPT}@k | show \`k @mx.input\`
+@u | @upper
+exe @src() = @k
+exe @ask(x) = when [ @mx.try < 2 => retry  * => @p.tries ]
+var @tried = @src | @ask
+show @tried`);
+    expect(fault).toBe('');
+    expect(effects.map(({ text, labels }) => [text, labels])).toEqual([
+      ['k 2', ['secret']],
+      ['3', ['untrusted']],
+      ['[2]', ['secret']],
+    ]);
+  });
+
+  test('guards judge the call of a bare source and the effects', async () => {
+    const called = await run(
+      'guard @g before @src = when [ * => deny "not called" ]\nexe @src() = "x"\nshow @src | @upper\n',
+    );
+    expect(called.code).toBe(4);
+    expect(called.output).toContain('not called');
+    const shown = await run(
+      'guard @g before op:append = when [ * => deny "not written" ]\n"x" | append "f.txt"\n',
+    );
+    expect(shown.code).toBe(4);
+    expect(shown.output).toContain('not written');
   });
 });

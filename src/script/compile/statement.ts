@@ -179,9 +179,10 @@ function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
 
 /** A pipeline whose last stage is an effect has printed what there is to print. */
 function endsInEffect(node: ActionExpression): boolean {
-  const stages = node.kind === 'pipeline' ? node.stages : [];
-  const more = node.kind === 'with' ? node.options.pipeline : undefined;
-  return (more ?? stages).at(-1)?.kind === 'effect-stage';
+  if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
+  if (node.kind !== 'with') return false;
+  const stages = node.options.pipeline;
+  return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
 }
 
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */

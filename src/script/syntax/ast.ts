@@ -58,7 +58,7 @@ interface Statements {
   };
   /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
   run: { action: Expression };
-  /** `@f(…)` on a line of its own. */
+  /** `@f(…)`, `@x | …` on a line of its own. */
   call: { value: Expression };
   /** `when`, `if`, `for`, `loop` where a statement stands. */
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };

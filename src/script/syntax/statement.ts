@@ -67,17 +67,18 @@ function refuseText(r: Reader, word: string): never {
   });
 }
 
-/** `@f(…)` on a line of its own. */
+/** `@f(…)`, `@x | …`, `"x" | …` on a line of its own. */
 function parseCall(r: Reader): Statement {
   const at = r.pos;
   if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
     r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` stands in blocks' });
   }
   const value = parseValue(r);
-  const source =
-    value.kind === 'pipeline' ? value.source : value.kind === 'with' ? value.value : value;
-  const isCall = source?.kind === 'reference' && source.steps.at(-1)?.kind === 'call';
-  if (!isCall && value.kind !== 'pipeline') {
+  const made = value.kind === 'with' ? value.value : value;
+  const isPiped =
+    made.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
+  const isCall = made.kind === 'reference' && made.steps.at(-1)?.kind === 'call';
+  if (!isCall && !isPiped) {
     r.fail('a value alone is no statement', {
       at,
       hint: 'show it with `show @x`, call it with `@f()`, pipe it with `@x | …`',
