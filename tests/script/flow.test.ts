@@ -772,7 +772,7 @@ when true => "nine" | show
   test.each([
     ['"alone"', 'a value alone is no statement'],
     ['var @x = 1\n@x', 'a value alone is no statement'],
-    ['if true [ "alone" ]', 'a text alone is no statement'],
+    ['if true [ "alone" ]', 'expected a statement, found a text alone'],
   ])('%j is refused', (text, message) => {
     expect(problemOf(text)?.message).toBe(message);
   });

@@ -221,7 +221,10 @@ function parseLine(r: Reader): ActionExpression {
     if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
     const line = parseAugment(r) ?? parseValue(r);
     if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
-      r.fail('a text alone is no statement', { at, hint: 'show it, or pipe it: `"…" | show`' });
+      r.fail('expected a statement, found a text alone', {
+        at,
+        hint: 'show it, or pipe it: `"…" | show`',
+      });
     return line;
   }
   const acted = parseActing(r, word, false);
