@@ -1,10 +1,13 @@
 // Choice, repetition and pipelines of scripts: what they print, how they end, which labels they keep.
 import { afterEach, describe, expect, test } from 'vitest';
+import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { parseScript } from '../../src/script/syntax/parse.ts';
 import { type Ran, runCommand } from '../support/command-line.ts';
 import { printScript } from '../support/print-script.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { play } from '../support/script-world.ts';
+
+const sandbox = await probeSandboxNow();
 
 const fixtures: Fixture[] = [];
 afterEach(() => {
@@ -190,6 +193,9 @@ for @t in [-3, 21, 26] => show @band(@t)
     ['2', '@v > 1 ? 2 : 3', 'yes'],
     ['"A"', '"a" | @upper', 'yes'],
     ['"A"', '("a" | @upper) || "b"', 'yes'],
+    ['"tea, milk"', '!~= ["milk", "tea"] || ~= ["gin"]', 'no'],
+    ['"tea, milk"', '~= ["milk", "tea", "jam"] && !"tea"', 'yes'],
+    ['"tea"', '!(~= ["milk"])', 'yes'],
   ])('%s with %s: %s', async (value, pattern, answer) => {
     expect(await match(value, pattern)).toBe(answer);
     roundTrip(`var @x = when @v [\n${pattern} => 1\n* => 2\n]`);
@@ -329,6 +335,222 @@ show \`@a.mx.labels @b.mx.labels @c.mx.labels @d.mx.labels\``),
   });
 });
 
+describe('`for … when [ arms ]`', () => {
+  test('what no arm matches is dropped', async () => {
+    expect(
+      await run(`var @r = for @n in [5, -1, 12] when [
+  @n > 10 => \`big @n\`
+  @n > 0 => \`small @n\`
+]
+show @r.join(", ")
+`),
+    ).toEqual({ code: 0, output: 'small 5, big 12\n' });
+  });
+
+  test('an arm that gives null keeps its item; nothing matched gives nothing', async () => {
+    expect(
+      await printed(`var @a = for @n in [1, 2] when [ @n == 1 => null ]
+var @b = for @n in [1, 2] when [ @n == 1 => when [ false => 1 ] ]
+var @c = for @n in [1, 2] when [ @n == 3 => 1 ]
+var @d = for @n in [] when [ * => 1 ]
+var @e = for @k, @v in { "a": 1, "b": 2 } when [ @v > 1 => @k ]
+show \`@a.length @b.length @c @d @e\``),
+    ).toEqual(['1 1 [] [] ["b"]']);
+  });
+
+  test('with `first`, in parallel, with lines between the arms, and piped on', async () => {
+    expect(
+      await printed(`exe @count(xs) = js { return xs.length }
+var @a = for @n in [1, 2, 3] when first [ @n > 2 => "c"  @n > 1 => "b" ]
+var @b = for parallel @n in [1, 2, 3] when [ let @m = @n * 2  @m > 3 => @m ]
+var @c = for @n in [1, 2, 3] when [ @n > 1 => @n ] => | @count
+var @d = for @n in [1, 2, 3] when [ @n == 1 => skip; @n == 3 => done "x"; * => [ => @n ] ]
+show \`@a @b @c @d\``),
+    ).toEqual(['["b","c"] [4,6] 2 [2]']);
+    roundTrip('var @c = for @n in [1] when [\n@n > 1 => @n\n] => | @count');
+  });
+
+  test('as a statement it does what the arms say', async () => {
+    expect(
+      await printed('for @n in [1, 2] when [ @n == 2 => show `two`  @n == 3 => show "three" ]'),
+    ).toEqual(['two']);
+    const { code, output } = await run('/for @n in [1, 2] when [\n  @n == 2 => show "two"\n]\n');
+    expect({ code, output }).toEqual({ code: 0, output: 'two\n' });
+  });
+
+  test('which items there are depends on what the conditions read', async () => {
+    expect(
+      await printed(`${KEPT}var @a = for @n in [1, 2] when [ @n > @k => "x" ]
+var @b = for @n in [1, 2] when [ @n == 1 => @u ]
+var @c = @b[0]
+show \`@a @a.mx.labels @a.length.mx.labels @c.mx.labels\``),
+    ).toEqual(['[] ["secret"] ["secret"] ["untrusted"]']);
+  });
+});
+
+describe('batch pipelines', () => {
+  const DEFINED = `exe @sq(n) = js { return n * n }
+exe @sum(xs) = js { return xs.reduce((a, b) => a + b, 0) }
+exe @down(xs) = js { return [...xs].reverse() }
+var @xs = [1, 2, 3]
+`;
+
+  test('behind `foreach`, with a separator behind them', async () => {
+    expect(
+      await run(`${DEFINED}show foreach @sq(@xs) => | @sum
+show foreach @sq(@xs) => | @down with { separator: " > " }
+`),
+    ).toEqual({ code: 0, output: '14\n9 > 4 > 1\n' });
+  });
+
+  test('into a group, into several stages, of nothing', async () => {
+    expect(
+      await printed(`${DEFINED}var @a = foreach @sq(@xs) => || @sum || @down
+var @b = foreach @sq(@xs) => | @down | @sum
+var @c = foreach @sq([]) => | @sum
+var @d = for @x in @xs [ => @x + 1 ] => | @sum
+var @e = for @x in @xs => @x => || @sum() || @down()
+show \`@a @b @c @d @e\`
+show foreach @sq(@xs) => | @sum with { separator: ", " }
+show foreach @sq(@xs) => | @down with { separator: ", ", template: "{{index}}={{result}}" }`),
+    ).toEqual(['[14,[9,4,1]] 14 0 9 [6,[3,2,1]]', '14', '0=9, 1=4, 2=1']);
+    for (const text of [
+      'show foreach @sq(@xs) => | @down | @up with { separator: ", " }',
+      'var @a = foreach @sq(@xs) => || @sum || @down',
+      'var @d = for @x in @xs [\n=> @x\n] => | @sum',
+    ])
+      roundTrip(text);
+  });
+
+  test('in a function, a module and a markdown file', async () => {
+    const files = {
+      'lib.mld': `${DEFINED}exe @all(xs) = foreach @sq(@xs) => | @sum\n`,
+    };
+    expect(await run('/import { @all } from "./lib.mld"\n/show @all([1, 2])\n', files)).toEqual({
+      code: 0,
+      output: '5\n',
+    });
+  });
+
+  test('a failing stage fails the statement', async () => {
+    const { code, output } = await run(
+      `${DEFINED}exe @bad(xs) = js { throw new Error("broken") }\nshow foreach @sq(@xs) => | @bad\n`,
+    );
+    expect(code).toBe(1);
+    expect(output).toContain('stage 1 (`bad`)');
+  });
+
+  test('labels of items, of the lists and of the separator stay', async () => {
+    expect(
+      await printed(`${DEFINED}${KEPT}var secret @ks = []
+var @c = foreach @sq([@u]) => | @down
+exe @same(x) = @x
+var @a = foreach @same([@k, 1]) => | @same
+var @b = foreach @sq(@ks)
+show \`@a.mx.labels @b.mx.labels @c.mx.labels\``),
+    ).toEqual(['["secret"] ["secret"] ["untrusted"]']);
+    const { effects } = await play(
+      `${DEFINED}var secret @s = "-"\nshow foreach @sq(@xs) with { separator: @s }`,
+    );
+    expect(effects.at(-1)).toMatchObject({ text: '1-4-9', labels: ['secret'] });
+  });
+
+  test('stages are operations that guards judge', async () => {
+    const { code, output } = await run(
+      `${DEFINED}guard @g before op:pipeline-stage = when [ @mx.op.name == "sum" => deny "no sums"  * => allow ]\nshow foreach @sq(@xs) => | @sum\n`,
+    );
+    expect(code).toBe(4);
+    expect(output).toContain('no sums');
+  });
+
+  test('`check` counts the arguments of a stage with what comes in', async () => {
+    const fixture = makeFixture({
+      's.mld': `${DEFINED}show foreach @sq(@xs) => | @sum\nshow foreach @sq(@xs) => | @nobody\n`,
+    });
+    fixtures.push(fixture);
+    const { output } = await runCommand(['check', 's.mld'], fixture.root, fixture.env);
+    expect(output).not.toContain('gets no');
+    expect(output).toContain('nothing binds `@nobody`');
+  });
+});
+
+describe('command and code blocks as actions', () => {
+  test('print like `run`; where their value is used they are that value', async () => {
+    const { code, output } = await run(`for @w in ["a", "b"] => cmd {echo "[@w]"}
+exe @up(t) = when [ * => cmd {printf '%s' "@t" | tr a-z A-Z} ]
+show @up("ok")
+`);
+    if (sandbox.kind === 'none') expect(code).not.toBe(0);
+    else expect({ code, output }).toEqual({ code: 0, output: '[a]\n[b]\nOK\n' });
+  });
+
+  test('of every kind, in arms, lists and nested loops', async () => {
+    expect(
+      await printed(`for @w in ["a"] => sh { echo "sh" }
+when true => js { return [1, 2] }
+when [ false => cmd {echo no}  * => cmd {echo yes} ]
+when "x" [ "x" => js { return "matched" } ]
+for @a in [1] => for @b in [2] => js { return "nested" }
+for @a in [1] => when [ @a == 1 => js { return "chosen" } ]
+for @a in [1] when [ @a == 1 => js { return "sifted" } ]
+for parallel @a in [1] => js { return "parallel" }
+if true [ when true => js { return "in a block" } ]
+for @a in [1] => js { return null }
+when true => js { return "piped" } | @upper
+when true => cmd {cat} with { stdin: "given" }`),
+    ).toEqual([
+      'sh',
+      '[1,2]',
+      'yes',
+      'matched',
+      'nested',
+      'chosen',
+      'sifted',
+      'parallel',
+      'in a block',
+      'PIPED',
+      'given',
+    ]);
+  });
+
+  test('as a value they print nothing', async () => {
+    expect(
+      await printed(`var @a = for @w in ["a"] => js { return "x" }
+var @b = when [ * => cmd {echo y} ]
+exe @f() = [ for @w in ["a"] => js { return "no" }  => "z" ]
+exe @g() = for @w in ["a"] => js { return "v" }
+show \`@a @b @f() @g()\``),
+    ).toEqual(['["x"] y z ["v"]']);
+  });
+
+  test('a module that is imported does not run them', async () => {
+    const world = await play('import { @x } from "./lib.mld"\nshow @x', {
+      files: {
+        'lib.mld':
+          'var @x = 1\nexe @f() = "called"\nwhen true => cmd {echo no}\nfor @a in [1] => js { return "no" }\nwhen true => @f()\n',
+      },
+    });
+    expect(world.fault).toBe('');
+    expect(world.text).toBe('1\n');
+    expect(world.world.commands).toEqual([]);
+  });
+
+  test('guards judge them as `run`, and what they print keeps its labels', async () => {
+    const { code, output } = await run(
+      'guard @g before op:js = when [ * => deny "no code" ]\nfor @a in [1] => js { return 1 }\n',
+    );
+    expect(code).toBe(4);
+    expect(output).toContain('no code');
+    const { effects } = await play(
+      `${KEPT}for @a in [@u] => cmd {echo @a}\nwhen @k == 2 => js { return "x" }`,
+    );
+    expect(effects.map(({ text, labels }) => [text, labels])).toEqual([
+      ['3', ['untrusted']],
+      ['x', ['secret']],
+    ]);
+  });
+});
+
 describe('loop and while', () => {
   test('rounds without a number, and the rounds of a stage', async () => {
     expect(
@@ -421,5 +643,182 @@ exe @step(n) = when [ denied => done \`stopped: @mx.guard.reason\`  * => continu
 show 1 | while(9) @step`);
     expect(fault).toBe('');
     expect(text).toBe('stopped: round 3\n');
+  });
+});
+
+describe('pipelines', () => {
+  test('the name of a function as a source is called, and run again', async () => {
+    expect(
+      await run(`exe @draft() = \`d@mx.try\`
+exe @pick(d) = when [
+  @mx.try < 3 => retry
+  * => \`@d of @p.tries\`
+]
+show @draft | @pick
+`),
+    ).toEqual({ code: 0, output: 'd3 of ["d2","d3"]\n' });
+  });
+
+  const RETRIED = `exe @first() = \`f@mx.try\`
+exe @second(x) = \`s@mx.try\`
+exe @ask(x) = when [
+  @mx.try < 3 => retry "again"
+  * => \`@x\`
+]
+`;
+
+  test('a bare name in every place a source has', async () => {
+    expect(
+      await printed(`${RETRIED}var @tools = { f: @first }
+exe @call(op) = @op | @ask
+show @tools.f | @ask
+show @first with { pipeline: [@ask] }
+show @call(@first)
+run @first | @ask
+var @x = @first | show | @ask
+var @v = "text"
+show @v | @ask`),
+    ).toEqual(['f3', 'f3', 'f3', 'f3', 'f1', 'f2', 'f3', 'text']);
+  });
+
+  test('a module gives the function', async () => {
+    const files = { 'lib.mld': RETRIED };
+    expect(
+      await run(
+        'import { @first, @ask } from "./lib.mld"\nimport "./lib.mld" as @lib\nshow @first | @ask\nshow @lib.first | @lib.ask\n',
+        files,
+      ),
+    ).toEqual({ code: 0, output: 'f3\nf3\n' });
+  });
+
+  test('outputs of re-runs: flat where they happen, by context where they are over', async () => {
+    expect(
+      await printed(`exe @made(x) = [
+  log \`made: @p.tries\`
+  => \`b@mx.try\`
+]
+exe @ask(x) = when [
+  @mx.try < 3 => retry
+  * => \`@x @p.tries @p.retries.all\`
+]
+exe @after(x) = \`@x then @p.tries @p.retries.all\`
+exe @plain(x) = \`@x @p.tries\`
+show "s" | @made | @ask | @after
+show "s" | @plain`),
+    ).toEqual(['b3 ["b2","b3"] [["b2","b3"]] then [["b2","b3"]] [["b2","b3"]]', 's []']);
+    const { effects } = await play(`exe @made(x) = [ log \`@p.tries\`  => \`b@mx.try\` ]
+exe @ask(x) = when [ @mx.try < 3 => retry  * => @x ]
+show "s" | @made | @ask`);
+    expect(effects.filter(({ kind }) => kind === 'log').map(({ text }) => text)).toEqual([
+      '[]',
+      '[]',
+      '["b2"]',
+    ]);
+  });
+
+  test('bare pipelines print what comes out, or their effects', async () => {
+    expect(
+      await run(`exe @gen() = js { return "raw" }
+var @x = @gen() | show \`got @mx.input\` | @upper
+"line" | append "log.txt"
+@x | append "log.txt"
+show <log.txt>
+`),
+    ).toEqual({ code: 0, output: 'got raw\nline\nRAW\n\n' });
+  });
+
+  test('of texts, calls and variables, with and without an effect at their end', async () => {
+    expect(
+      await printed(`exe @f(x) = \`f @x\`
+var @v = "v"
+"one" | @upper
+'two' | show
+\`three @v\` | @f | show
+::four:: | @upper
+@f("five") | @upper
+@v | show "six @input"
+@v with { pipeline: [@upper, show] }
+@f("x") with { pipeline: [show] }
+if true [
+  "seven" | show
+  @v | log
+]
+for @n in [8] => \`n@n\` | show
+when true => "nine" | show
+/"ten" | show`),
+    ).toEqual([
+      'ONE',
+      'two',
+      'f three v',
+      'FOUR',
+      'F FIVE',
+      'six v',
+      'V',
+      'f x',
+      'seven',
+      'n8',
+      'nine',
+      'ten',
+    ]);
+  });
+
+  test('in markdown with a slash; without one it is text', async () => {
+    expect(await run('/var @x = "b"\n/@x | show\n/@x | @upper\n@x | show\n"x" | show\n')).toEqual({
+      code: 0,
+      output: 'b\nB\n@x | show\n"x" | show\n',
+    });
+  });
+
+  test.each([
+    ['"alone"', 'a value alone is no statement'],
+    ['var @x = 1\n@x', 'a value alone is no statement'],
+    ['if true [ "alone" ]', 'expected a statement, found a text alone'],
+  ])('%j is refused', (text, message) => {
+    expect(problemOf(text)?.message).toBe(message);
+  });
+
+  test('`@mx.input` in an effect is what passes, wherever the effect stands', async () => {
+    expect(
+      await printed(`exe @f(x) = \`f @x\`
+"src" | show \`a @mx.input @input\` | @f | show \`b @mx.input\` | log \`@mx.input\` | @upper | show \`c @mx.input\`
+show "r" | show \`d @mx.input\`
+exe @g(x) = @x | show \`e @mx.input\` | @upper
+show "y" | @g`),
+    ).toEqual(['a src src', 'b f src', 'c F SRC', 'd r', 'r', 'e y', 'Y']);
+  });
+
+  test('an imported module does not run them', async () => {
+    const { text, fault } = await play('import { @x } from "./lib.mld"\nshow @x', {
+      files: { 'lib.mld': 'var @x = 1\n"no" | show\n@x | show\n' },
+    });
+    expect({ text, fault }).toEqual({ text: '1\n', fault: '' });
+  });
+
+  test('labels stay on what they print, on re-runs and on called sources', async () => {
+    const { effects, fault } = await play(`${KEPT}@k | show \`k @mx.input\`
+@u | @upper
+exe @src() = @k
+exe @ask(x) = when [ @mx.try < 2 => retry  * => @p.tries ]
+var @tried = @src | @ask
+show @tried`);
+    expect(fault).toBe('');
+    expect(effects.map(({ text, labels }) => [text, labels])).toEqual([
+      ['k 2', ['secret']],
+      ['3', ['untrusted']],
+      ['[2]', ['secret']],
+    ]);
+  });
+
+  test('guards judge the call of a bare source and the effects', async () => {
+    const called = await run(
+      'guard @g before @src = when [ * => deny "not called" ]\nexe @src() = "x"\nshow @src | @upper\n',
+    );
+    expect(called.code).toBe(4);
+    expect(called.output).toContain('not called');
+    const shown = await run(
+      'guard @g before op:append = when [ * => deny "not written" ]\n"x" | append "f.txt"\n',
+    );
+    expect(shown.code).toBe(4);
+    expect(shown.output).toContain('not written');
   });
 });

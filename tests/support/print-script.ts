@@ -188,7 +188,7 @@ export function createValuePrinter(action: PrintAction) {
       case 'for':
         return forLoop(e);
       case 'foreach':
-        return `foreach ${value(e.call)}${tail(e.options)}`;
+        return `foreach ${value(e.call)}${collected(e.batch)}${tail(e.options)}`;
       case 'loop': {
         const pause = e.pauseMs === 0 ? '' : `(endless, ${e.pauseMs}ms)`;
         const head = `loop${e.limit === undefined ? pause : `(${limits(e.limit, e.pauseMs)})`}`;
@@ -233,16 +233,21 @@ export function createValuePrinter(action: PrintAction) {
     return isTight || c.kind === 'not' ? test(c) : `(${test(c)})`;
   }
 
-  function forLoop({ parallel, bind, collection, filter, body, batch }: NodeOf<'for'>): string {
+  const collected = (batch: readonly PipelineStage[] | undefined): string =>
+    batch === undefined ? '' : ` => ${stages(batch, false)}`;
+
+  function forLoop(node: NodeOf<'for'>): string {
+    const { parallel, bind, collection, filter, body, batch, isSifted } = node;
     const { key, name, path } = bind;
     const cap = parallel?.cap === undefined ? '' : `(${limits(parallel.cap, parallel.pauseMs)})`;
     const bound = `${key === undefined ? '' : `@${key}, `}@${[name, ...path].join('.')}`;
     const head = `for ${parallel === undefined ? '' : `parallel${cap} `}${bound} in ${condition(collection)}`;
     const filtered = filter === undefined ? head : `${head} when ${bounded(filter)}`;
-    if (body.kind === 'block') return `${filtered} ${block(body)}`;
+    if (body.kind === 'block') return `${filtered} ${block(body)}${collected(batch)}`;
+    if (isSifted) return `${filtered} ${action(body)}${collected(batch)}`;
     const open = body.kind === 'for' || body.kind === 'when' || body.kind === 'run-value';
     const acted = batch !== undefined && open ? `(${value(body)})` : action(body);
-    return `${filtered} => ${acted}${batch === undefined ? '' : ` => ${stages(batch, false)}`}`;
+    return `${filtered} => ${acted}${collected(batch)}`;
   }
 
   const limits = (cap: Expression, pauseMs: number): string =>

@@ -16,7 +16,7 @@ import { compileCode, compileCommand, compileExecution } from './command.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
-import { compileFor, compileForeach, compileLoop } from './loop.ts';
+import { compileFor, compileForeach, compileLoop, compileSifted } from './loop.ts';
 import { compileReference } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
 import { compileRunnable, compileStatement, isStatement } from './statement.ts';
@@ -104,7 +104,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   when: (c, node) => asValue(c, node, (inner) => compileWhen(inner, node)),
   if: (c, node) => asValue(c, node, (inner) => compileIf(inner, node)),
   for: (c, node) =>
-    asValue(c, node, (inner) => compileFor(inner, node, inner.action(node.body), true)),
+    asValue(c, node, (inner) => compileFor(inner, node, compileRound(inner, node), true)),
   foreach: compileForeach,
   loop: (c, node) => asValue(c, node, (inner) => compileLoop(inner, node)),
   'template-file': compileTemplateFile,
@@ -112,6 +112,10 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   verdict: compileVerdict,
   block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
 };
+
+/** What a loop that collects does with each item. */
+const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
+  isSifted && body.kind === 'when' ? compileSifted(c, body) : c.action(body);
 
 function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
   const compile = EXPRESSIONS[node.kind] as Compile<Expression['kind']>;

@@ -113,12 +113,16 @@ type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Ev
 /** No arm matched: null, which is also a choice. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
-/** `isReturning`: the value of an arm ends the function or block whose line it is. */
+/**
+ * `isReturning`: the value of an arm ends the function or block whose line it is. `otherwise`: what it
+ * gives when no arm matches.
+ */
 export function compileWhen(
   c: Compiler,
   node: NodeOf<'when'>,
   compileOne: (arm: NodeOf<'arm'>) => Eval = (arm) => compileArm(c, arm),
   isReturning = false,
+  otherwise: Value = NO_MATCH,
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items.map(
@@ -136,7 +140,7 @@ export function compileWhen(
     return whenReady(subject?.(env), (about) =>
       whenReady(chooseArm(env, items, about), ({ action, marks }) => {
         decided(outer, marks, branches);
-        const done = action ? action(under(env, marks)) : NO_MATCH;
+        const done = action ? action(under(env, marks)) : otherwise;
         return whenReady(done, (value) => addMarks(value, marks));
       }),
     );

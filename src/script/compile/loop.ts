@@ -9,6 +9,7 @@ import {
   type MaybePromise,
   makeContainer,
   makeValue,
+  mergeAll,
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
@@ -16,10 +17,10 @@ import { raise, toFault } from '../fault.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
+  given as constant,
   type Environment,
   type Eval,
   evaluateAll,
-  given,
   newPath,
   onPath,
   under,
@@ -33,7 +34,7 @@ import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
 import { isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
+import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
 
 export const DEFAULT_CAP = 4;
@@ -211,6 +212,13 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   };
 }
 
+/** `when [ arms ]` in place of a body: what no arm matches is left out of the result. */
+export const compileSifted = (
+  c: Compiler,
+  node: NodeOf<'when'>,
+  arm?: (arm: NodeOf<'arm'>) => Eval,
+): Eval => compileWhen(c, node, arm, false, leave('skip'));
+
 export function compileFor(
   c: Compiler,
   node: NodeOf<'for'>,
@@ -246,15 +254,18 @@ export function compileFor(
 export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
+  const batch = node.batch && c.piped(node.batch);
   return async (env) => {
     const executable = await target(env);
-    const lists = (await evaluateAll(values, env)).map(listItems);
+    const given = await evaluateAll(values, env);
+    const lists = given.map(listItems);
     const found: Value[] = [];
     for (const combination of combinations(lists)) {
       await env.run.breathe();
-      found.push(await invoke(executable, call.name, combination.map(given), env, node.at));
+      found.push(await invoke(executable, call.name, combination.map(constant), env, node.at));
     }
-    return makeContainer(found);
+    const list = makeContainer(found, mergeAll(given.map(shapeMarks)));
+    return batch ? await batch(list, env) : list;
   };
 }
 

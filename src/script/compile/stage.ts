@@ -1,5 +1,6 @@
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
 
+import { whenReady } from '../../base/index.ts';
 import {
   addMarks,
   describe,
@@ -19,6 +20,7 @@ import {
   executableOf,
   given,
   newPath,
+  pipeFacts,
   under,
   type Walk,
 } from '../run/environment.ts';
@@ -93,6 +95,12 @@ function callRun(
 /** What a guard made of the input is what `@input` is. */
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
+
+/** In an effect `@input` and `@mx.input` are the value that passes. */
+function passing(env: Environment, value: Value): Environment {
+  const pipe = withInput(env, value);
+  return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
+}
 
 function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
@@ -186,7 +194,7 @@ function plansOf(
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
-      effects.push((value, env) => run({ ...env, pipe: withInput(env, value) }, value));
+      effects.push((value, env) => run(passing(env, value), value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;
@@ -198,6 +206,22 @@ function isRepeatable(node: Expression | undefined): boolean {
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
   if (node.kind === 'with') return isRepeatable(node.value);
   return /^(?:run-value|command|code|model)$/.test(node.kind);
+}
+
+const isName = (node: Expression): node is NodeOf<'reference'> =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+
+/** A bare name of a function as the source is a call of it, which can be made again. */
+function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
+  const evaluate = c.expression(node);
+  if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
+  return {
+    evaluate: (env) =>
+      whenReady(evaluate(env), (value) =>
+        executableOf(value) ? invoke(value, node.name, [], env, node.at) : value,
+      ),
+    repeats: (env) => whenReady(evaluate(env), (value) => executableOf(value) !== undefined),
+  };
 }
 
 /** `format`: "json" parses the source before the first stage, "text" keeps it from being parsed. */
@@ -216,19 +240,22 @@ export function compilePipeline(
 ): Eval {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
-  const evaluate = source && c.expression(source);
+  if (!source) {
+    const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+    return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  }
+  const { evaluate, repeats } = compileSource(c, source);
   const formatted: Eval | undefined =
     evaluate && format
       ? async (env) => formatSource(await evaluate(env), (await format(env)).text)
       : evaluate;
-  const plan: SourcePlan = { evaluate: formatted, isRepeatable: isRepeatable(source), effects };
-  if (!source) return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  const plan: SourcePlan = { evaluate: formatted, repeats, effects };
   return (env) => runPipeline(env, plan, plans);
 }
 
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
-  const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
+  const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

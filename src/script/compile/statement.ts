@@ -2,7 +2,7 @@
 import { whenReady } from '../../base/index.ts';
 import { addMarks, type Operation, type Value, withLabels } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
+import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
   type Environment,
@@ -33,7 +33,7 @@ import {
   compilePolicy,
   compileProfiles,
 } from './guard.ts';
-import { compileFor, compileLoop } from './loop.ts';
+import { compileFor, compileLoop, compileSifted } from './loop.ts';
 import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
@@ -168,19 +168,51 @@ const isCall = (node: ActionExpression): boolean =>
 const isText = (node: ActionExpression): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
-const PRINTED = new Set<ActionExpression['kind']>(['pipeline', 'run-value']);
+const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
+
+/** Is the result of this action printed, as that of `run` is? */
+function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
+  if (node.kind === 'with') return isPrinted(node.value, isWhen) && !endsInEffect(node);
+  if (node.kind === 'pipeline') return !endsInEffect(node);
+  return isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
+}
+
+/** A pipeline whose last stage is an effect has printed what there is to print. */
+function endsInEffect(node: ActionExpression): boolean {
+  if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
+  if (node.kind !== 'with') return false;
+  const stages = node.options.pipeline;
+  return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
+}
 
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
+  if (c.isFunction) return c.action(node);
+  // A choice is printed by what it chooses.
+  if (node.kind === 'when') {
+    const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
+    return (env) => whenReady(choose(env), takeReturn);
+  }
+  if (node.kind === 'for') return compilePrintedFor(c, node, true);
   const act = c.action(node);
-  const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
-  if (c.isFunction || !isPrinted) return act;
-  return (env) =>
-    whenReady(act(env), (value) => {
+  if (!isPrinted(node, isWhen)) return act;
+  return (env) => {
+    if (env.isDefining) return absent();
+    return whenReady(act(env), (value) => {
       if (!leaveOf(value)) print(env, value, node.at);
       return value;
     });
+  };
+}
+
+function compilePrintedFor(c: Compiler, node: NodeOf<'for'>, isCollecting: boolean): Eval {
+  const { body, isSifted } = node;
+  const round =
+    isSifted && body.kind === 'when'
+      ? compileSifted(c, body, (arm) => compilePrinted(c, arm.action, false))
+      : compilePrinted(c, body, false);
+  return compileFor(c, node, round, isCollecting);
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
@@ -199,7 +231,7 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
     case 'if':
       return compileIf(c, value);
     case 'for': {
-      const run = compileFor(c, value, compilePrinted(c, value.body, false), false);
+      const run = compilePrintedFor(c, value, false);
       return value.batch ? printing(c, run, value.at) : run;
     }
     case 'loop':
@@ -220,7 +252,8 @@ function printing(c: Compiler, evaluate: Eval, at: number): Eval {
 
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
-  const run = printing(c, (env) => whenReady(evaluate(env), refuseLeave), node.at);
+  const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
+  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.at);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 

@@ -78,6 +78,8 @@ export interface RunState {
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
+  /** Started by a person, not in a thread: what those guards allow is an exception to policies. */
+  readonly mayLift: boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
   readonly policies: Patterns[];
   /** `return { … }` of a directive or tool. */
@@ -203,7 +205,7 @@ type Refused = (
 ) => MaybePromise<Value>;
 
 export const given =
-  (value: Value): Eval =>
+  <T>(value: T): Eval<T> =>
   () =>
     value;
 
@@ -303,6 +305,8 @@ export interface Pipe {
   /** `outputs[0]` is the source. */
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
+  /** What the stage that is asked again has given since, while it is being asked. */
+  readonly reruns: readonly Value[] | undefined;
   readonly history: readonly (readonly Value[])[];
   /** Grows while the pipeline runs. */
   readonly guards: Json[];

@@ -6,6 +6,7 @@ import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
 import { asLine } from './literal.ts';
 import { parseOptions } from './pipeline.ts';
+import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
@@ -201,15 +202,30 @@ export function parseBlockRest(
   });
 }
 
+/** The last line of a guard's block: what it decides is what the arm does. */
+const decidedBy = (value: NodeOf<'verdict'>): Statement => {
+  const { at, end } = value;
+  return { kind: 'return', isOutputs: false, value, labels: undefined, at, end };
+};
+
 function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
   refuseSlash(r, 'let');
+  const verdict = r.scope.inGuard ? parseVerdict(r, r.word()) : undefined;
+  if (verdict !== undefined) return decidedBy(verdict);
   if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
   const word = r.word();
   if (word === undefined) {
-    if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
-    return parseAugment(r) ?? parseValue(r);
+    const isText = isTextStart(r);
+    if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
+    const line = parseAugment(r) ?? parseValue(r);
+    if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
+      r.fail('expected a statement, found a text alone', {
+        at,
+        hint: 'show it, or pipe it: `"…" | show`',
+      });
+    return line;
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;

@@ -58,7 +58,7 @@ interface Statements {
   };
   /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
   run: { action: Expression };
-  /** `@f(…)` on a line of its own. */
+  /** `@f(…)`, `@x | …` on a line of its own. */
   call: { value: Expression };
   /** `when`, `if`, `for`, `loop` where a statement stands. */
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
@@ -211,11 +211,17 @@ interface Expressions {
     collection: Expression;
     filter: Expression | undefined;
     body: ActionExpression;
+    /** `when [ arms ]` in place of a body: what no arm matches is left out. */
+    isSifted?: true;
     /** `=> | @stage`: pipes the collected array. */
     batch: readonly PipelineStage[] | undefined;
   };
-  /** `foreach @f(@xs, @ys)` */
-  foreach: { call: NodeOf<'reference'>; options: NodeOf<'options'> | undefined };
+  /** `foreach @f(@xs, @ys) => | @stage with { separator }` */
+  foreach: {
+    call: NodeOf<'reference'>;
+    batch: readonly PipelineStage[] | undefined;
+    options: NodeOf<'options'> | undefined;
+  };
   loop: {
     /** Undefined: `loop [ … ]` without a number. */
     limit: Expression | undefined;
@@ -323,7 +329,8 @@ export type PathStep = { readonly at: number } & (
 
 type Comparison = '<' | '>' | '<=' | '>=';
 type Arithmetic = '+' | '-' | '*' | '/' | '%';
-export type BinaryOperator = Comparison | Arithmetic | '==' | '!=' | '&&' | '||' | '??';
+type Equality = '==' | '!=' | '~=' | '!~=';
+export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | '??';
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
@@ -368,7 +375,7 @@ export type Condition =
   /** `>= 0.7` in a match list. */
   | {
       readonly kind: 'compare';
-      readonly operator: Comparison | '==' | '!=';
+      readonly operator: Comparison | Equality;
       readonly value: Expression;
     }
   /** `!P`, `P && Q`, `P || Q` in a match list. */

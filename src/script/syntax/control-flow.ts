@@ -167,8 +167,8 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
 
 // ---- patterns of `when V [ … ]`: what its value is compared with
 
-const COMPARED = /<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y;
-const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '>', '<'];
+const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y;
+const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '~=', '!~=', '>', '<'];
 
 /** `P || Q`, which binds weakest. */
 const parsePattern = (r: Reader): Condition =>
@@ -330,22 +330,34 @@ function parseFor(r: Reader, at: number): NodeOf<'for'> {
   const bind = parseBinding(r);
   const collection = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   r.space();
-  const filter = r.takeWord('when') ? parseBareCondition(r) : undefined;
+  const from = r.pos;
+  const hasWhen = r.takeWord('when');
+  const sifted = hasWhen ? r.within({ inBody: true }, () => parseSifted(r, from)) : undefined;
+  const filter = hasWhen && !sifted ? parseBareCondition(r) : undefined;
   r.space();
-  const { body, batch } = r.within({ inBody: true }, () => parseForBody(r));
-  return { kind: 'for', parallel, bind, collection, filter, body, batch, at, end: r.pos };
+  const body = sifted ?? r.within({ inBody: true }, () => parseForBody(r));
+  const batch = parseBatch(r);
+  const head = { kind: 'for', parallel, bind, collection, filter, body, batch, at } as const;
+  return { ...head, ...(sifted && { isSifted: true }), end: r.pos };
 }
 
-function parseForBody(r: Reader): { body: ActionExpression; batch: PipelineStage[] | undefined } {
-  if (r.peek() === '[') return { body: parseBlock(r, '`for`'), batch: undefined };
+/** `when [ arms ]` in place of a body. */
+const parseSifted = (r: Reader, at: number): When | undefined =>
+  r.sees(/(?:first[ \t]*)?\[/y) ? r.deeper(() => parseWhen(r, at)) : undefined;
+
+/** `=> | @stage`, `=> || @a || @b` behind what was collected. */
+const parseBatch = (r: Reader): PipelineStage[] | undefined =>
+  r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined;
+
+function parseForBody(r: Reader): ActionExpression {
+  if (r.peek() === '[') return parseBlock(r, '`for`');
   if (!r.take('=>')) {
     r.fail(`expected \`=>\` or a block after the collection, found ${r.shown()}`, {
       hint: 'write `for @x in @xs => …` or `for @x in @xs [ … ]`',
     });
   }
   r.breakAfter();
-  const body = parseAction(r);
-  return { body, batch: r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined };
+  return parseAction(r);
 }
 
 /** `parallel`, `parallel(n, pause)`, `n parallel` */
@@ -362,13 +374,14 @@ function parseParallel(r: Reader): Parallel | undefined {
   return r.takeWord('parallel') ? parseCap(r) : undefined;
 }
 
-/** `foreach @f(@xs, @ys) with { … }` */
+/** `foreach @f(@xs, @ys) => | @stage with { … }` */
 function parseForeach(r: Reader, at: number): NodeOf<'foreach'> {
   const call = parseReference(r);
   if (call.steps.at(-1)?.kind !== 'call') {
     const { at: from, end } = call;
     r.fail('`foreach` needs a call', { at: from, end, hint: 'write `foreach @f(@list)`' });
   }
+  const batch = parseBatch(r);
   const options = parseOptions(r);
-  return { kind: 'foreach', call, options, at, end: r.pos };
+  return { kind: 'foreach', call, batch, options, at, end: r.pos };
 }
