@@ -310,8 +310,10 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       work.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : Promise.all(pending.splice(0))),
-    pause: (ms) => pause(ms, options.signal),
-    breathe: () => (++rounds % ROUNDS === 0 ? breath(options.signal) : undefined),
+    breathe(pauseMs = 0) {
+      if (pauseMs > 0) return pause(pauseMs, options.signal);
+      return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;
+    },
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),

@@ -295,8 +295,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
       let marks = given?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
       for (let index = 0; index < rounds; index++) {
-        if (index > 0 && node.pauseMs > 0) await env.run.pause(node.pauseMs);
-        await env.run.breathe();
+        await env.run.breathe(index > 0 ? node.pauseMs : 0);
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
         const limited = Number.isFinite(rounds) ? rounds : null;

@@ -129,8 +129,7 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     // That there is another round was decided by the answers so far.
     let marks = rounds.meta.descriptor;
     for (let round = 1; round <= count; round++) {
-      if (round > 1 && stage.pauseMs > 0) await env.run.pause(stage.pauseMs);
-      await env.run.breathe();
+      await env.run.breathe(round > 1 ? stage.pauseMs : 0);
       const facts = { while: { iteration: round, limit: count, active: true } };
       const answer = await once(value, under(withFacts(env, facts), marks));
       const left = leaveOf(answer);

@@ -70,11 +70,9 @@ export interface RunState {
   written(): Promise<unknown> | undefined;
   /**
    * Before every round of a loop. Most of a script is done in one go; after so many rounds, timers and
-   * signals have their turn, and a script that is to end does.
+   * signals have their turn, and a script that is to end does; so it does in a pause.
    */
-  breathe(): Promise<void> | undefined;
-  /** Between rounds; ends at once, with the script, when that is to end. */
-  pause(ms: number): Promise<void>;
+  breathe(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
