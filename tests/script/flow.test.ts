@@ -432,6 +432,20 @@ show foreach @sq(@xs) => | @down with { separator: ", ", template: "{{index}}={{
     });
   });
 
+  test('as a statement it collects, and prints what its last stage gives or shows', async () => {
+    expect(
+      await printed(`${DEFINED}for @x in @xs [ => @x ] => | @sum
+for @x in @xs => @sq(@x) => | @sum
+for @x in @xs => @x => | @sum | show \`shown @input\`
+for @x in @xs when [ @x > 1 => @x ] => | @sum
+when true => for @x in @xs => @x => | @sum
+if true [ for @x in @xs [ => @x ] => | @sum ]
+exe @f() = [ for @x in @xs [ => @x ] => | @sum
+=> "f" ]
+show @f()`),
+    ).toEqual(['6', '14', 'shown 6', '5', '6', '6', 'f']);
+  });
+
   test('a failing stage fails the statement', async () => {
     const { code, output } = await run(
       `${DEFINED}exe @bad(xs) = js { throw new Error("broken") }\nshow foreach @sq(@xs) => | @bad\n`,
@@ -675,10 +689,11 @@ show @tools.f | @ask
 show @first with { pipeline: [@ask] }
 show @call(@first)
 run @first | @ask
+show \`@first|@upper\`
 var @x = @first | show | @ask
 var @v = "text"
 show @v | @ask`),
-    ).toEqual(['f3', 'f3', 'f3', 'f3', 'f1', 'f2', 'f3', 'text']);
+    ).toEqual(['f3', 'f3', 'f3', 'f3', 'F1', 'f1', 'f2', 'f3', 'text']);
   });
 
   test('a module gives the function', async () => {

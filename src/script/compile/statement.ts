@@ -180,6 +180,8 @@ function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
 /** A pipeline whose last stage is an effect has printed what there is to print. */
 function endsInEffect(node: ActionExpression): boolean {
   if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
+  if (node.kind === 'for' || node.kind === 'foreach')
+    return node.batch?.at(-1)?.kind === 'effect-stage';
   if (node.kind !== 'with') return false;
   const stages = node.options.pipeline;
   return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
@@ -194,7 +196,8 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
     const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
     return (env) => whenReady(choose(env), takeReturn);
   }
-  if (node.kind === 'for') return compilePrintedFor(c, node, true);
+  if (node.kind === 'for')
+    return node.batch ? compileBatch(c, node) : compilePrintedFor(c, node, true);
   const act = c.action(node);
   if (!isPrinted(node, isWhen)) return act;
   return (env) => {
@@ -230,15 +233,19 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
         : compileWhen(c, value, (arm) => compilePrinted(c, arm.action, true));
     case 'if':
       return compileIf(c, value);
-    case 'for': {
-      const run = compilePrintedFor(c, value, false);
-      return value.batch ? printing(c, run, value.at) : run;
-    }
+    case 'for':
+      return value.batch ? compileBatch(c, value) : compilePrintedFor(c, value, false);
     case 'loop':
       return compileLoop(c, value);
     case 'foreach':
-      return printing(c, c.expression(value), value.at);
+      return compileBatch(c, value);
   }
+}
+
+/** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
+function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
+  const evaluate = c.expression(node);
+  return endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
 }
 
 /** Prints what it gives, but not in functions and modules. */
