@@ -333,7 +333,7 @@ function readBinary({ operator, left, right }: NodeOf<'binary'>, walk: Walk): So
 type Known = NodeOf<
   | ('var' | 'let' | 'augment' | 'call' | 'flow' | 'return' | 'leave' | 'block' | 'when' | 'if')
   | ('for' | 'literal' | 'template' | 'array' | 'object' | 'reference' | 'unary' | 'binary')
-  | 'ternary'
+  | ('ternary' | 'pattern')
 >;
 type Reader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
 
@@ -355,6 +355,7 @@ const READ: { readonly [K in Known['kind']]: Reader<K> } = {
   if: (node, walk) => readIf(node, { ...walk, isValue: true }),
   for: (node, walk) => readFor(node, { ...walk, isValue: true }),
   literal: () => [],
+  pattern: () => [],
   template: ({ parts }, walk) => parts.flatMap((part) => readText(part, walk)),
   array: ({ items }, walk) => items.flatMap(({ value }) => read(value, walk)),
   object: ({ entries }, walk) => entries.flatMap(({ value }) => read(value, walk)),

@@ -24,6 +24,7 @@ import {
   under,
   type Walk,
 } from '../run/environment.ts';
+import { asksWhether, isPlace } from '../run/existence.ts';
 import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
@@ -109,7 +110,8 @@ function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const run: Walk = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
-      const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed }, ...env.named];
+      const first = code.kind === 'command' ? [] : [{ name: 'input', value: passed }];
+      const named = [...first, ...env.named];
       const value = await execute(stage, named, false, true);
       return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });
@@ -232,6 +234,31 @@ function formatSource(value: Value, format: string): Value {
 }
 
 export function compilePipeline(
+  c: Compiler,
+  source: Expression | undefined,
+  stages: readonly PipelineStage[],
+  format?: Eval,
+): Eval {
+  const piped = compilePlans(c, source, stages, format);
+  const asked = source && compileAsked(c, source, stages);
+  if (!asked) return piped;
+  return (env) => (env.scope.find(asked.name) ? piped(env) : asked.answer(env));
+}
+
+/** `"a.md" | @exists` is `@exists("a.md")`: the stage asks about what is written before it. */
+function compileAsked(c: Compiler, source: Expression, [first, ...rest]: readonly PipelineStage[]) {
+  if (first?.kind !== 'call-stage' || !isPlace(source)) return undefined;
+  const { name, steps } = first.target;
+  if (!asksWhether(name) || steps.length > 0) return undefined;
+  const call = { kind: 'call', arguments: [source], at: source.at } as const;
+  const question: Expression = { ...first.target, steps: [call] };
+  return {
+    name,
+    answer: rest.length > 0 ? compilePlans(c, question, rest) : c.expression(question),
+  };
+}
+
+function compilePlans(
   c: Compiler,
   source: Expression | undefined,
   stages: readonly PipelineStage[],

@@ -10,11 +10,14 @@ import {
   type Range,
   type ScriptTree,
   valuesOf,
+  visit,
 } from './ast.ts';
 import { type Bound, namesIn, staticText } from './outline.ts';
 
 export interface NameFinding extends Range {
-  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus' | 'exception_wide';
+  readonly code:
+    | ('name_unbound' | 'argument_missing' | 'argument_surplus')
+    | ('exists_of_path' | 'exception_wide');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -137,8 +140,9 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
       return read(isAsked ? 'asked' : 'needed', entry.value);
     }),
   template: ({ style, parts }, read) => read(style === 'mustache' ? 'asked' : 'text', parts),
-  command: ({ lines, folder, using }, read) => [
+  command: ({ lines, names, folder, using }, read) => [
     ...read('text', lines),
+    ...read('open', names),
     ...read('needed', folder, using),
   ],
   code: ({ names, folder, using }, read) => [
@@ -238,6 +242,44 @@ export function hintOfName(name: string, names: readonly string[]): string | und
 
 type Exe = NodeOf<'exe'>;
 
+// Folders, or a name with one of the usual endings; an address is none.
+const LOOKS_LIKE_PATH =
+  /^(?!\w+:\/\/)(?:[^\s<>]*\/[^\s<>]*|[^\s<>/]+\.(?:md|mld|att|mtt|txt|jsonl?|ya?ml|csv|xml|html?|[cm]?[jt]s|py|sh|toml|log|pdf|env))$/i;
+
+const textOf = (value: Expression | undefined): string | undefined => {
+  if (value?.kind === 'template') return staticText(value);
+  return value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
+};
+
+/** The texts that a variable is given, or a loop variable one after the other; none when unknown. */
+function textsOf(bound: Bound | undefined): string[] {
+  const { value, collection } = bound ?? {};
+  const made = collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
+  const texts = made.map(textOf);
+  return texts.every((text) => text !== undefined) ? texts : [];
+}
+
+/** `.a["b"]`, to compare what two references stand for. */
+const stepsText = (steps: readonly PathStep[]): string =>
+  JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
+
+/** What `<@path>` and `output … to @path` say about their names. */
+function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
+  const found: NodeOf<'reference'>[] = [];
+  const note = (path: Expression | undefined): void => {
+    if (path?.kind === 'reference') found.push(path);
+    const [first] = path?.kind === 'template' ? path.parts : [];
+    if (typeof first === 'object' && first.kind === 'insert') found.push(first.value);
+  };
+  // Functions are entered one by one.
+  const bodies = tree.body.flatMap((node) => (node.kind === 'exe' ? [node.body] : []));
+  visit([tree.body, bodies], (node) => {
+    if (node.kind === 'file') note(node.path);
+    if (node.kind === 'effect' && node.target?.kind === 'file') note(node.target.path);
+  });
+  return found;
+}
+
 /** What can be imported. */
 function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
@@ -260,6 +302,8 @@ class Names {
   readonly #modules = new Map<string, ReadonlyMap<string, Bound> | undefined>();
   readonly #optional = new Map<Exe, Map<string, boolean>>();
   #hints = 0;
+  /** References that begin the path of a file. */
+  #places: readonly NodeOf<'reference'>[] | undefined;
 
   constructor(tree: ScriptTree, around: Surroundings) {
     this.#tree = tree;
@@ -351,7 +395,40 @@ class Names {
       const range = { at, end: at + name.length + 1 };
       return [this.#unbound(name, range, use, this.#isDoubtful(place))];
     }
-    return this.#ofCall(node, place);
+    return [...this.#ofCall(node, place), ...this.#ofQuestion(node)];
+  }
+
+  /** `@exists(@path)` asks about the variable; where it holds a path, the file was meant. */
+  #ofQuestion({ name, steps: [call], at }: NodeOf<'reference'>): NameFinding[] {
+    const [asked] = call?.kind === 'call' ? call.arguments : [];
+    if (!/^exists$/i.test(name) || asked?.kind !== 'reference' || this.#find(name, at)) return [];
+    const written = this.#tree.text.slice(asked.at, asked.end);
+    if (!this.#isPath(asked)) return [];
+    return [
+      {
+        at,
+        end: asked.end,
+        code: 'exists_of_path',
+        severity: 'warning',
+        message: `\`@${name}(${written})\` asks whether the variable has a value, not whether there is a file`,
+        hint: `for the file write \`@fileExists(${written})\``,
+      },
+    ];
+  }
+
+  /** A variable with the text of a path, or one that is used as the path of a file somewhere. */
+  #isPath({ name, steps, at }: NodeOf<'reference'>): boolean {
+    if (steps.some(({ kind }) => kind !== 'field' && kind !== 'index')) return false;
+    const bound = this.#find(name, at);
+    const texts = steps.length === 0 ? textsOf(bound) : [];
+    if (texts.length > 0) return texts.every((text) => LOOKS_LIKE_PATH.test(text));
+    this.#places ??= placesIn(this.#tree);
+    return this.#places.some(
+      (place) =>
+        place.name === name &&
+        this.#find(name, place.at) === bound &&
+        stepsText(place.steps) === stepsText(steps),
+    );
   }
 
   /** A function of this file, or of a module that is imported. */
@@ -519,6 +596,7 @@ function asksInForm(root: unknown, name: string): boolean {
     else if (node.kind === 'binary' && /^(?:&&|\|\|)$/.test(node.operator))
       tested.push(node.left, node.right);
     else if (node.kind === 'code' && inCode.test(node.body)) return true;
+    else if (node.kind === 'command' && inCode.test(node.raw)) return true;
     if (tested.some((one) => isNamed(one, name))) return true;
   }
   return false;
