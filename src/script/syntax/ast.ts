@@ -370,7 +370,7 @@ export type Condition =
       readonly operator: Comparison | '==' | '!=';
       readonly value: Expression;
     }
-  | { readonly kind: 'any' | 'none' | 'denied' };
+  | { readonly kind: 'any' | 'none' | 'denied' | 'not-denied' };
 
 export interface Binding {
   readonly key: string | undefined;

@@ -134,14 +134,15 @@ function refuseStatement(r: Reader, word: string | undefined): void {
 
 type Compared = Extract<Condition, { kind: 'compare' }>['operator'];
 
-const ALONE: Readonly<Record<string, 'none' | 'denied'>> = { n: 'none', d: 'denied' };
+type Alone = 'none' | 'denied' | 'not-denied';
+const ALONE: Readonly<Record<string, Alone>> = { n: 'none', d: 'denied', '!': 'not-denied' };
 
 function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at: number } {
   const at = r.pos;
   const waiting = r.overrun;
   r.overrun = undefined;
   if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
-  const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
+  const alone = r.match(/(?:\*|none(?![\w-])|!?denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
   const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
   if (operator !== undefined) {

@@ -7,7 +7,7 @@ import type { Expression, NodeOf, PathStep, Range, ScriptTree } from './ast.ts';
 import { type Bound, namesIn, staticText } from './outline.ts';
 
 export interface NameFinding extends Range {
-  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus';
+  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus' | 'label_removed';
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
