@@ -26,6 +26,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
+import { asksWhether } from './existence.ts';
 import { operate, unwrap, valueAt } from './operate.ts';
 
 interface Found {
@@ -46,6 +47,7 @@ type Ambient = (env: Environment) => Value | undefined;
 const whole: Ambient = (env) =>
   makeValue(plainCopy(contextOf(env.frame)), { descriptor: marksOfContext(env, 'input') });
 const view: Ambient = ({ pipe }) => pipe && pipeView(pipe);
+const frontMatter: Ambient = ({ unit }) => unit.frontMatter;
 const root: Ambient = ({ run }) => makeValue(run.world.root);
 
 const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
@@ -54,7 +56,8 @@ const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
   ['p', view],
   ['pipeline', view],
   ['input', (env) => env.pipe?.input ?? inputOf(env)],
-  ['fm', ({ unit }) => unit.frontMatter],
+  ['fm', frontMatter],
+  ['frontmatter', frontMatter],
   ['root', root],
   ['base', root],
   ['now', ({ run }) => makeValue(run.world.now().toISOString())],
@@ -155,12 +158,15 @@ function builtIn(
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
-  const call: ScriptCall = (values, { env }) =>
-    whenReady(evaluateAll(values, env), (given) =>
+  const asks = asksWhether(transformer.name);
+  const call: ScriptCall = (values, { env, asked }) => {
+    if (asks && asked) return asked(env);
+    return whenReady(evaluateAll(values, env), (given) =>
       transformer.call(given, {
         exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
       }),
     );
+  };
   return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }
 

@@ -149,6 +149,8 @@ interface Expressions {
     isWildcard?: true;
   };
   template: { style: TextStyle; parts: readonly TemplatePart[] };
+  /** `/body/flags`: only the first argument of `match`, `replace`, `replaceAll`, `split`. */
+  pattern: { body: string; flags: string };
   array: { items: readonly ArrayItem[] };
   object: { entries: readonly ObjectEntry[] };
   /** `@name` and everything that hangs on it. `@o.f(1)[0]`: field f, call, index 0. */
@@ -323,7 +325,8 @@ export type PathStep = { readonly at: number } & (
 
 type Comparison = '<' | '>' | '<=' | '>=';
 type Arithmetic = '+' | '-' | '*' | '/' | '%';
-export type BinaryOperator = Comparison | Arithmetic | '==' | '!=' | '&&' | '||' | '??';
+type Equality = '==' | '!=' | '~=' | '!~=';
+export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | '??';
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
@@ -367,7 +370,7 @@ export type Condition =
   /** `>= 0.7` in a match list. */
   | {
       readonly kind: 'compare';
-      readonly operator: Comparison | '==' | '!=';
+      readonly operator: Comparison | Equality;
       readonly value: Expression;
     }
   | { readonly kind: 'any' | 'none' | 'denied' | 'not-denied' };

@@ -143,7 +143,7 @@ function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | S
 /** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
 function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | undefined {
   if (r.sees(FENCE)) return readFence(r, problems);
-  const isComment = r.sees(/[ \t]*>>/y);
+  const isComment = r.sees(/[ \t]*(?:>>|<<(?!\S))/y);
   if (isComment || !isSlashed(r)) {
     nextLine(r);
     return isComment ? undefined : 'text';
@@ -184,5 +184,6 @@ function passFence(r: Reader, mark: string): number {
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
 export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): NodeOf<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
+  r.isTemplateFile = true;
   return parseBare(r, r.end, kind === 'att' ? 'file' : 'mtt');
 }

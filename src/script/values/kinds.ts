@@ -81,6 +81,14 @@ export const absent = (descriptor: Descriptor = EMPTY): Value =>
 export const isAbsent = ({ data, meta }: Value): boolean =>
   data === null && meta.origin['absent'] === true;
 
+// A null that was read is a value like any other: it has a text, and a pipeline goes on with it.
+
+export const readNull = (descriptor: Descriptor, origin: Value['meta']['origin']): Value =>
+  makeValue(null, { descriptor, origin: { ...origin, readNull: true }, text: 'null' });
+
+export const isReadNull = ({ data, meta }: Value): boolean =>
+  data === null && meta.origin['readNull'] === true;
+
 /** Empty for everything that has no elements. */
 export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
   const { data } = value;
@@ -147,6 +155,19 @@ export const KEEP: ReadonlySet<string> = new Set(['keep', 'keepStructured']);
 export const keepOf = (value: Value): Value => withOrigin(value, { keep: true });
 
 export const isKept = (value: Value): boolean => value.meta.origin['keep'] === true;
+
+const metas = new WeakMap<object, Value>();
+
+/** The members of a module; `__meta__` is what stands at its top, with its own marks. */
+export function makeNamespace(members: Value, path: string, frontMatter: Value): Value {
+  const { data } = members;
+  const meta = frontMatter.data === null ? makeValue({}) : frontMatter;
+  if (isStructure(data)) metas.set(data, meta);
+  return withOrigin(members, { namespace: path, fm: frontMatter.data });
+}
+
+export const metaOf = ({ data, meta }: Value): Value | undefined =>
+  isStructure(data) && meta.origin['namespace'] !== undefined ? metas.get(data) : undefined;
 
 /** A list of loaded files prints their texts. */
 export const isFileList = ({ data, meta }: Value): boolean =>

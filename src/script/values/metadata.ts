@@ -22,7 +22,9 @@ export interface MxFacts {
 }
 
 /** Origin facts that steer this room and say nothing to a script. */
-const INTERNAL = new Set('absent bare facts files keep namespace of open told'.split(' '));
+const INTERNAL = new Set(
+  'absent bare facts files keep loaded namespace of open readNull told'.split(' '),
+);
 
 const subjects = new WeakMap<object, Value>();
 
@@ -69,6 +71,12 @@ function lengthOf(value: Value): number {
   return isStructure(data) ? Object.keys(data).length : textOf(value).length;
 }
 
+/** As `@typeof`, but `text` for what was loaded from a file as text. */
+export function mxType(value: Value): string {
+  const isText = typeof value.data === 'string' && value.meta.origin['loaded'] === true;
+  return isText ? 'text' : typeName(value);
+}
+
 /** One literal, with getters for what costs: guards read `.mx` on every call. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
@@ -80,7 +88,7 @@ function factsOf(value: Value, facts: MxFacts): JsonObject {
       return getOwn(origin, 'tools') ?? toolsIn([descriptor]);
     },
     name: facts.name ?? getOwn(origin, 'name') ?? null,
-    type: typeName(value),
+    type: mxType(value),
     get length() {
       return lengthOf(value);
     },
