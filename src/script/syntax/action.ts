@@ -22,10 +22,9 @@ const CHANGES = /!?[A-Za-z_][\w:.-]*!?(?:[ \t]*,[ \t]*!?[A-Za-z_][\w:.-]*!?)*/y;
 const CHANGED_VALUE =
   /[ \t]+(?=[@"'`<[{(\d]|::|-[\d@(]|![@(]|(?:true|false|null|when|for|foreach|loop|if|run|template|prose|llm|stream|cmd|sh|bash|js|javascript|node|nodejs|py|python)(?![\w-]))/y;
 const VALUE_WORDS = new Set(
-  `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
-   null show log output append allow deny retry ask done continue skip let var bail with stream nodejs`.split(
-    /\s+/,
-  ),
+  `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
+   null show log output append allow deny retry ask done continue skip let var bail with stream box file
+   files auth checkpoint`.split(/\s+/),
 );
 const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
 
