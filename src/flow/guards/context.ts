@@ -85,6 +85,7 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   errors: ({ facts }) => facts.errors ?? [],
   for: ({ facts }) => facts.for ?? null,
   loop: ({ facts }) => facts.loop ?? null,
+  while: ({ facts }) => facts.while ?? null,
   args: argumentsOf,
   tools({ facts }) {
     const tools = read(facts.tools);
