@@ -221,6 +221,8 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       const found = library.find('tool', id);
       return found.ok ? readsOf(found.output) : undefined;
     },
+    connector: async (name) =>
+      (await import('./shared/connectors.ts')).connectorTools(library, name),
     model: use.model ?? modelFor(rooms, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {
