@@ -62,6 +62,7 @@ export async function watchScript(runtime: Runtime, job: WatchedScript): Promise
     payload: job.payload ?? {},
     stdin: () => job.stdin?.() ?? '',
     mayBePrivileged: true,
+    mayLift: true,
     onEffect: (effect) => job.onEffect?.(effect),
     ...(job.onOutput && { onOutput: job.onOutput }),
   });

@@ -93,7 +93,9 @@ export type Execute = (
 
 /** Guards were asked for the call; policies and privileged guards still look at what is really run. */
 const partFrame = (env: Environment, isPart: boolean): Environment =>
-  isPart ? { ...env, frame: childFrame(env.frame, { selection: { only: [] } }) } : env;
+  isPart
+    ? { ...env, frame: childFrame(env.frame, { selection: { only: [] }, isPart: true }) }
+    : env;
 
 function operationOf(
   unit: SourceUnit,

@@ -5,7 +5,7 @@ import { parseValue } from './value.ts';
 
 const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
 const HELPERS = /@?(js|javascript|node)[ \t]*=[ \t]*\{/y;
-const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
+const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'frontmatter', 'p', 'pipeline']);
 
 /** Names before `@`; words may hold `:`. */
 function parseLabels(r: Reader): string[] {
