@@ -607,3 +607,109 @@ return { text: \`@r.title @r.stars\` }`;
     expect(member).toEqual(['add_note', 'list-all']);
   });
 });
+
+describe('not now', () => {
+  const LATER = [
+    ['auth', 'auth @mail = "MAIL_KEY"'],
+    ['auth', 'auth @mail = { from: "env:MAIL_KEY", as: "KEY" }'],
+    ['using auth:…', 'run cmd {post} using auth:mail'],
+    ['using auth:…', 'exe @f() = run sh { post } using auth:mail'],
+    ['file', 'file "notes/a.md" = "x"'],
+    ['file', 'file @path = "x"'],
+    ['files', 'files "src/" = [{ "a.js": "x" }]'],
+    ['files', 'files <@root/src> = [{ "a.js": "x" }]'],
+    ['box', 'box [ output "x" to "a.txt" ]'],
+    ['box', 'box { net: "none" } [ show 1 ]'],
+    ['box', 'box @config with { deny: ["sh"] } [ show 1 ]'],
+    ['box', 'var @b = box [ => 1 ]'],
+    ['box', 'exe @f() = [ => box [ => 1 ] ]'],
+    ['box', 'var @x = when [ true => box { } [ => 1 ] ]'],
+    ['checkpoint', 'checkpoint "half"'],
+    ['checkpoint', 'if true [ checkpoint `half` ]'],
+    ['checkpoint', 'for @x in [1] => checkpoint @x'],
+    ['file', 'if true [ file "a" = 1 ]'],
+    ['var tools', 'exe @f() = 1\nvar tools @t = { a: { mlld: @f } }'],
+    ['var tools', 'var tools trusted @t = { a: @upper }'],
+    ['authorizations', 'policy @p2 = { authorizations: { allow: { "@f": true } } }'],
+    ['authorizations', 'policy @p2 = union({ "authorizations": {} }, { deny: ["sh"] })'],
+  ] as const;
+
+  test.each(LATER)('`%s` is refused by the run and by check: %s', async (word, text) => {
+    const files = { 'a.mld': `show "first"\n${text}`, 'a.md': text.replace(/^/gm, '/') };
+    const fixture = makeFixture(files);
+    fixtures.push(fixture);
+    for (const name of Object.keys(files)) {
+      for (const command of ['script', 'check']) {
+        const { code, output } = await runCommand([command, name], fixture.root, fixture.env);
+        expect(output).toContain(`\`${word}\` is not part of this version`);
+        expect(output).toContain('[script_unsupported]');
+        expect(output).toContain('hint: ');
+        expect(output).not.toMatch(/^first/);
+        expect(code).toBe(3);
+      }
+    }
+  });
+
+  test('the words are text where nothing they need follows; in strict mode an ordinary error', async () => {
+    const lines = [
+      '/auth is needed',
+      '/box office',
+      '/file a report',
+      '/files',
+      '/checkpoint at 9',
+    ];
+    const prose = ['box [', 'auth @you', '/boxes "x"', '/filed "x"'];
+    const text = `${[...lines, ...prose].join('\n')}\n`;
+    expect(await script(text, {}, 'main.md')).toEqual({ code: 0, output: text });
+    for (const line of lines) {
+      const { code, output } = await script(line);
+      expect(output).not.toContain('is not part of this version');
+      expect(code).toBe(3);
+    }
+    const names =
+      'var @file = "a"\nvar @box = { file: 1, auth: 2, tools: 3 }\nshow `@file @box.auth`';
+    expect(await script(`${names}\nvar box,tools @x = 1\nshow @x.mx.labels`)).toEqual(
+      printed('a 2', '[\n  "box",\n  "tools"\n]'),
+    );
+  });
+
+  test('authorizations in a policy that is known only at run time', async () => {
+    const { code, output } = await script(
+      'var @o = { authorizations: {} }\nshow "first"\npolicy @rules = @o',
+    );
+    expect(output).toMatch(/^first\n.*`authorizations` is not part of this version/);
+    expect(code).toBe(3);
+  });
+
+  test('a module that uses them is an error of whoever imports it', async () => {
+    const { code, output } = await script('show 1\nimport "./m.mld" as @m', {
+      'm.mld': 'var @a = 1\ncheckpoint "x"',
+    });
+    expect(output).toMatch(/^1\n/);
+    expect(output).toContain('`checkpoint` is not part of this version');
+    expect(code).toBe(3);
+  });
+
+  test('resuming: options are no options, the front matter is refused, data of that name stays', async () => {
+    const fixture = makeFixture({
+      'a.mld': 'show 1',
+      'b.mld': '---\ntitle: x\nresume: auto # later\n---\nshow 1',
+    });
+    fixtures.push(fixture);
+    const km = (...words: string[]) => runCommand(words, fixture.root, fixture.env);
+    for (const words of [['--resume'], ['--resume', '@f'], ['--resume=@f:2'], ['--fresh']]) {
+      const { code, output } = await km('script', 'a.mld', ...words);
+      expect(output).toMatch(/^error: `--(?:resume|fresh)` is not part of this version/);
+      expect(code).toBe(2);
+      const json = await km('script', '--json', 'a.mld', ...words);
+      expect(json.output).toContain('is not part of this version');
+    }
+    for (const command of ['script', 'check']) {
+      const { code, output } = await km(command, 'b.mld');
+      expect(output).toMatch(/b\.mld:3:1: error: `resume` is not part of this version/);
+      expect(code).toBe(3);
+    }
+    const data = '---\nresume: cv.pdf\n---\nshow @fm.resume';
+    expect(await script(data)).toEqual(printed('cv.pdf'));
+  });
+});

@@ -13,6 +13,7 @@ import {
   isWildcardArm,
   parseRunAction,
   parseValue,
+  refuseLater,
   refuseSlash,
   STATEMENT_WORDS,
 } from './value.ts';
@@ -20,7 +21,9 @@ import {
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
-   null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
+   null show log output append box allow deny retry ask done continue skip let var bail`.split(
+    /\s+/,
+  ),
 );
 const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
 
@@ -221,6 +224,7 @@ function parseLine(r: Reader): ActionExpression {
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
+  refuseLater(r, word);
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))
