@@ -150,7 +150,7 @@ describe('JSON files that cannot be read', () => {
   test('are texts among the files of a glob, with the reason', async () => {
     const text = `var @all = <data/*.json>
 for @f in @all => show \`@f.mx.filename @f.mx.type\`
-show @all[1].mx.parseError != null
+show @exists(@all[1].mx.parseError)
 exe @kind(f) = js { return f.type + " " + f.text.length }
 show @kind(@all[1].keep)`;
     expect(await script(text, DATA)).toEqual(
