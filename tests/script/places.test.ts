@@ -501,9 +501,8 @@ show @n.addNote("t", 5).title`;
       /show.*$/,
       'var @r = @tool("mcp/notes/add_note", { title: "t", stars: 5 })\nvar @d = @r.content[0].text | @parse\nshow @d.title',
     );
-    const called = await script(right);
-    expect(called.output).toMatch(/^(?:called\n)+guarded\n$/);
-    expect(called).toEqual(await script(asTool));
+    expect(await script(right)).toEqual(printed('called', 'guarded'));
+    expect(await script(asTool)).toEqual(printed('called', 'guarded'));
   });
 
   test('labels go in and come back out', async () => {
@@ -545,9 +544,25 @@ show @n.addNote("x", @stars)`;
 show @add("a").stars
 var @f = @notes.add_note
 show \`@f("b").title @notes.addNote("c").title\`
-show foreach @add(["d", "e"]) | @typeof
+var @titles = ["d", "e"]
+show foreach @f(@titles) with { separator: " ", template: "{{index}}:{{result}}" }
+run @notes.addNote("g")
+@f("h", "1")
+exe js = { f }
+exe @inJs() = js { return (await f("i")).title }
+show @inJs()
 show @f.type`;
-    expect(await script(text)).toEqual(printed('2', 'b c', 'array', 'executable'));
+    expect(await script(text)).toEqual(
+      printed(
+        '2',
+        'b c',
+        '0:{"title":"d"} 1:{"title":"e"}',
+        '{"title":"g"}',
+        '{"title":"h","stars":1}',
+        'i',
+        'executable',
+      ),
+    );
     const judged = `guard before op:import = when [ @mx.op.target == "mcp:notes" => deny "no tools here" ]
 import { @add } from "./lib.mld"`;
     const { code, output } = await script(judged);

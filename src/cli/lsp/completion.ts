@@ -329,7 +329,9 @@ const fieldsNamed = (names: readonly string[]): Item[] => names.map((name) => it
 
 function membersOf(meaning: Meaning, view: Scripted, modules: Modules): Item[] {
   if (meaning.kind === 'module') {
-    return modules.exports(meaning.module).map((name) => item('module', name));
+    const names = modules.exports(meaning.module).map((name) => item('module', name));
+    const { script } = meaning.module;
+    return script ? [...names, item('field', '__meta__', 'its front matter')] : names;
   }
   const { fields } = meaning;
   if (/^(?:mx|ctx)$/.test(fields.at(-1) ?? '')) return listed('field', 'value_mx');
