@@ -284,7 +284,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     },
     payload: makeValue(options.payload ?? {}, { descriptor: describe({ taint: ['src:user'] }) }),
     environment: new Map(),
-    helpers: { js: new Map(), node: new Map() },
+    helpers: { js: new Map(), node: new Map(), py: new Map() },
     calls,
     policies: [],
     outputs: undefined,

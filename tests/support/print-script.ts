@@ -298,9 +298,9 @@ export function createValuePrinter(action: PrintAction) {
   function code(e: NodeOf<'command' | 'code'>): string {
     const folder = e.folder === undefined ? '' : `:${template(e.folder)}`;
     const using = e.using === undefined ? '' : ` using ${value(e.using.value)} as ${e.using.name}`;
-    if (e.kind === 'command') return `cmd${folder} {${e.raw}}${using}`;
-    const names = e.names.length === 0 ? '' : ` (${list(e.names)})`;
-    return `${e.language}${folder}${names} {${e.body}}${using}`;
+    const head = `${e.names.length === 0 ? '' : ` (${list(e.names)})`}${folder}`;
+    if (e.kind === 'command') return `cmd${head} {${e.raw}}${using}`;
+    return `${e.language}${head} {${e.body}}${using}`;
   }
 
   /** What stands behind `run`. */

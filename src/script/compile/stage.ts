@@ -99,7 +99,8 @@ function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const run: Walk = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
-      const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed }, ...env.named];
+      const first = code.kind === 'command' ? [] : [{ name: 'input', value: passed }];
+      const named = [...first, ...env.named];
       const value = await execute(stage, named, false, true);
       return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });

@@ -10,6 +10,7 @@ import {
   executableOf,
   onPath,
 } from '../run/environment.ts';
+import { addHelper } from '../run/helpers.ts';
 import { wasShown } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
 import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
@@ -65,13 +66,7 @@ function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
 
 function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
   return (env) => {
-    for (const name of node.names) {
-      const found = env.scope.find(name);
-      const executable = found && executableOf(found.value);
-      if (!executable)
-        return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
-      env.run.helpers[node.language].set(name, executable);
-    }
+    for (const name of node.names) addHelper(env, node.language, name);
     return absent();
   };
 }

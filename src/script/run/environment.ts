@@ -12,6 +12,7 @@ import {
   type Frame,
   type MaybePromise,
   mergeDescriptors,
+  type Operation,
   type Value,
 } from '../../flow/index.ts';
 import type { ScriptFault } from '../fault.ts';
@@ -50,11 +51,8 @@ export interface RunState {
   readonly payload: Value;
   /** Set by `output … to env:NAME`, for later commands. */
   readonly environment: Map<string, Value>;
-  /** `exe js = { … }` and `exe node = { … }`. */
-  readonly helpers: {
-    readonly js: Map<string, Executable>;
-    readonly node: Map<string, Executable>;
-  };
+  /** `exe js = { … }` and its like. */
+  readonly helpers: Readonly<Record<HelperLanguage, Map<string, Executable>>>;
   /** Names of the functions called so far. */
   readonly calls: string[];
   /** What was printed so far. */
@@ -209,10 +207,25 @@ export const given =
   () =>
     value;
 
+/** Kinds of blocks that call functions of the script by name. */
+export type HelperLanguage = 'js' | 'node' | 'py';
+
+/** What a function whose body is code tells, so that other code can call it. */
+interface HelperBody {
+  readonly op: Operation;
+  /** Of the file it stands in. */
+  readonly marks: Descriptor;
+  /** Why its body cannot stand beside another one. */
+  readonly refusal: string | undefined;
+  /** The names listed before its braces, with what they stand for where it stands. */
+  captured(env: Environment): MaybePromise<readonly Named[]>;
+}
+
 interface Callable {
   readonly call: ScriptCall;
   /** Its `denied =>` arm. */
   readonly refused: Refused | undefined;
+  readonly helper?: HelperBody | undefined;
 }
 
 export class Executable extends FunctionData<Callable> {
@@ -222,6 +235,10 @@ export class Executable extends FunctionData<Callable> {
 
   get refused(): Refused | undefined {
     return this.content.call.refused;
+  }
+
+  get helper(): HelperBody | undefined {
+    return this.content.call.helper;
   }
 }
 

@@ -20,8 +20,8 @@ import {
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
-  `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
-   null show log output append box allow deny retry ask done continue skip let var bail`.split(
+  `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
+   null box show log output append allow deny retry ask done continue skip let var bail`.split(
     /\s+/,
   ),
 );

@@ -47,7 +47,7 @@ interface Statements {
     options: NodeOf<'options'> | undefined;
   };
   /** `exe js = { up, clean }` */
-  helpers: { language: 'js' | 'node'; names: readonly string[] };
+  helpers: { language: 'js' | 'node' | 'py'; names: readonly string[] };
   /** `show`, `log`, `output`, `append`; also as an arm, an action, an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
@@ -174,7 +174,9 @@ interface Expressions {
     lines: readonly (readonly TemplatePart[])[];
     /** As written between the braces, for the printer. */
     raw: string;
-    /** `cmd:DIR` */
+    /** `cmd (@a, @b) {…}`: in its environment. */
+    names: readonly NodeOf<'reference'>[];
+    /** `cmd:DIR`, `cmd (@a):DIR` */
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };

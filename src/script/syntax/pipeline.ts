@@ -1,6 +1,6 @@
 // Stages, groups and `with { … }`: what happens to a value after it has been made.
 import type { Expression, NodeOf, Parallel, PipelineStage } from './ast.ts';
-import { isCodeStart, parseCode, parseCommand } from './command.ts';
+import { CODE_WORDS, isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
 
@@ -9,8 +9,10 @@ export const OPTION_NAMES = new Set(
    addLabels removeLabels`.split(/\s+/),
 );
 const EFFECT = /(?:show|log|output|append)(?![\w-])/y;
-const STAGE_ON_NEXT_LINE =
-  /[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|cmd|sh|bash|js|javascript|node|py|python)\b))/y;
+const STAGE_ON_NEXT_LINE = new RegExp(
+  String.raw`[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|${CODE_WORDS})\b))`,
+  'y',
+);
 const ANY_ON_NEXT_LINE = /[ \t\r]*\n[ \t]*(?=\|)/y;
 const CAP = /[ \t]*\([ \t]*(?=[\d@])/y;
 export const UNITS_MS: Readonly<Record<string, number>> = {

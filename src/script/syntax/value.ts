@@ -2,7 +2,7 @@
 // as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
 import { nearest } from '../../base/index.ts';
 import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
-import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
+import { CODE_WORDS, isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseFile } from './file.ts';
 import { parseBracket, parseObject } from './literal.ts';
@@ -95,8 +95,10 @@ export const isFlowWord = (word: string | undefined): boolean =>
 
 export const parseValue = (r: Reader): Expression => parsePiped(r, parseTernary);
 
-const STREAM =
-  /stream[ \t]+(?=@[A-Za-z_\u0080-\uffff]|(?:cmd|sh|bash|js|javascript|node|py|python)(?::|[ \t]*[({])|\{)/y;
+const STREAM = new RegExp(
+  String.raw`stream[ \t]+(?=@[A-Za-z_\u0080-\uffff]|(?:${CODE_WORDS})(?::|[ \t]*[({])|\{)`,
+  'y',
+);
 
 /** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
 export const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
