@@ -548,9 +548,6 @@ var @titles = ["d", "e"]
 show foreach @f(@titles) with { separator: " ", template: "{{index}}:{{result}}" }
 run @notes.addNote("g")
 @f("h", "1")
-exe js = { f }
-exe @inJs() = js { return (await f("i")).title }
-show @inJs()
 show @f.type`;
     expect(await script(text)).toEqual(
       printed(
@@ -559,7 +556,6 @@ show @f.type`;
         '0:{"title":"d"} 1:{"title":"e"}',
         '{"title":"g"}',
         '{"title":"h","stars":1}',
-        'i',
         'executable',
       ),
     );
