@@ -30,6 +30,7 @@ export interface ContextFacts {
   readonly errorMarks?: Descriptor;
   readonly for?: Json;
   readonly loop?: Json;
+  readonly while?: Json;
   readonly args?: Json | (() => Json);
   readonly tools?: Json | (() => Json);
   readonly profile?: Json;
