@@ -15,6 +15,7 @@ import {
   isWildcardArm,
   parseRunAction,
   parseValue,
+  refuseLater,
   refuseSlash,
   STATEMENT_WORDS,
 } from './value.ts';
@@ -273,6 +274,7 @@ function parseLine(r: Reader): ActionExpression {
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
+  refuseLater(r, word);
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))

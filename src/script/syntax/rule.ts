@@ -9,7 +9,7 @@ import { parseWordObject } from './literal.ts';
 import { staticText } from './outline.ts';
 import { parseArguments } from './reference.ts';
 import type { NameFinding } from './unbound.ts';
-import { parseValue } from './value.ts';
+import { parseValue, refuseUnsupported } from './value.ts';
 
 type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
 
@@ -109,6 +109,16 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
+function refuseAuthorizations(r: Reader, member: Expression): void {
+  const entries = member.kind === 'object' ? member.entries : [];
+  for (const entry of entries) {
+    if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
+    const { at, end } = entry.value;
+    const hint = 'say what is allowed with `allow`, `labels` and guards';
+    refuseUnsupported(r, 'authorizations', { at, end, hint });
+  }
+}
+
 /** Stands behind `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const name = parseTarget(r, 'policy');
@@ -118,6 +128,7 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const members = r.take(/union[ \t]*(?=\()/y)
     ? parseArguments(r)
     : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
+  for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
 }
 

@@ -10,7 +10,14 @@ import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy } from './rule.ts';
 import { isTextStart } from './text.ts';
-import { hintOfWord, isFlowWord, isStreamStart, parseRunAction, parseValue } from './value.ts';
+import {
+  hintOfWord,
+  isFlowWord,
+  isStreamStart,
+  parseRunAction,
+  parseValue,
+  refuseLater,
+} from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
 export function parseStatement(r: Reader): Statement {
@@ -52,6 +59,7 @@ const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
 );
 
 function refuseText(r: Reader, word: string): never {
+  refuseLater(r, word);
   const end = r.pos + word.length;
   if (word === 'let') {
     r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });
