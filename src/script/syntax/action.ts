@@ -9,18 +9,20 @@ import { parseOptions } from './pipeline.ts';
 import {
   hintOfWord,
   isFlowWord,
-  isStreamStart,
   isWildcardArm,
-  parseRunAction,
+  parseStream,
   parseValue,
   refuseSlash,
+  refuseStream,
   STATEMENT_WORDS,
 } from './value.ts';
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
-   null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
+   null show log output append allow deny retry ask done continue skip let var bail stream`.split(
+    /\s+/,
+  ),
 );
 const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
 
@@ -205,8 +207,10 @@ function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
   refuseSlash(r, 'let');
-  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  const streamed = parseStream(r);
+  if (streamed) return streamed;
   const word = r.word();
+  if (word === 'stream') refuseStream(r);
   if (word === undefined) {
     if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
     return parseAugment(r) ?? parseValue(r);

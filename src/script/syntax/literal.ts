@@ -5,7 +5,7 @@ import type { Reader } from './cursor.ts';
 
 const OPENS_BLOCK =
   /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
-const MAY_OPEN_BLOCK = /@|(?:run|when|for|foreach|loop)(?![\w-])/y;
+const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
 const BLOCK_IN_ARGUMENT = /=>|let(?![\w-])/y;
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 

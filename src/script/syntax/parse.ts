@@ -11,7 +11,7 @@ import { parseFile } from './file.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare } from './text.ts';
-import { parseValue, STATEMENT_WORDS } from './value.ts';
+import { isStreamLine, parseValue, STATEMENT_WORDS } from './value.ts';
 
 const RULES: Rules = {
   value: parseValue,
@@ -116,9 +116,10 @@ function looksLikeStatement(r: Reader): boolean {
 function isSlashed(r: Reader): boolean {
   const at = r.pos;
   const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
-  const isStream = found === 'stream' && r.sees(/[ \t]*(?:@|\{|[a-z]+(?::|[ \t]*[({]))/y);
+  r.pos -= found?.length ?? 0;
+  const isText = found === 'stream' && !isStreamLine(r);
   r.pos = at;
-  return found !== undefined && (found === '' || isStream || STATEMENT_WORDS.has(found));
+  return found !== undefined && !isText && (found === '' || STATEMENT_WORDS.has(found));
 }
 
 /** Text and statements, line by line. */
