@@ -60,6 +60,10 @@ export interface Frame {
   readonly isHooking: boolean;
   /** A person was asked about this very operation and said yes. */
   readonly isApproved: boolean;
+  /** What a privileged guard has lifted for this very operation, and for the parts of it judged again. */
+  readonly exception: PolicyException | undefined;
+  /** The next operation is a part of this one: the body that a call consists of. */
+  readonly isPart: boolean;
   readonly selection: GuardSelection | undefined;
   readonly retry: RetryBudget | undefined;
   readonly emit: ((effect: Effect) => void) | undefined;
@@ -92,9 +96,15 @@ export interface LabelChange {
   readonly clear?: boolean;
 }
 
+interface Allowing {
+  readonly labels?: LabelChange;
+  /** An arm said so; otherwise none had anything to say. */
+  readonly isSaid?: true;
+}
+
 export type Verdict =
-  | { readonly kind: 'allow'; readonly labels?: LabelChange }
-  | { readonly kind: 'allow_value'; readonly value: Value | Json; readonly labels?: LabelChange }
+  | ({ readonly kind: 'allow' } & Allowing)
+  | ({ readonly kind: 'allow_value'; readonly value: Value | Json } & Allowing)
   | { readonly kind: 'deny' | 'retry' | 'ask'; readonly text: string };
 
 /** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
@@ -125,6 +135,8 @@ export interface Guard {
   readonly privileged: boolean;
   /** Part of a policy: no statement can leave it out. */
   readonly locked: boolean;
+  /** Privileged, of a policy file or of the script that a person started: its word is an exception. */
+  readonly lifts: boolean;
   decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
 }
 
@@ -171,6 +183,29 @@ export interface Finding {
   readonly sources: readonly string[];
   /** What somebody can do so that it is not said again. */
   readonly ways?: readonly string[];
+  /** Absent: no exception lifts it. */
+  readonly yields?: Yielding;
+}
+
+/** Of what a privileged guard may lift. */
+interface Yielding {
+  /** What policy files and locked policies say to it all the same. */
+  readonly leaves: 'ask' | 'off';
+  /** The mark by which the input offends; absent: it offends by what it lacks. */
+  readonly mark?: string | undefined;
+  /** Of the input it is about, or of the condition; absent: it is about the operation. */
+  readonly marks?: Descriptor | undefined;
+  readonly isImplied?: boolean | undefined;
+}
+
+/** What privileged guards have lifted for one operation. */
+export interface PolicyException {
+  /** Rules and filters, as `exceptions.ts` writes them. */
+  readonly lifted: ReadonlySet<string>;
+  /** Under which the inputs are noted, so that what is made of them only is known. */
+  readonly id: string;
+  /** Of the conditions that were judged with them. */
+  readonly influence: Descriptor;
 }
 
 /** What a script may add to the policy in force. */
@@ -182,6 +217,8 @@ export interface PolicyRules {
   defaults?: { unlabelled?: string[] };
   rules?: Record<string, RuleState>;
   packs?: string[];
+  /** No privileged guard lifts what it refuses. */
+  locked?: boolean;
 }
 
 /** Over operation keys and labels of operations; the most specific pattern wins. */

@@ -5,12 +5,11 @@ import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../
 import type { PolicyState } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import type { McpClient, McpHost } from '../mcp/index.ts';
-import { deriveVaultKey } from '../store/index.ts';
 import type { KeyFolder } from '../trust/index.ts';
 import type { CallOptions } from './kernel.ts';
 import type { Verb } from './program.ts';
 import { decideApproval } from './steering.ts';
-import type { Threads } from './threads.ts';
+import { registryKey, type Threads } from './threads.ts';
 
 /** The runtime, as far as clients reach it. */
 interface Inside {
@@ -20,11 +19,6 @@ interface Inside {
   policies(): PolicyState;
   call(verb: Verb, request: JsonObject, options: CallOptions): Promise<Outcome<Json>>;
   threads(): Promise<Outcome<Threads>>;
-}
-
-function keyOf(keys: KeyFolder): Outcome<Uint8Array> {
-  const key = keys.tokenKey();
-  return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }
 
 /** Where a registered SDK announces itself; nothing is loaded without one. */
@@ -121,7 +115,7 @@ export function createMcpHost(
         words !== undefined,
       );
     },
-    key: () => keyOf(runtime.keys),
+    key: () => registryKey(runtime),
     span: spanned,
     onError,
   };

@@ -88,6 +88,7 @@ export async function runScriptIn(
     ...source.output,
     name,
     mayBePrivileged: true,
+    mayLift: true,
     ...(inputs && { inputs: valuesOf(inputs) }),
     ...(payload && { payload }),
     ...(onEffect && { onEffect: harmless('onEffect', onEffect, trouble) }),

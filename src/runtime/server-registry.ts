@@ -45,7 +45,7 @@ async function onServer<T>(
   if (address === undefined) {
     return fail('invalid_input', 'no store on a server is named', { missing: 'store' });
   }
-  const identity = await registryKey(open);
+  const identity = registryKey(open);
   if (!identity.ok) return identity;
   const act = which(await import('../store/index.ts'));
   return await act(address, { clock, identity: identity.output });

@@ -43,6 +43,7 @@ import type {
   ThreadRow,
   ThreadSummary,
 } from '../store/index.ts';
+import { deriveVaultKey } from '../trust/index.ts';
 import { identify } from './identity.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
@@ -81,7 +82,7 @@ export interface Threads {
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const { clock } = open;
   const { openServerStore, openSqliteStore } = await import('../store/index.ts');
-  const identity = await registryKey(open);
+  const identity = registryKey(open);
   if (!identity.ok) return identity;
   const [own, key] = [open.own.openStore, identity.output];
   const { address } = open.shared;
@@ -92,10 +93,7 @@ export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
 }
 
 /** What shows that a registry is this user's, and opens what is sealed in it. */
-export async function registryKey({
-  keys,
-}: Pick<OpenProject, 'keys'>): Promise<Outcome<Uint8Array>> {
-  const { deriveVaultKey } = await import('../store/index.ts');
+export function registryKey({ keys }: Pick<OpenProject, 'keys'>): Outcome<Uint8Array> {
   const key = keys.tokenKey();
   return key.ok ? ok(deriveVaultKey(key.output.exportPrivate())) : key;
 }

@@ -71,6 +71,8 @@ export interface ScriptOptions {
   /** Variables, and the fields of `@input`: a directive's inputs, a tool's parameters. */
   readonly inputs?: ReadonlyMap<string, Value>;
   readonly mayBePrivileged?: boolean;
+  /** Its privileged guards may make exceptions to policies: never in a thread. */
+  readonly mayLift?: boolean;
   /** Ends it, in a loop at the latest; what it has started hears of it by itself. */
   readonly signal?: AbortSignal;
   onEffect?(effect: ScriptEffect): void;
@@ -307,6 +309,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),
+    mayLift: options.mayLift === true,
     import: createImports(async ({ text, descriptor }, path, env) => {
       const mode = path.endsWith('.mld') ? 'strict' : 'markdown';
       const { script, problems } = parseScript(text, { mode, file: path });

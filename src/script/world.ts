@@ -137,7 +137,14 @@ export type JsArgument =
       readonly isStage: boolean;
     }
   /** `.keep` */
-  | { readonly kind: 'kept'; readonly text: string; readonly data: Json; readonly mx: Json };
+  | {
+      readonly kind: 'kept';
+      readonly text: string;
+      readonly data: Json;
+      /** As `.mx.type` has it. */
+      readonly type: string;
+      readonly mx: Json;
+    };
 
 /** A function of the script that blocks may call by name. */
 export interface CodeHelper {

@@ -58,4 +58,4 @@ export {
   type Transcript,
   type TranscriptEvent,
 } from './transcript/transcript.ts';
-export { createVault, deriveVaultKey, type Vault } from './vault.ts';
+export { createVault, type Vault } from './vault.ts';

@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { beforeEach, expect, test } from 'vitest';
 import { codeOf, must } from '../../tests/support/registry.ts';
 import { createRedactor, type Json } from '../base/index.ts';
+import { deriveVaultKey } from '../trust/index.ts';
 import type { Sealed } from './port.ts';
-import { createVault, deriveVaultKey, type Vault } from './vault.ts';
+import { createVault, type Vault } from './vault.ts';
 
 const SECRET = 'canary-7f3a "quoted"';
 const redactor = createRedactor([SECRET, '98765432']);

@@ -169,7 +169,3 @@ export function createVault(options: VaultOptions): Outcome<Vault> {
     },
   });
 }
-
-/** A key for vaults from a private key of the user; the private key cannot be found from it. */
-export const deriveVaultKey = (privateKey: string): Uint8Array =>
-  new Uint8Array(hkdfSync('sha256', privateKey, 'kernmantle', 'vaults of journals', 32));

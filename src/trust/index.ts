@@ -29,7 +29,7 @@ export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
 export { scopeProblem, valueInScope } from './grants/value-scope.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';
-export { createKeyFolder, type KeyFolder } from './keys/key-folder.ts';
+export { createKeyFolder, deriveVaultKey, type KeyFolder } from './keys/key-folder.ts';
 export { openKeys, sealKeys } from './keys/key-parcel.ts';
 export { createTrustStore, type TrustStore } from './keys/trust-store.ts';
 export { missingAtStart } from './tokens/chain-rights.ts';

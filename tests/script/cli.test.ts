@@ -1,7 +1,7 @@
 // Scripts on the real command line, a process each.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, symlinkSync } from 'node:fs';
+import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -44,6 +44,31 @@ const start = (...words: string[]): ChildProcess =>
     ...options(),
     stdio: ['pipe', 'pipe', 'pipe'],
   });
+
+/** The rooms whose code a process loads. */
+function roomsLoaded(...words: string[]): string[] {
+  const list = join(fixture.root, 'loaded.txt');
+  const look = `import { registerHooks } from 'node:module';
+import { appendFileSync } from 'node:fs';
+registerHooks({ load(url, context, next) {
+  appendFileSync(${JSON.stringify(list)}, url + '\\n');
+  return next(url, context);
+} });`;
+  const hook = `data:text/javascript,${encodeURIComponent(look)}`;
+  writeFileSync(list, '');
+  const done = spawnSync(process.execPath, ['--import', hook, LAUNCHER, ...words], options());
+  expect(done.status).toBe(0);
+  const rooms = [...readFileSync(list, 'utf8').matchAll(/\/src\/([a-z]+)\//g)].map(
+    ([, room = '']) => room,
+  );
+  return [...new Set(rooms)].sort();
+}
+
+test('a script that asks for nothing loads no threads, models, stores or servers', () => {
+  const rooms = ['base', 'cli', 'expr', 'flow', 'items', 'kernel', 'runtime', 'script', 'trust'];
+  expect(roomsLoaded('script', 'a.mld')).toEqual(rooms);
+  expect(roomsLoaded('threads', 'ls')).toContain('store');
+});
 
 describe('what is run', () => {
   test('a markdown file: text passes through, statements act', () => {

@@ -132,8 +132,8 @@ describe('modules', () => {
     ['import templates from "./d" as @t(a, b)', 'import templates from "./d" as @t(a, b)'],
     ['import policy @p from "./m.mld"', 'import policy @p from "./m.mld"'],
     [
-      'import cached(1h) "./m" as @m with { skipDirs: [] }',
-      'import cached(1h) "./m" as @m with { skipDirs: [] }',
+      'import cached(1h) "https://a.test/m" as @m with { skipDirs: [] }',
+      'import cached(1h) "https://a.test/m" as @m with { skipDirs: [] }',
     ],
     ['export { @a, b }', 'export { @a, @b }'],
     ['export { * }', 'export { * }'],

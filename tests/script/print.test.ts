@@ -121,6 +121,8 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
       '%',
       '==',
       '!=',
+      '~=',
+      '!~=',
       '<',
       '>',
       '<=',

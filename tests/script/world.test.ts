@@ -342,7 +342,13 @@ describe('node blocks', () => {
   inSandbox('see text, data and stdin as js blocks do', async () => {
     const { code } = await open();
     const input: JsArgument = { kind: 'textual', data: [1], text: ' [1] ', isStage: true };
-    const kept: JsArgument = { kind: 'kept', data: 1, text: 'one', mx: { labels: ['a'] } };
+    const kept: JsArgument = {
+      kind: 'kept',
+      data: 1,
+      text: 'one',
+      type: 'number',
+      mx: { labels: ['a'] },
+    };
     const source =
       'let all = ""; for await (const piece of process.stdin) all += piece\n' +
       'return [input.trim(), input[0], `${input}`, kept.text, kept.mx.labels, all, typeof gone]';

@@ -64,7 +64,7 @@ function reference({ names }: Scope): fc.Arbitrary<string> {
 
 const compound = (scope: Scope, inner: fc.Arbitrary<string>): fc.Arbitrary<string>[] => [
   fc
-    .tuple(inner, pick(['+', '-', '*', '==', '!=', '<', '>', '&&', '||', '??']), inner)
+    .tuple(inner, pick(['+', '-', '*', '==', '!=', '~=', '!~=', '<', '>', '&&', '||', '??']), inner)
     .map(([left, operator, right]) => `(${left} ${operator} ${right})`),
   inner.map((one) => `(!${one})`),
   fc.tuple(inner, inner, inner).map(([c, a, b]) => `(${c} ? ${a} : ${b})`),

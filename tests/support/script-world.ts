@@ -128,6 +128,7 @@ export async function play(text: string, options: PlayOptions = {}): Promise<Pla
     name: 'script.mld',
     mode: 'strict',
     mayBePrivileged: true,
+    mayLift: true,
     ...rest,
     world,
     frame,

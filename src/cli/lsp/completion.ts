@@ -209,7 +209,11 @@ function ruleHead({ view, offset, line }: Asked): Completion | undefined {
   const timings = listed('word', 'timings').filter(
     ({ label }) => rule === 'guard' || label === 'before' || label === 'after',
   );
-  const privileged = item('word', 'privileged', 'may remove labels, cannot be switched off');
+  const privileged = item(
+    'word',
+    'privileged',
+    'may remove labels and make exceptions to policies, cannot be switched off',
+  );
   return { items: rule === 'guard' ? [...timings, privileged] : timings, at };
 }
 
@@ -337,6 +341,7 @@ function membersOfAmbient(name: string, fields: readonly string[], view: Scripte
     case 'pipeline':
       return first === undefined ? listed('field', 'pipe') : methodsOf(undefined);
     case 'fm':
+    case 'frontmatter':
       return fieldsNamed(frontMatterKeys(parsed.partial.frontMatter, fields));
     case 'input':
       return [

@@ -103,7 +103,7 @@ export function findBound(
 /** Text that passes through, or a comment: nothing in it means anything. */
 export function isProse({ parsed, text, mode }: ScriptView, offset: number): boolean {
   const start = text.lastIndexOf('\n', offset - 1) + 1;
-  if (/^[ \t]*>>/.test(text.slice(start, offset + 2))) return true;
+  if (/^[ \t]*(?:>>|<<(?!\S))/.test(text.slice(start, offset + 3))) return true;
   if (mode === 'strict') return false;
   return parsed.partial.body.some(
     ({ kind, at, end }) => kind === 'text' && at <= offset && offset < end,

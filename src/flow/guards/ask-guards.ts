@@ -17,6 +17,7 @@ import type {
   MaybePromise,
   ModelReader,
   Phase,
+  PolicyException,
   TraceEntry,
   Verdict,
 } from '../frame.ts';
@@ -25,6 +26,7 @@ import { carries, type Descriptor, EMPTY, mergeAll, mergeDescriptors } from '../
 import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
 import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
+import { type Allowed, insidePart, liftedFrom } from './exceptions.ts';
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
@@ -42,6 +44,9 @@ class GuardRound implements Judgement {
   output: Value | undefined;
   readonly findings: Finding[] = [];
   readonly trace: TraceEntry[] = [];
+  exception: PolicyException | undefined;
+  /** What privileged guards with a say about policies have allowed. */
+  readonly #allowed: Allowed[] = [];
 
   constructor(phase: Phase, op: Operation, frame: Frame, inputs: readonly Argument[]) {
     this.phase = phase;
@@ -158,6 +163,7 @@ class GuardRound implements Judgement {
       const count = Math.max(1, this.inputs.length);
       this.#apply(subject, (old) => relabelled(old, labels, guard), count);
     }
+    if (guard.lifts && verdict.isSaid) this.#allowed.push({ guard, inputs: this.inputs });
     const shown = isValue(value) ? value.data : (value ?? null);
     this.#note(guard, 'allow', null, isReplaced ? shown : null);
   }
@@ -168,7 +174,8 @@ class GuardRound implements Judgement {
     const marks = this.#marksOf(subject);
     const facts = {
       ...frame.facts,
-      op: undefined,
+      // Also where the guard logs something: that is an operation of its own, and not what it is about.
+      op,
       guard: () => this.#factsOf(guard, subject, marks),
       descriptor: marks,
     };
@@ -222,6 +229,18 @@ class GuardRound implements Judgement {
     return this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
   }
 
+  /** When all have spoken. */
+  lift(): void {
+    const { frame, inputs, findings } = this;
+    if (this.#allowed.length === 0) return;
+    const found = liftedFrom(findings, this.#allowed, inputs, frame);
+    if (!found) return;
+    this.exception = found.exception;
+    this.inputs = found.inputs;
+    this.trace.push(...found.trace);
+    findings.splice(0, findings.length, ...found.left);
+  }
+
   /** By the origins of the inputs, where somebody knows them. */
   judgePolicy(): MaybePromise<void> {
     const { origins } = this.frame.ports;
@@ -235,7 +254,9 @@ class GuardRound implements Judgement {
   #judge(): void {
     const { op, frame, inputs } = this;
     const { policy, held, influence } = frame;
-    for (const finding of policy.judge(op, held, inputs, influence, readerOf(frame))) {
+    for (const found of policy.judge(op, held, inputs, influence, readerOf(frame))) {
+      const finding = insidePart(found, frame);
+      if (!finding) continue;
       this.findings.push(finding);
       const { kind, guard, text } = finding;
       this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
@@ -284,7 +305,10 @@ export function judgeBefore(
   const hasGuards = frame.guards.list.length > 0;
   return whenReady(hasGuards ? round.perInput() : undefined, () =>
     whenReady(round.judgePolicy(), () =>
-      whenReady(hasGuards ? round.perOperation() : undefined, () => round),
+      whenReady(hasGuards ? round.perOperation() : undefined, () => {
+        round.lift();
+        return round;
+      }),
     ),
   );
 }

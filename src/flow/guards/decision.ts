@@ -17,6 +17,7 @@ import type {
   MaybePromise,
   Objection,
   Phase,
+  PolicyException,
   Ports,
   Question,
   RetryBudget,
@@ -33,6 +34,8 @@ export interface Judgement {
   readonly output: Value | undefined;
   readonly findings: readonly Finding[];
   readonly trace: readonly TraceEntry[];
+  /** What privileged guards have lifted. */
+  readonly exception: PolicyException | undefined;
   /** In which it was judged: attempts and hints so far. */
   readonly frame: Frame;
 }

@@ -98,7 +98,8 @@ function verdictOf({ verdict, on }: GuardSource): Verdict {
     ...(add_labels ? { add: add_labels } : {}),
     ...(remove_labels ? { remove: remove_labels } : {}),
   };
-  return kind === 'allow_value' ? { kind, value: value ?? null, labels } : { kind, labels };
+  const said = { labels, isSaid: true } as const;
+  return kind === 'allow_value' ? { kind, value: value ?? null, ...said } : { kind, ...said };
 }
 
 const placeOf = ({ file, line, on }: GuardSource): string =>
@@ -115,6 +116,8 @@ function compileGuard(source: GuardSource, locked: boolean): Outcome<Guard> {
     timing: source.timing,
     privileged: source.privileged ?? false,
     locked,
+    // In threads, too: nobody but whoever writes the policies makes exceptions there.
+    mayLift: locked,
     place: placeOf(source),
     decide(view) {
       if (!condition || !contextFor) return ok(verdict);

@@ -35,10 +35,16 @@ interface GuardDefinition {
   timing: GuardTiming;
   privileged?: boolean;
   locked?: boolean;
+  /** Its place may make exceptions to policies, where it is privileged. */
+  mayLift?: boolean;
   /** Where it stands, for guards without a name. */
   place?: string;
   decide: Guard['decide'];
 }
+
+/** An exception is made for an operation, before it happens; data that passes by opens nothing. */
+const isLifting = ({ privileged, mayLift, timing }: GuardDefinition, { kind }: GuardFilter) =>
+  privileged === true && mayLift === true && timing === 'before' && kind !== 'label';
 
 let serial = 0;
 
@@ -56,6 +62,7 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
     timing: definition.timing,
     privileged: definition.privileged ?? false,
     locked: definition.locked ?? false,
+    lifts: isLifting(definition, filter.output),
     decide: definition.decide,
   });
 }

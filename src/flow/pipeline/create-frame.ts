@@ -41,6 +41,8 @@ export function createFrame(options: FrameOptions = {}): Frame {
     isJudging: false,
     isHooking: false,
     isApproved: false,
+    exception: undefined,
+    isPart: false,
     selection: undefined,
     retry: undefined,
     emit: undefined,
@@ -55,6 +57,8 @@ interface FrameAdditions {
   guards?: GuardSet;
   /** Only for one statement: `with { guards: … }`. Privileged and policy guards run all the same. */
   selection?: GuardSelection;
+  /** What is performed next is a part of the operation that the frame is of. */
+  isPart?: true;
   /** Already composed with the one in force (see `narrowedBy`). */
   policy?: FramePolicy;
   ctx?: ContextFacts;
@@ -64,7 +68,7 @@ interface FrameAdditions {
 }
 
 export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
-  const { ports, guards, selection, policy, ctx, retry, influence } = additions;
+  const { ports, guards, selection, policy, ctx, retry, influence, isPart } = additions;
   return {
     ...frame,
     parent: frame,
@@ -72,6 +76,7 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
     guards: guards ? combineGuards(frame.guards, guards) : frame.guards,
     selection: selection ?? frame.selection,
     policy: policy ?? frame.policy,
+    isPart: isPart ?? frame.isPart,
     facts: ctx ? { ...frame.facts, ...ctx } : frame.facts,
     retry: retry ?? frame.retry,
     influence: influence ? mergeDescriptors(frame.influence, influence) : frame.influence,
@@ -102,6 +107,9 @@ export function pushOperation(
     isJudging: frame.isJudging,
     isHooking: frame.isHooking,
     isApproved: false,
+    // INVARIANT: an exception is for one operation; what happens inside it is judged by itself.
+    exception: frame.isPart ? frame.exception : undefined,
+    isPart: false,
     selection: frame.selection,
     retry,
     emit: frame.emit,

@@ -224,7 +224,9 @@ function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
       attempt.inputs = judgement.inputs;
       attempt.frame = { ...attempt.frame, inputs: attempt.inputs };
     }
-    if (judgement.trace.length > 0) attempt.trace = judgement.trace;
+    const { trace, exception } = judgement;
+    if (trace.length > 0) attempt.trace = trace;
+    if (exception) attempt.frame = { ...attempt.frame, exception };
     return whenReady(carryOut(op, judgement, attempt.frame), (refused) => {
       if (refused !== 'approved') return refused;
       attempt.frame = { ...attempt.frame, isApproved: true };

@@ -98,7 +98,11 @@ function strictest<T>(
   return order.find((value) => said.includes(value)) ?? (order[0] as T);
 }
 
-const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
+/** Its `labels` and rules are what a privileged guard may make an exception to. */
+const isLiftable = ({ ofScript, locked }: Policy): boolean => ofScript === true && locked !== true;
+
+/** `withBuiltIn`: those hold that nobody has said anything about. */
+const ruleStates = (levels: readonly Policy[], withBuiltIn = true): Map<string, RuleState> =>
   new Map(
     NAMED_RULES.map(({ name, isBuiltIn, answer }): [string, RuleState] => {
       const read: Reader<RuleState> = ({ rules, packs }) =>
@@ -107,7 +111,7 @@ const ruleStates = (levels: readonly Policy[]): Map<string, RuleState> =>
           : packs?.includes(name)
             ? 'deny'
             : undefined;
-      const fallback: RuleState = isBuiltIn ? (answer ?? 'deny') : 'off';
+      const fallback: RuleState = isBuiltIn && withBuiltIn ? (answer ?? 'deny') : 'off';
       return [name, strictest<RuleState>(levels, ['deny', 'ask', 'off'], fallback, read)];
     }),
   );
@@ -269,12 +273,16 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
   const levels = RANK.flatMap((rank) => policies.filter(({ level }) => level === rank));
   const trusted = levels.filter((policy) => hasAuthority(policy) || policy.level === 'bundle');
   const rules = ruleStates(levels);
+  const stated = ruleStates(
+    levels.filter((policy) => !isLiftable(policy)),
+    false,
+  );
   const approve = [...new Set(levels.flatMap((policy) => policy.approve ?? []))];
   return {
-    ...createPolicyJudge(levels, rules, approve),
+    ...createPolicyJudge(levels, { states: rules, stated, approve, isLiftable }),
     levels,
     narrowedBy: (more) =>
-      composePolicies([...levels, { ...more, level: 'project', signed: false }]),
+      composePolicies([...levels, { ...more, level: 'project', signed: false, ofScript: true }]),
     rules,
     mark: markOf(levels, rules),
     guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),

@@ -61,12 +61,15 @@ interface FlowRule {
 /** `labels` of one policy. */
 interface LabelTable {
   readonly source: string;
+  /** A privileged guard may make exceptions to it. */
+  readonly yields: boolean;
   readonly rules: ReadonlyMap<string, FlowRule>;
   /** Said instead of the rule, by a policy that is broken. */
   readonly closed?: string;
 }
 
-function createLabelTable({ level, labels = {}, capabilities }: Policy): LabelTable {
+function createLabelTable(policy: Policy, yields: boolean): LabelTable {
+  const { level, labels = {}, capabilities } = policy;
   const rules = Object.entries(labels).map(([label, rule]): [string, FlowRule] => {
     const patterns = patternsOf(rule);
     const decide: FlowRule['decide'] = (keys) =>
@@ -74,7 +77,7 @@ function createLabelTable({ level, labels = {}, capabilities }: Policy): LabelTa
     return [label, { label, decide }];
   });
   const { closed } = capabilities ?? {};
-  return { source: `policy:${level}`, rules: new Map(rules), ...(closed && { closed }) };
+  return { source: `policy:${level}`, yields, rules: new Map(rules), ...(closed && { closed }) };
 }
 
 /** The rules for the marks of a descriptor. */
@@ -127,6 +130,18 @@ const risksOf = (op: Operation, keys: readonly string[]): ReadonlySet<OperationR
   return risks;
 };
 
+/** What an exception is told of a finding. */
+const yieldingOf = (
+  leaves: 'ask' | 'off',
+  mark: string | undefined,
+  input: Judged | undefined,
+): NonNullable<Finding['yields']> => ({
+  leaves,
+  mark,
+  marks: input?.marks,
+  isImplied: input?.isImplied,
+});
+
 function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFacts): Finding[] {
   const findings: Finding[] = [];
   for (const table of tables) {
@@ -147,6 +162,7 @@ function labelFindings(tables: readonly LabelTable[], { keys, inputs }: RuleFact
         text,
         input: input?.name,
         sources,
+        ...(table.yields && { yields: yieldingOf('off', label, input) }),
       });
     };
     const general = table.rules.get('*');
@@ -173,7 +189,13 @@ function waysOut({ reader }: RuleFacts, input: Judged): readonly string[] {
   ];
 }
 
-function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Finding[] {
+/** `stated`: what of it stays whoever makes an exception. */
+function ruleFindings(
+  rule: NamedRule,
+  state: RuleState,
+  stated: RuleState,
+  facts: RuleFacts,
+): Finding[] {
   if (state === 'off') return [];
   return rule.offenders(facts).map((input) => ({
     kind: state,
@@ -183,6 +205,7 @@ function ruleFindings(rule: NamedRule, state: RuleState, facts: RuleFacts): Find
     input: input.name,
     sources: input.marks.sources,
     ways: waysOut(facts, input),
+    ...(stated !== 'deny' && stated !== state && { yields: yieldingOf(stated, rule.mark, input) }),
   }));
 }
 
@@ -201,14 +224,25 @@ function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[])
   return false;
 }
 
+interface JudgeSettings {
+  readonly states: ReadonlyMap<string, RuleState>;
+  /** As policy files and locked policies have them: no exception goes below. */
+  readonly stated: ReadonlyMap<string, RuleState>;
+  readonly approve: readonly string[];
+  isLiftable(policy: Policy): boolean;
+}
+
 export function createPolicyJudge(
   levels: readonly Policy[],
-  states: ReadonlyMap<string, RuleState>,
-  approve: readonly string[],
+  { states, stated, approve, isLiftable }: JudgeSettings,
 ): PolicyJudge {
-  const tables = levels.map(createLabelTable).filter(({ rules }) => rules.size > 0);
+  const tables = levels
+    .map((policy) => createLabelTable(policy, isLiftable(policy)))
+    .filter(({ rules }) => rules.size > 0);
+  const stateOf = (from: ReadonlyMap<string, RuleState>, { name }: NamedRule): RuleState =>
+    from.get(name) ?? 'off';
   const isGeneral = tables.some(({ rules }) => rules.has('*'));
-  const active = NAMED_RULES.filter(({ name }) => (states.get(name) ?? 'off') !== 'off');
+  const active = NAMED_RULES.filter((rule) => stateOf(states, rule) !== 'off');
   const judging = active.filter(({ adds }) => adds === undefined);
   const adding = active.filter(({ adds }) => adds !== undefined);
   const watched = new Set(judging.flatMap(({ mark }) => mark ?? []));
@@ -275,7 +309,9 @@ export function createPolicyJudge(
       const facts = factsOf(op, held, inputs, influence, reader);
       return [
         ...labelFindings(tables, facts),
-        ...judging.flatMap((rule) => ruleFindings(rule, states.get(rule.name) ?? 'off', facts)),
+        ...judging.flatMap((rule) =>
+          ruleFindings(rule, stateOf(states, rule), stateOf(stated, rule), facts),
+        ),
         ...tierFinding(op),
       ];
     },

@@ -187,6 +187,26 @@ function idleFindings(policy: Policy): Finding[] {
     }));
 }
 
+/** What a privileged guard allows before an operation is an exception to rules: of everything, it is none. */
+function exceptionFindings({ guards = [] }: Policy): Finding[] {
+  return guards.flatMap(({ on, timing, when, privileged, verdict }, index): Finding[] =>
+    privileged &&
+    timing === 'before' &&
+    when === undefined &&
+    verdict.kind.startsWith('allow') &&
+    /^(?:op:|@)/.test(on)
+      ? [
+          {
+            path: ['guards', index],
+            code: 'exception_wide',
+            message: `this lifts what rules refuse for every \`${on}\``,
+            hint: 'say for which ones with `when`',
+          },
+        ]
+      : [],
+  );
+}
+
 /** What would take back a denial and does not: of a project, or of nothing that is denied. */
 function openFindings({ level, surfaces = {} }: Policy, { shipped }: KnownNames): Finding[] {
   return Object.entries(surfaces).flatMap(([name, { open = [] }]) => {
@@ -241,6 +261,7 @@ export function lintPolicy(
     ...coverageFindings(policy, known),
     ...idleFindings(policy),
     ...openFindings(policy, known),
+    ...exceptionFindings(policy),
   ];
   return findings.map(asWarning(policy.file ?? `policy (${policy.level})`, locate));
 }

@@ -55,6 +55,8 @@ export interface SurfacePolicy {
 export interface Policy extends PolicyRules {
   level: PolicyLevel;
   file?: string;
+  /** A script's own, not a file's. */
+  ofScript?: boolean;
   /** The file carries a good signature: it may say what otherwise only the user's own file may. */
   signed?: boolean;
   /** Of the file's text as it was read. */

@@ -14,8 +14,8 @@ import {
 import { type ComposedPolicy, type Frame, type RecordEntry } from '../../flow/index.ts';
 import type { Library } from '../../items/index.ts';
 import { type Audit, auditRow, type Caller, type Kernel } from '../../kernel/index.ts';
-import { deriveVaultKey, type Store } from '../../store/index.ts';
-import type { KeyPair } from '../../trust/index.ts';
+import type { Store } from '../../store/index.ts';
+import { deriveVaultKey, type KeyPair } from '../../trust/index.ts';
 import {
   createKnownSecrets,
   environmentSecrets,

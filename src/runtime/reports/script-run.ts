@@ -16,7 +16,6 @@ import type { ScriptEffect } from '../../script/index.ts';
 import type { AskPerson } from '../ask-outside.ts';
 import type { Runtime } from '../runtime.ts';
 import type { Explained } from './call-story.ts';
-import { ofScriptFault } from './provenance.ts';
 
 export interface WatchedScript {
   /** The absolute path, and as people know it. */
@@ -63,6 +62,7 @@ export async function watchScript(runtime: Runtime, job: WatchedScript): Promise
     payload: job.payload ?? {},
     stdin: () => job.stdin?.() ?? '',
     mayBePrivileged: true,
+    mayLift: true,
     onEffect: (effect) => job.onEffect?.(effect),
     ...(job.onOutput && { onOutput: job.onOutput }),
   });
@@ -96,6 +96,8 @@ export async function explainScript(
   });
   const { fault } = end;
   if (fault && line === undefined) {
+    // Only here: it reads journals too, and would bring the whole harness into every run of a script.
+    const { ofScriptFault } = await import('./provenance.ts');
     return { ...end, explained: ok(ofScriptFault(fault, trail.ofFault(fault))) };
   }
   const last = line ?? left;

@@ -32,7 +32,7 @@ import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
-import { mxOf } from '../values/metadata.ts';
+import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
 import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
@@ -51,8 +51,10 @@ function jsArgument(value: Value, isStage: boolean): JsArgument {
     const message = 'a function cannot be handed to code; make it a helper with `exe js = { … }`';
     return raise('invalid_input', message);
   }
-  if (isKept(value))
-    return { kind: 'kept', text: textOf(value), data: value.data, mx: plainCopy(mxOf(value).data) };
+  if (isKept(value)) {
+    const [text, type] = [textOf(value), mxType(value)];
+    return { kind: 'kept', text, data: value.data, type, mx: plainCopy(mxOf(value).data) };
+  }
   const ready = isStage ? stageInput(value) : value;
   const isData = typeof ready.data === 'object' && ready.data !== null;
   if (isData && (ready.hasOwnText || isStage)) {
@@ -100,7 +102,9 @@ export type Execute = (
 
 /** Guards were asked for the call; policies and privileged guards still look at what is really run. */
 const partFrame = (env: Environment, isPart: boolean): Environment =>
-  isPart ? { ...env, frame: childFrame(env.frame, { selection: { only: [] } }) } : env;
+  isPart
+    ? { ...env, frame: childFrame(env.frame, { selection: { only: [] }, isPart: true }) }
+    : env;
 
 function operationOf(
   unit: SourceUnit,

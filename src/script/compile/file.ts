@@ -6,6 +6,7 @@ import {
   type Json,
   type JsonObject,
   type Outcome,
+  ok,
   parseJson,
   parseYaml,
   splitFrontMatter,
@@ -15,6 +16,7 @@ import {
   addMarks,
   childFrame,
   descriptorOfFault,
+  type MaybePromise,
   makeContainer,
   makeValue,
   markFailure,
@@ -63,28 +65,35 @@ export function contentOf(
   loaded: LoadedText,
   root: string,
   unlabelled: readonly string[] = [],
+  isOneOfMany = false,
 ): Value {
   const { path, text, descriptor: own } = loaded;
   const descriptor = own.labels.length === 0 ? addLabels(own, unlabelled) : own;
-  const origin = fileFacts(path, text, root);
-  return makeValue(dataIn(path, text) ?? text, { descriptor, text, origin });
+  const read = dataIn(path, text);
+  const reason = read?.ok === false ? read.error.detail.message : null;
+  if (reason !== null && !isOneOfMany) {
+    const message = `\`${basename(path)}\` is no valid JSON: ${reason}`;
+    return raise('invalid_input', message, { file: path });
+  }
+  const origin = { ...fileFacts(path, text, root), parseError: reason };
+  return read?.ok
+    ? makeValue(read.output, { descriptor, text, origin })
+    : makeValue(text, { descriptor, text, origin: { ...origin, loaded: true } });
 }
 
-function dataIn(path: string, text: string): Json | undefined {
+/** Undefined for what is no JSON by its name. */
+function dataIn(path: string, text: string): Outcome<Json> | undefined {
   const kind = extname(path).toLowerCase();
-  if (kind === '.json') return readJson(text, path);
+  if (kind === '.json') return parseJson(text);
   if (kind !== '.jsonl') return undefined;
-  return text
-    .split('\n')
-    .filter((line) => line.trim() !== '')
-    .map((line) => readJson(line, path));
-}
-
-function readJson(text: string, path: string): Json {
-  const parsed = parseJson(text);
-  if (parsed.ok) return parsed.output;
-  const message = `\`${basename(path)}\` is no valid JSON: ${parsed.error.detail.message}`;
-  return raise('invalid_input', message, { file: path });
+  const rows: Json[] = [];
+  for (const line of text.split('\n')) {
+    if (line.trim() === '') continue;
+    const row = parseJson(line);
+    if (!row.ok) return row;
+    rows.push(row.output);
+  }
+  return ok(rows);
 }
 
 function compileNames(c: Compiler, list: readonly SectionName[]) {
@@ -95,35 +104,57 @@ function compileNames(c: Compiler, list: readonly SectionName[]) {
   };
 }
 
-function compileSections(c: Compiler, node: NodeOf<'file'>): Walk {
+/** Where `<>` is the file. */
+function withFile(env: Environment, value: Value): Environment {
+  const scope = new VariableScope('block', env.scope);
+  scope.bind('<>', 'ambient', value);
+  return { ...env, scope };
+}
+
+function headingsOf(value: Value, names: readonly string[], isOneOfMany: boolean): Value {
+  const { descriptor, origin } = value.meta;
+  if (!isOneOfMany) return makeValue([...names], { descriptor });
+  const { filename: file = null, relative: shown = null, absolute = null } = origin;
+  const record = { file, names: [...names], relative: shown, absolute };
+  return makeValue(record, { descriptor });
+}
+
+/** A part of a file; undefined: it has none. */
+type Part = (
+  value: Value,
+  env: Environment,
+  isOneOfMany: boolean,
+) => MaybePromise<Value | undefined>;
+
+function compileSections(c: Compiler, node: NodeOf<'file'>): Part {
   const { sections } = node;
   if (!sections) return (value) => value;
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
   const heading = node.as && c.text(node.as.parts);
-  return async (value, env) => {
+  return async (value, env, isOneOfMany) => {
     const found = selectSections(value.text, {
       include: await include(env),
       exclude: await exclude(env),
       list: sections.list,
     });
-    const { descriptor, origin } = value.meta;
-    if (typeof found !== 'string') return makeValue([...found], { descriptor });
-    const title = await heading?.(env);
+    if (isOneOfMany && found.length === 0) return undefined;
+    if (typeof found !== 'string') return headingsOf(value, found, isOneOfMany);
+    const { descriptor } = value.meta;
+    const origin = { ...value.meta.origin, loaded: true };
+    const title = await heading?.(withFile(env, value));
     if (!title) return makeValue(found, { descriptor, text: found, origin });
     const text = renameSection(found, textOf(title));
     return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
   };
 }
 
-/** `as "…<>…"`: `<>` is the file. */
+/** `as "…<>…"`: `<>` is the file; of sections it is a heading. */
 function compileAs(c: Compiler, node: NodeOf<'file'>): Walk {
   const { as, sections } = node;
-  if (!as || sections) return (value) => value;
+  if (!as || (sections && sections.list === undefined)) return (value) => value;
   const evaluate = c.text(as.parts);
   return async (value, env) => {
-    const scope = new VariableScope('block', env.scope);
-    scope.bind('<>', 'ambient', value);
-    const { text, meta } = await evaluate({ ...env, scope });
+    const { text, meta } = await evaluate(withFile(env, value));
     return addMarks(makeValue(text, { descriptor: meta.descriptor, text }), value.meta.descriptor);
   };
 }
@@ -155,40 +186,65 @@ async function readText(path: string, env: Environment): Promise<Outcome<LoadedT
   return await env.run.world.readFile(path, env.frame);
 }
 
-const contentIn = ({ run, frame }: Environment, loaded: LoadedText): Value =>
-  contentOf(loaded, run.world.root, frame.policy.unlabelled);
+const contentIn = ({ run, frame }: Environment, loaded: LoadedText, isOneOfMany: boolean): Value =>
+  contentOf(loaded, run.world.root, frame.policy.unlabelled, isOneOfMany);
 
-/** Every match, sorted by path; their texts are joined where a text is wanted. */
-async function loadAll(pattern: string, env: Environment, shape: Walk): Promise<Value> {
-  const values: Value[] = [];
-  const { found: paths, descriptor } = unwrap(await env.run.world.glob(pattern, env.frame));
-  for (const path of paths)
-    values.push(await orNothing(contentIn(env, unwrap(await readText(path, env))), env, shape));
-  const missing = values.filter(({ data }) => data === null);
-  const found = values.filter(({ data }) => data !== null);
-  return withOrigin(makeContainer(found, marksOf(missing), descriptor), { files: true });
+/** What is made of each file: its part, and the part's shape. */
+interface FileForm {
+  readonly part: Part;
+  readonly shape: Walk;
 }
 
-/** Null where the file has no such section. */
-async function orNothing(value: Value, env: Environment, shape: Walk): Promise<Value> {
+/** Every match, sorted by path; their texts are joined where a text is wanted. */
+async function loadAll(pattern: string, env: Environment, form: FileForm): Promise<Value> {
+  const found: Value[] = [];
+  const without: Value[] = [];
+  const { found: paths, descriptor } = unwrap(await env.run.world.glob(pattern, env.frame));
+  for (const path of paths) {
+    const content = contentIn(env, unwrap(await readText(path, env)), true);
+    const part = await partIn(content, env, form.part, true);
+    if (part) found.push(await form.shape(part, env));
+    else without.push(content);
+  }
+  return makeContainer(found, marksOf(without), descriptor);
+}
+
+/** Undefined where the file has no such section. */
+async function partIn(
+  value: Value,
+  env: Environment,
+  part: Part,
+  isOneOfMany: boolean,
+): Promise<Value | undefined> {
   try {
-    return await shape(value, env);
+    return await part(value, env, isOneOfMany);
   } catch (error) {
     const fault = toFault(error);
     if (fault.fault.code !== 'not_found') throw fault;
-    return makeValue(null, { descriptor: value.meta.descriptor });
+    return undefined;
   }
+}
+
+/** `as` is one heading: of several sections it could be only the first one's. */
+function refuseHeading({ as, sections }: NodeOf<'file'>): void {
+  if (!as || !sections || sections.list !== undefined || sections.include.length === 1) return;
+  raise('invalid_input', '`as` gives one section another heading, not several', {
+    hint: 'load each section by itself: `<a.md # A> as "## …"`',
+  });
 }
 
 export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading): Eval {
   const path = c.text(node.path.parts);
-  const sections = compileSections(c, node);
   const definitions = compileDefinitions(node);
   const as = compileAs(c, node);
-  const shape: Walk = async (value, env) =>
-    as(await definitions(await sections(value, env), env), env);
+  const form: FileForm = {
+    part: compileSections(c, node),
+    shape: async (value, env) => as(await definitions(value, env), env),
+  };
+  const isOfTexts = node.sections?.list === undefined || node.as !== undefined;
   const walk = walkStepsOf(c, node.steps, reading);
   return async (env) => {
+    refuseHeading(node);
     const value = await path(env);
     const written = textOf(value);
     if (/^[a-z]+:\/\//i.test(written))
@@ -198,8 +254,8 @@ export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading)
     const place = resolvePath(env, written);
     const marks = value.meta.descriptor;
     const loaded = /[*?[{]/.test(written)
-      ? await loadAll(place, env, shape)
-      : await loadOne(place, value, node, env, shape);
+      ? withOrigin(await loadAll(place, env, form), isOfTexts ? { files: true } : {})
+      : await loadOne(place, value, node, env, form);
     const all = mergeDescriptors(marks, loaded.meta.elements?.own ?? marks);
     return await walk(addMarks(loaded, all), env);
   };
@@ -210,13 +266,17 @@ async function loadOne(
   written: Value,
   node: NodeOf<'file'>,
   env: Environment,
-  shape: Walk,
+  { part, shape }: FileForm,
 ): Promise<Value> {
   try {
     const outcome = await readText(place, env);
     if (outcome.ok) {
-      const content = contentIn(env, outcome.output);
-      return await (node.isOptional ? orNothing(content, env, shape) : shape(content, env));
+      const content = contentIn(env, outcome.output, false);
+      const found = await (node.isOptional
+        ? partIn(content, env, part, false)
+        : part(content, env, false));
+      const { descriptor } = content.meta;
+      return found ? await shape(found, env) : makeValue(null, { descriptor });
     }
     if (outcome.error.code !== 'not_found') return unwrap(outcome);
     const marks = descriptorOfFault(outcome.error);

@@ -69,7 +69,7 @@ function judged(c: Compiler, { at }: Expression, env: Environment, run: Eval): M
     retryOwner: false,
     location: placeOf(c.unit, at),
   };
-  const frame = childFrame(env.frame, { selection: { only: [] } });
+  const frame = childFrame(env.frame, { selection: { only: [] }, isPart: true });
   return whenReady(run(env), (value) =>
     operate({ ...env, frame }, op, [{ name: 'value', value }], ([passed]) => passed),
   );

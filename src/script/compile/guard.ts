@@ -82,7 +82,8 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
     const place = `guard at ${shownPlace(c.unit, node.at)}`;
     const named = name ? { name } : {};
     const on = folderLabel(env.run.world.root, filter);
-    const guard = unwrap(defineGuard({ ...named, on, timing, privileged, place, decide }));
+    const { mayLift } = env.run;
+    const guard = unwrap(defineGuard({ ...named, on, timing, privileged, mayLift, place, decide }));
     if (name) c.unit.guards.add(name);
     env.run.ground = childFrame(env.run.ground, { guards: createGuardSet([guard]) });
     return absent();
@@ -93,7 +94,7 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
 function verdict(value: Value): Verdict {
   const left = leaveOf(value);
   const given = verdictOf(left ? left.value : value);
-  if (given) return given;
+  if (given) return 'text' in given ? given : { ...given, isSaid: true };
   if (left?.word === 'retry')
     return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text };
   if (left || value.data === null) return { kind: 'allow' };

@@ -21,7 +21,7 @@ import { operate, unwrap } from '../run/operate.ts';
 import type { NodeOf, Parameter } from '../syntax/ast.ts';
 import { derivedName } from '../syntax/outline.ts';
 import { placeOf, shownPlace } from '../syntax/problem.ts';
-import { absent, entriesOf, isAbsent, makeFunction, withOrigin } from '../values/kinds.ts';
+import { absent, entriesOf, isAbsent, makeFunction, makeNamespace } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';
 
@@ -159,7 +159,7 @@ async function folderExports(
 
 /** Its members; a name it does not have is an error where it is read. */
 const namespaceOf = ({ whole, names, path, frontMatter }: Exports): Value =>
-  whole ?? withOrigin(makeContainer(names), { namespace: path, fm: frontMatter.data });
+  whole ?? makeNamespace(makeContainer(names), path, frontMatter);
 
 /** May come first: what is exported is judged when the file has come to its end. */
 export function compileExport(c: Compiler, node: NodeOf<'export'>): Eval {
@@ -200,6 +200,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
   return async (env) => {
     const value = await path(env);
     const folders = await skipped?.(env);
+    refuseAddress(textOf(value), node.mode);
     const place = resolvePath(env, textOf(value));
     let found: Exports | undefined;
     const location = placeOf(c.unit, node.at);
@@ -211,6 +212,17 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     });
     return found ? bindFrom(c, node, env, found) : absent();
   };
+}
+
+function refuseAddress(written: string, mode: string | undefined): void {
+  if (/^\s*[a-z][a-z0-9+.-]*:\/\//i.test(written))
+    raise('invalid_input', `\`${written}\`: addresses cannot be imported here`, {
+      hint: 'save the file in the project and import it from there',
+    });
+  if (mode?.startsWith('cached'))
+    raise('invalid_input', '`import cached` needs an address (`https://…`), not a path', {
+      hint: `drop \`${mode}\` to import a file`,
+    });
 }
 
 async function load(

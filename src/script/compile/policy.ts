@@ -137,7 +137,8 @@ function refusal({ allow, deny, root }: Patterns, needs: readonly string[]): str
 // only narrows: its `allow` and `deny` patterns become a guard nobody can leave out, everything else a
 // level of its own below those in force.
 
-const KEYS = 'allow deny capabilities labels operations defaults rules name description'.split(' ');
+const KEYS =
+  'allow deny capabilities labels operations defaults rules locked name description'.split(' ');
 
 const textual = (data: Json): string => (typeof data === 'string' ? data : JSON.stringify(data));
 
@@ -183,8 +184,10 @@ function rulesIn(data: JsonObject, root: string): PolicyRules {
   const unknown = packs.find((name) => !RULE_NAMES.includes(name));
   if (unknown !== undefined)
     raise('config_invalid', `\`${unknown}\` is no rule`, { hint: RULE_NAMES.join(', ') });
-  const { labels, operations } = data;
+  const { labels, operations, locked = false } = data;
+  if (typeof locked !== 'boolean') raise('config_invalid', '`locked` is true or false');
   return {
+    ...(locked && { locked }),
     ...(isObject(labels) ? { labels: labelsOf(labels, root) } : {}),
     ...(isObject(operations) ? { operations: operationsOf(operations) } : {}),
     ...(unlabelled.length > 0 ? { defaults: { unlabelled } } : {}),

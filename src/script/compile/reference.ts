@@ -1,6 +1,6 @@
 // `@name.field[0].method(…)`: a name and steps, taken one after the other.
 
-import { whenReady } from '../../base/index.ts';
+import { getOwn, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   descriptorOfFault,
@@ -24,7 +24,7 @@ import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { hintOfName } from '../syntax/unbound.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
-import { absent, isAbsent, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
+import { absent, isAbsent, isStructure, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { mxOf } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
@@ -57,6 +57,16 @@ function field(name: string, reading: Reading, variable: string): Walk {
     if (member) return makeFunction(member);
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
     return isPipeView(value) && found.data === null ? absent() : found;
+  };
+}
+
+/** `<>.k` in the template of a file: its field, and where it has none the fact of that name. */
+function fileField(name: string, reading: Reading): Walk {
+  return (value) => {
+    const facts = mxOf(value);
+    const isOwn = isStructure(value.data) && getOwn(value.data, name) !== undefined;
+    const isFact = !isOwn && getOwn(facts.data, name) !== undefined;
+    return fieldOf(isFact ? facts : value, name, modeOf(reading));
   };
 }
 
@@ -185,7 +195,8 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
       at++;
     } else {
       const own = isReceiver && reading === 'condition' ? 'operand' : reading;
-      const walk = compileStep(c, step, own, name);
+      const isOfFile = name === '<>' && at === 0 && step.kind === 'field';
+      const walk = isOfFile ? fileField(step.name, own) : compileStep(c, step, own, name);
       const field = step.kind === 'field' ? { name: step.name } : {};
       walks.push({ walk, isEach: step.kind === 'each', isOfList: false, ...field });
     }

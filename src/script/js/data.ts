@@ -41,7 +41,7 @@ export function give(argument: JsArgument, parts: Part[]): string {
     return isPlain ? 'p' : 'd';
   }
   parts.push(dataText(data), argument.text);
-  if (argument.kind === 'kept') parts.push(dataText(argument.mx));
+  if (argument.kind === 'kept') parts.push(argument.type, dataText(argument.mx));
   return argument.kind === 'kept' ? 'k' : argument.isStage ? 's' : 't';
 }
 
@@ -207,7 +207,9 @@ export function createArguments({ decode, textual }: Pick<Codec, 'decode' | 'tex
       else if (kind === 'd') args[at] = decode(part as string);
       else if (kind === 'k') {
         const text = parts[next++];
-        args[at] = { text, data: decode(part as string), mx: decode(parts[next++] as string) };
+        const type = parts[next++];
+        const data = decode(part as string);
+        args[at] = { text, data, type, mx: decode(parts[next++] as string) };
       } else args[at] = textual(decode(part as string), parts[next++] as string, kind === 's');
     }
     for (let at = 0; at < free.length; at++) args[shape.length + at] = named[free[at] as string];

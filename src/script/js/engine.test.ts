@@ -190,7 +190,13 @@ describe('what a block is given', () => {
   });
 
   test('a kept value shows text, data and facts', async () => {
-    const x: JsArgument = { kind: 'kept', text: '[1]', data: [1], mx: { labels: ['pii'] } };
+    const x: JsArgument = {
+      kind: 'kept',
+      text: '[1]',
+      data: [1],
+      type: 'array',
+      mx: { labels: ['pii'] },
+    };
     expect(await now('[x.text, x.data[0], x.mx.labels]', { x })).toEqual(['[1]', 1, ['pii']]);
   });
 

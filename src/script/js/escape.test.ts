@@ -222,7 +222,7 @@ const given: Readonly<Record<string, JsArgument>> = {
   data: { kind: 'data', data: { list: [1, { a: 2 }] } },
   text: { kind: 'data', data: 'text' },
   input: { kind: 'textual', data: { a: [1] }, text: '{"a":[1]}', isStage: true },
-  kept: { kind: 'kept', text: 'x', data: [1], mx: { labels: [] } },
+  kept: { kind: 'kept', text: 'x', data: [1], type: 'array', mx: { labels: [] } },
 };
 
 const callOf = (source: string, parameters: JsCall['parameters'] = []): JsCall => ({

@@ -74,6 +74,8 @@ export interface RunState {
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
+  /** Started by a person, not in a thread: what those guards allow is an exception to policies. */
+  readonly mayLift: boolean;
   /** The `allow` and `deny` patterns in force, for profiles. */
   readonly policies: Patterns[];
   /** `return { … }` of a directive or tool. */

@@ -46,6 +46,7 @@ type Ambient = (env: Environment) => Value | undefined;
 const whole: Ambient = (env) =>
   makeValue(plainCopy(contextOf(env.frame)), { descriptor: marksOfContext(env, 'input') });
 const view: Ambient = ({ pipe }) => pipe && pipeView(pipe);
+const frontMatter: Ambient = ({ unit }) => unit.frontMatter;
 const root: Ambient = ({ run }) => makeValue(run.world.root);
 
 const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
@@ -54,7 +55,8 @@ const AMBIENT: ReadonlyMap<string, Ambient> = new Map<string, Ambient>([
   ['p', view],
   ['pipeline', view],
   ['input', (env) => env.pipe?.input ?? inputOf(env)],
-  ['fm', ({ unit }) => unit.frontMatter],
+  ['fm', frontMatter],
+  ['frontmatter', frontMatter],
   ['root', root],
   ['base', root],
   ['now', ({ run }) => makeValue(run.world.now().toISOString())],

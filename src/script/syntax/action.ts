@@ -203,10 +203,18 @@ export function parseBlockRest(
   });
 }
 
+/** The last line of a guard's block: what it decides is what the arm does. */
+const decidedBy = (value: NodeOf<'verdict'>): Statement => {
+  const { at, end } = value;
+  return { kind: 'return', isOutputs: false, value, labels: undefined, at, end };
+};
+
 function parseLine(r: Reader): ActionExpression {
   const at = r.pos;
   if (r.take('=>')) return parseReturn(r, at);
   refuseSlash(r, 'let');
+  const verdict = r.scope.inGuard ? parseVerdict(r, r.word()) : undefined;
+  if (verdict !== undefined) return decidedBy(verdict);
   const streamed = parseStream(r);
   if (streamed) return streamed;
   const word = r.word();

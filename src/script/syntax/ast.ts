@@ -325,7 +325,8 @@ export type PathStep = { readonly at: number } & (
 
 type Comparison = '<' | '>' | '<=' | '>=';
 type Arithmetic = '+' | '-' | '*' | '/' | '%';
-export type BinaryOperator = Comparison | Arithmetic | '==' | '!=' | '&&' | '||' | '??';
+type Equality = '==' | '!=' | '~=' | '!~=';
+export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | '??';
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
@@ -370,7 +371,7 @@ export type Condition =
   /** `>= 0.7` in a match list. */
   | {
       readonly kind: 'compare';
-      readonly operator: Comparison | '==' | '!=';
+      readonly operator: Comparison | Equality;
       readonly value: Expression;
     }
   | { readonly kind: 'any' | 'none' | 'denied' };

@@ -143,7 +143,7 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
-  const operator = isMatch ? r.match(/<=|>=|==|!=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
+  const operator = isMatch ? r.match(/<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
   if (operator !== undefined) {
     r.blanks();
     const value = parseTernary(r);

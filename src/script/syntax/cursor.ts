@@ -217,11 +217,19 @@ export class Reader {
     else this.blanks();
   }
 
+  /** `>> …` or `<< …`; at the start of a line `<<` needs a blank behind it. */
+  startsComment(): boolean {
+    if (this.starts('>>')) return true;
+    if (!this.starts('<<')) return false;
+    const line = this.text.lastIndexOf('\n', this.pos - 1) + 1;
+    return /^\s?$/.test(this.peek(2)) || this.slice(line).trim() !== '';
+  }
+
   /** Blanks, line breaks and comments: between the lines of a block or the arms of a list. */
   gap(): void {
     for (;;) {
       this.blanks();
-      if (this.starts('>>') || this.starts('<<')) this.pos = this.lineEnd();
+      if (this.startsComment()) this.pos = this.lineEnd();
       if (this.peek() !== '\n') return;
       this.pos += 1;
     }

@@ -7,7 +7,7 @@ const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/
 /** With `@` an object may be meant; then it holds more than names. */
 const HELPERS =
   /(?:@(?=\w+[ \t]*=[ \t]*\{[^{}:"'.]*\}))?(?:javascript|js|nodejs|node|python|py)[ \t]*=[ \t]*\{/y;
-const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'p', 'pipeline']);
+const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'frontmatter', 'p', 'pipeline']);
 
 /** Names before `@`; words may hold `:`. */
 function parseLabels(r: Reader): string[] {

@@ -25,7 +25,11 @@ export function parseEffect(r: Reader, isInline: boolean): NodeOf<'effect'> {
 type Parts = Partial<Pick<NodeOf<'effect'>, 'target' | 'format'>> & Pick<NodeOf<'effect'>, 'value'>;
 
 const isNothing = (r: Reader): boolean =>
-  r.isAtEnd || /[\n|,\])};]/.test(r.peek()) || r.starts('>>') || r.starts('=>') || isWildcardArm(r);
+  r.isAtEnd ||
+  /[\n|,\])};]/.test(r.peek()) ||
+  r.startsComment() ||
+  r.starts('=>') ||
+  isWildcardArm(r);
 
 function shown(r: Reader, effect: string, isInline: boolean): Expression | undefined {
   if (isInline) return isNothing(r) || r.sees(/with\b/y) ? undefined : parsePrimary(r);

@@ -24,7 +24,8 @@ export function parseFile(r: Reader, isText = true): NodeOf<'file'> {
 }
 
 const takesMark = (r: Reader, isText: boolean): boolean =>
-  (isText ? r.peek() === '?' : r.sees(/\?(?![?]|[ \t]*[\w"'`@<[{(])/y)) && r.take('?');
+  (isText ? r.peek() === '?' : r.sees(/\?(?![?]|[ \t]*(?!as[ \t]+["`:])[\w"'`@<[{(])/y)) &&
+  r.take('?');
 
 function parsePath(r: Reader, at: number): NodeOf<'template'> {
   const start = r.pos;
@@ -106,17 +107,19 @@ function parseAs(r: Reader): NodeOf<'template'> | undefined {
   return text.kind === 'template' ? { ...text, parts: withPlaceholders(text) } : undefined;
 }
 
+const PLACEHOLDER = /(<>(?:\.[A-Za-z_]\w*|\[\d+\])*)/;
+
 /** Cuts the strings of a template at `<>.field`, which becomes an insert named `<>`. */
 function withPlaceholders({ parts, at, end }: NodeOf<'template'>): TemplatePart[] {
   const made = createParts();
   for (const part of parts) {
-    const pieces = typeof part === 'string' ? part.split(/(<>(?:\.[A-Za-z_]\w*)*)/) : [part];
+    const pieces = typeof part === 'string' ? part.split(PLACEHOLDER) : [part];
     for (const raw of pieces) {
       if (typeof raw !== 'string' || !raw.startsWith('<>')) {
         made.add(raw);
         continue;
       }
-      const [name = '', ...fields] = raw.split('.');
+      const [name = '', ...fields] = raw.replaceAll(']', '').split(/[.[]/);
       const steps = fields.map((field) => ({ kind: 'field', name: field, at }) as const);
       const value = { kind: 'reference', name, steps, isOptional: false, at, end } as const;
       made.add({ kind: 'insert', value, stages: [], raw, mode: { kind: 'plain' }, at, end });

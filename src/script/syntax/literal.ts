@@ -4,7 +4,7 @@ import type { ActionExpression, ArrayItem, Expression, NodeOf, ObjectEntry } fro
 import type { Reader } from './cursor.ts';
 
 const OPENS_BLOCK =
-  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
+  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|stream[ \t]+["'`<[]|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
 const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
 const BLOCK_IN_ARGUMENT = /=>|let(?![\w-])/y;
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
@@ -72,6 +72,9 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
 export function asLine(value: Expression): ActionExpression {
   const { kind, at, end } = value;
   if (kind === 'run-value') return { kind: 'run', action: value.action, at, end };
+  // `stream` before it, not among its options.
+  if (kind === 'with' && value.options.entries.get('stream')?.at === at)
+    return { kind: 'run', action: value, at, end };
   const isFlow =
     kind === 'when' || kind === 'if' || kind === 'for' || kind === 'foreach' || kind === 'loop';
   return isFlow ? { kind: 'flow', value, at, end } : value;

@@ -23,12 +23,28 @@ export function parseImport(r: Reader, at: number): NodeOf<'import'> {
       hint: 'drop the word `module` to import a file',
     });
   }
+  if (mode?.startsWith('cached') && isNoAddress(source)) {
+    r.fail('`import cached` needs an address (`https://…`), not a path', {
+      at,
+      hint: `drop \`${mode}\` to import a file: it is read anew in every run`,
+    });
+  }
   const options = parseOptions(r);
   return { kind: 'import', form, source, mode, options, at, end: r.pos };
 }
 
 const isRegistry = (r: Reader, at: number): boolean =>
   r.text[at] === '@' && !r.text.startsWith('@root', at) && !r.text.startsWith('@base', at);
+
+const ADDRESS = /^\s*[a-z][a-z0-9+.-]*:\/\//i;
+
+/** Surely a path; what a run puts in at the front is looked at then. */
+function isNoAddress(source: Source): boolean {
+  if (source.kind !== 'path') return true;
+  const [first] = source.path.parts;
+  if (typeof first === 'string') return !ADDRESS.test(first);
+  return first?.kind !== 'insert' || /^(?:root|base)$/.test(first.value.name);
+}
 
 function parseForm(r: Reader): { form: Form; source: Source } {
   if (r.take('{')) return { form: parseNames(r), source: parseFrom(r) };

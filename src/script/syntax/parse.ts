@@ -144,7 +144,7 @@ function readMarkdown(r: Reader, problems: SyntaxProblem[]): (NodeOf<'text'> | S
 /** The next line: text, a statement, or nothing (a comment, a failed statement). Always moves on. */
 function readLine(r: Reader, problems: SyntaxProblem[]): Statement | 'text' | undefined {
   if (r.sees(FENCE)) return readFence(r, problems);
-  const isComment = r.sees(/[ \t]*>>/y);
+  const isComment = r.sees(/[ \t]*(?:>>|<<(?!\S))/y);
   if (isComment || !isSlashed(r)) {
     nextLine(r);
     return isComment ? undefined : 'text';

@@ -5,7 +5,7 @@ import type { Reader } from './cursor.ts';
 
 const DIGITS = /\d+/y;
 const NEXT_LINE_METHOD = /[ \t\r]*\n[ \t]*(?=\.[A-Za-z_]\w*\()/y;
-const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|&&|>>|<<)/my;
+const ENDS_OPTIONAL = /\?[ \t]*(?:$|[\n\r,\])}|;]|=>|==|!=|!?~=|&&|>>|<<)/my;
 
 /** Stands at `@`. */
 export function parseReference(r: Reader): NodeOf<'reference'> {

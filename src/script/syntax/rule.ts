@@ -1,7 +1,7 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { NodeOf } from './ast.ts';
+import type { ActionExpression, NodeOf } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
@@ -46,11 +46,25 @@ function parseHead(r: Reader, word: string): Head {
 const isName = (r: Reader, timing: string | undefined): boolean =>
   r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*=/y));
 
-const DECIDES = new Set(['verdict', 'block', 'when', 'if']);
+const DECIDES = new Set(['verdict', 'when', 'if']);
+const LINES = new Set(['let', 'augment', 'flow', 'return']);
+
+/** `let`, `log` and `append` and whatever chooses among them. */
+const mayPrecede = (line: ActionExpression): boolean =>
+  line.kind === 'effect' ? line.effect === 'log' || line.effect === 'append' : LINES.has(line.kind);
+
+/** A decision, or a block that ends in one. */
+function decides(action: ActionExpression): boolean {
+  if (action.kind !== 'block') return DECIDES.has(action.kind);
+  const last = action.body.at(-1);
+  if (last === undefined || !action.body.every(mayPrecede)) return false;
+  if (last.kind === 'flow') return DECIDES.has(last.value.kind);
+  return last.kind === 'return' && last.value !== undefined && DECIDES.has(last.value.kind);
+}
 
 /** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
-  const privileged = r.takeWord('privileged');
+  const isMarked = r.takeWord('privileged');
   const head = parseHead(r, 'guard');
   const start = r.pos;
   if (!r.takeWord('when'))
@@ -58,15 +72,31 @@ export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const place = { inGuard: true, inBody: true, inLoop: false };
   const rules = r.within(place, () => parseWhen(r, start));
   for (const item of rules.items) {
-    if (item.kind === 'arm' && !DECIDES.has(item.action.kind)) {
+    if (item.kind === 'arm' && !decides(item.action)) {
       r.fail('an arm of a guard decides', {
         at: item.action.at,
-        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"` or `=> ask "question"`',
+        hint: 'write `=> allow`, `=> deny "reason"`, `=> retry "hint"`, `=> ask "question"`, or a block of `let`, `log` and `append` that ends in one of them',
         code: 'misplaced',
       });
     }
   }
+  const privileged = parsePrivileged(r) || isMarked;
   return { kind: 'guard', privileged, ...head, rules, at, end: r.pos };
+}
+
+/** `with { privileged: true }`, all that a guard takes. */
+function parsePrivileged(r: Reader): boolean {
+  if (!r.sees(/[ \t]*with[ \t]*\{/y)) return false;
+  const given = r.match(
+    /[ \t]*with[ \t]*\{\s*(?:privileged|"privileged")\s*:\s*(?:true|false)\s*,?\s*\}/y,
+  );
+  if (given === undefined) {
+    r.blanks();
+    r.fail('a guard takes no other option than `privileged`', {
+      hint: 'write `] with { privileged: true }`',
+    });
+  }
+  return given.includes('true');
 }
 
 /** Stands behind `hook`. */

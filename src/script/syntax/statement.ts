@@ -97,7 +97,7 @@ function parseCall(r: Reader): Statement {
 /** Nothing but a comment may follow on the line. */
 function endStatement(r: Reader, statement: Statement): void {
   r.blanks();
-  if (r.starts('>>') || r.starts('<<')) r.pos = r.lineEnd();
+  if (r.startsComment()) r.pos = r.lineEnd();
   if (r.isAtEnd || r.take('\n')) return;
   if (statement.kind === 'effect' && statement.target === undefined && r.peek() !== '|') {
     r.fail(`\`${statement.effect}\` takes one argument, found ${r.shown()} behind it`, {

@@ -7,7 +7,7 @@ import type { Expression, NodeOf, PathStep, Range, ScriptTree } from './ast.ts';
 import { type Bound, namesIn, staticText } from './outline.ts';
 
 export interface NameFinding extends Range {
-  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus';
+  readonly code: 'name_unbound' | 'argument_missing' | 'argument_surplus' | 'exception_wide';
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -113,7 +113,7 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
     steps.flatMap((step) => inStep(step, ASKS.test(name), read)),
   unary: ({ value }, read) => read('open', value),
   binary({ operator, left, right }, read) {
-    const isEqual = /^[!=]=$/.test(operator);
+    const isEqual = /^(?:[!=]|!?~)=$/.test(operator);
     const asks = (other: Expression): Use => (isEqual && isNull(other) ? 'asked' : 'open');
     return [...read(operator === '??' ? 'asked' : asks(right), left), ...read(asks(left), right)];
   },
@@ -520,5 +520,32 @@ export function nameFindings(tree: ScriptTree, around: Surroundings): NameFindin
     else if (node.kind === 'import') found.push(...names.ofImport(node));
     else found.push(...names.ofStatement(node));
   }
+  for (const node of tree.body) if (node.kind === 'guard') found.push(...wideExceptions(node));
   return found.sort((a, b) => a.at - b.at);
+}
+
+/** `*`, or what is always true. */
+const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
+  condition.kind === 'any' ||
+  (condition.kind === 'test' &&
+    condition.value.kind === 'literal' &&
+    condition.value.value === true);
+
+/** What a privileged guard allows is an exception to policies: of everything, it is none. */
+function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>): NameFinding[] {
+  if (!privileged || timing !== 'before' || !/^(?:op:|@)/.test(filter)) return [];
+  return rules.items.flatMap((item): NameFinding[] => {
+    if (item.kind !== 'arm' || !isAlways(item) || item.action.kind !== 'verdict') return [];
+    if (item.action.decision !== 'allow') return [];
+    return [
+      {
+        at: item.at,
+        end: item.action.end,
+        code: 'exception_wide',
+        severity: 'warning',
+        message: `this lifts what policies refuse for every \`${filter}\``,
+        hint: 'say for which ones, or leave the arm out: without a match nothing is lifted, and nothing denied',
+      },
+    ];
+  });
 }

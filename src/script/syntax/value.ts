@@ -14,12 +14,12 @@ import { isTextStart, parseText, parseTrimmed } from './text.ts';
 const LONGEST_CHAIN = 1000;
 
 /** How tight operators bind; the printer sets its parentheses by it. */
-const LEVELS = ['??', '||', '&&', '== !=', '<= >= < >', '+ -', '* / %'];
+const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
 export const OPERATOR_LEVEL = Object.fromEntries(
   LEVELS.flatMap((operators, at) => operators.split(' ').map((operator) => [operator, at + 1])),
 ) as Readonly<Record<BinaryOperator, number>>;
 
-const OPERATOR = /\?\?|\|\||&&|==|!=|<=|>=|<(?!<)|>(?!>)|\+(?!=)|-|\*(?![ \t]*=>)|\/|%/y;
+const OPERATOR = /\?\?|\|\||&&|==|!=|!?~=|<=|>=|<(?!<)|>(?!>)|\+(?!=)|-|\*(?![ \t]*=>)|\/|%/y;
 const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])/y;
 const WILDCARD_ARM = /\*[ \t]*=>/y;
 export const STATEMENT_WORDS = new Set(

@@ -15,7 +15,9 @@ import {
   lengthOf,
   listFrom,
   marksOf,
+  metaOf,
   numericOf,
+  ownMarks,
   typeName,
   withText,
 } from './kinds.ts';
@@ -65,6 +67,8 @@ function listField(value: Value, name: string): Value {
 }
 
 function objectField(value: Value, name: string, mode: AccessMode): Value {
+  const top = name === '__meta__' ? metaOf(value) : undefined;
+  if (top) return addMarks(top, ownMarks(value));
   if (getOwn(value.data, name) !== undefined) return elementOf(value, name);
   const { namespace } = value.meta.origin;
   if (namespace === undefined) return elementOf(value, name);

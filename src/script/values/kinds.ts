@@ -148,6 +148,19 @@ export const keepOf = (value: Value): Value => withOrigin(value, { keep: true })
 
 export const isKept = (value: Value): boolean => value.meta.origin['keep'] === true;
 
+const metas = new WeakMap<object, Value>();
+
+/** The members of a module; `__meta__` is what stands at its top, with its own marks. */
+export function makeNamespace(members: Value, path: string, frontMatter: Value): Value {
+  const { data } = members;
+  const meta = frontMatter.data === null ? makeValue({}) : frontMatter;
+  if (isStructure(data)) metas.set(data, meta);
+  return withOrigin(members, { namespace: path, fm: frontMatter.data });
+}
+
+export const metaOf = ({ data, meta }: Value): Value | undefined =>
+  isStructure(data) && meta.origin['namespace'] !== undefined ? metas.get(data) : undefined;
+
 /** A list of loaded files prints their texts. */
 export const isFileList = ({ data, meta }: Value): boolean =>
   Array.isArray(data) && meta.origin['files'] === true;

@@ -22,7 +22,7 @@ export interface MxFacts {
 }
 
 /** Origin facts that steer this room and say nothing to a script. */
-const INTERNAL = new Set('absent bare facts files keep namespace of open told'.split(' '));
+const INTERNAL = new Set('absent bare facts files keep loaded namespace of open told'.split(' '));
 
 const subjects = new WeakMap<object, Value>();
 
@@ -76,6 +76,12 @@ const toolsOf = ({ sources }: Descriptor): Json =>
     return name === undefined ? [] : [{ name }];
   });
 
+/** As `@typeof`, but `text` for what was loaded from a file as text. */
+export function mxType(value: Value): string {
+  const isText = typeof value.data === 'string' && value.meta.origin['loaded'] === true;
+  return isText ? 'text' : typeName(value);
+}
+
 /** One literal, with getters for what costs: guards read `.mx` on every call. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
@@ -87,7 +93,7 @@ function factsOf(value: Value, facts: MxFacts): JsonObject {
       return getOwn(origin, 'tools') ?? toolsOf(descriptor);
     },
     name: facts.name ?? getOwn(origin, 'name') ?? null,
-    type: typeName(value),
+    type: mxType(value),
     get length() {
       return lengthOf(value);
     },

@@ -8,6 +8,7 @@ import { fieldOf } from './access.ts';
 import {
   computed,
   elementsOf,
+  entriesOf,
   isFileList,
   kindName,
   listFrom,
@@ -154,7 +155,13 @@ export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, Tex
     (text, args) => text.substring(args.optionalNumber(0) ?? 0, args.optionalNumber(1)),
   ],
   ['replace', (text, args) => replace(text, args.text(0), args.text(1))],
-  ['replaceAll', (text, args) => replaceAll(text, args.text(0), args.text(1))],
+  [
+    'replaceAll',
+    (text, args) => {
+      const entries = args.entries(0);
+      return entries ? replaceEntries(text, entries) : replaceAll(text, args.text(0), args.text(1));
+    },
+  ],
   ['match', (text, args) => matchesOf(text, args.text(0))],
   ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
   ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
@@ -167,8 +174,18 @@ const split = (text: string, by: string | undefined, limit: number | undefined):
 
 const replace = (text: string, from: string, to: string): string => text.replace(from, () => to);
 
-const replaceAll = (text: string, from: string, to: string): string =>
-  text.replaceAll(from, () => to);
+function replaceAll(text: string, from: string, to: string): string {
+  if (to.length > from.length) {
+    const found = from === '' ? text.length + 1 : text.split(from).length - 1;
+    bounded(text.length + found * (to.length - from.length));
+  }
+  return text.replaceAll(from, () => to);
+}
+
+/** Entry by entry, each in what the one before left. */
+function replaceEntries(text: string, entries: readonly (readonly [string, string])[]): string {
+  return entries.reduce((left, [from, to]) => replaceAll(left, from, to), text);
+}
 
 function repeated(text: string, count: number): string {
   if (!Number.isInteger(count) || count < 0) {
@@ -223,7 +240,14 @@ function argumentsOf(method: string, values: readonly Value[]) {
   };
   const missing = (position: number): never =>
     raise('invalid_input', `\`${method}\` needs ${position === 0 ? 'an' : 'a second'} argument`);
+  /** Of an object: its keys and the texts of its values. */
+  const entries = (position: number): (readonly [string, string])[] | undefined => {
+    const value = given(position);
+    if (value === undefined || typeName(value) !== 'object') return undefined;
+    return entriesOf(value).map(([key, part]) => [key, textOf(part)] as const);
+  };
   return {
+    entries,
     optionalText,
     optionalNumber,
     text: (position: number): string => optionalText(position) ?? missing(position),

@@ -79,8 +79,10 @@ const isNamedBy = (a: Json, b: Json): boolean =>
  * `==`: null and undefined are equal to each other and to nothing else. Walks without recursion: both
  * sides may be nested as deep as JSON allows.
  */
-export function isEqual(left: Value, right: Value): boolean {
-  const open: [Json, Json][] = [[left.data, right.data]];
+export const isEqual = (left: Value, right: Value): boolean => isSame(left.data, right.data);
+
+function isSame(left: Json, right: Json): boolean {
+  const open: [Json, Json][] = [[left, right]];
   for (let pair = open.pop(); pair; pair = open.pop()) {
     const [a, b] = pair;
     if (!isStructure(a) || !isStructure(b)) {
@@ -104,11 +106,101 @@ export function isEqual(left: Value, right: Value): boolean {
 export const equals = (left: Value, right: Value): Value =>
   computed(isEqual(left, right), [left, right]);
 
+// `~=`: for values a model wrote. Both sides are lists of what was named; the left may name less.
+
+/** An object is no list, and a function neither. */
+const isWhole = (data: Json): boolean =>
+  typeof data === 'object' && data !== null && !Array.isArray(data);
+
+/** Nothing, a text with commas, one plain value or a list: as a list. */
+function namedIn(data: Json): readonly Json[] {
+  if (data === null) return [];
+  if (Array.isArray(data)) return data;
+  if (typeof data !== 'string') return [data];
+  const text = data.trim();
+  if (text.toLowerCase() === 'null') return [];
+  return text
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '');
+}
+
+/** How often each of them is there. */
+function countOf<T>(items: readonly T[]): Map<T, number> {
+  const counts = new Map<T, number>();
+  for (const item of items) counts.set(item, (counts.get(item) ?? 0) + 1);
+  return counts;
+}
+
+/** What plain elements stand for: a number and all texts that are it share a key. */
+const keyOf = (item: Json): Json => (typeof item === 'string' ? (numericOf(item) ?? item) : item);
+
+/**
+ * Does every element on the left have one of its own on the right? A text is taken by the same text
+ * first, since it has no other but numbers; what is left of texts needs numbers, a number anything of
+ * its key.
+ */
+function coversPlain(left: readonly Json[], right: readonly Json[]): boolean {
+  const [keys, available] = [countOf(left.map(keyOf)), countOf(right.map(keyOf))];
+  for (const [key, count] of keys)
+    if (Number.isNaN(key) || count > (available.get(key) ?? 0)) return false;
+  const isText = (item: Json): item is string => typeof item === 'string';
+  const texts = countOf(right.filter(isText));
+  const numbers = countOf(right.filter((item) => !isText(item)));
+  for (const [text, count] of countOf(left.filter(isText))) {
+    const others = count - (texts.get(text) ?? 0);
+    if (others <= 0) continue;
+    const free = (numbers.get(keyOf(text)) ?? 0) - others;
+    if (free < 0) return false;
+    numbers.set(keyOf(text), free);
+  }
+  return true;
+}
+
+/** More pairs of lists and objects than this are not compared with one another. */
+const MOST_PAIRS = 250_000;
+
+/** The same for lists and objects, which may equal several that differ: moves others until all fit. */
+function coversWhole(left: readonly Json[], right: readonly Json[]): boolean {
+  if (left.length > right.length) return false;
+  if (left.length * right.length > MOST_PAIRS)
+    raise('invalid_input', 'too many lists or objects to compare with `~=`');
+  const fits = left.map((item) =>
+    [...right.keys()].filter((at) => isSame(item, right[at] ?? null)),
+  );
+  const takenBy = new Map<number, number>();
+  const place = (item: number, seen: Set<number>): boolean =>
+    (fits[item] ?? []).some((at) => {
+      if (seen.has(at)) return false;
+      seen.add(at);
+      const holder = takenBy.get(at);
+      if (holder !== undefined && !place(holder, seen)) return false;
+      takenBy.set(at, item);
+      return true;
+    });
+  return left.every((_, item) => place(item, new Set()));
+}
+
+function isTolerated({ data: left }: Value, { data: right }: Value): boolean {
+  if (isWhole(left) || isWhole(right)) return isSame(left, right);
+  const [given, expected] = [namedIn(left), namedIn(right)];
+  if (given.length === 0 || expected.length === 0) return given.length === expected.length;
+  const isPlain = (item: Json): boolean => !isStructure(item);
+  return (
+    coversPlain(given.filter(isPlain), expected.filter(isPlain)) &&
+    coversWhole(given.filter(isStructure), expected.filter(isStructure))
+  );
+}
+
+/** `~=` as a value: what came on the left, what is expected on the right. */
+const tolerates = (left: Value, right: Value): Value =>
+  computed(isTolerated(left, right), [left, right]);
+
 export const negate = (value: Value): Value => computed(!isTruthy(value), [value]);
 
 type Plain = Exclude<BinaryOperator, '&&' | '||' | '??'>;
 type Comparison = '<' | '>' | '<=' | '>=';
-type Arithmetic = Exclude<Plain, Comparison | '==' | '!='>;
+type Arithmetic = Exclude<Plain, Comparison | '==' | '!=' | '~=' | '!~='>;
 
 /** What an operator that looks at both its sides makes of them. */
 export function applied(operator: Plain): (left: Value, right: Value) => Value {
@@ -117,6 +209,10 @@ export function applied(operator: Plain): (left: Value, right: Value) => Value {
       return equals;
     case '!=':
       return (left, right) => negate(equals(left, right));
+    case '~=':
+      return tolerates;
+    case '!~=':
+      return (left, right) => negate(tolerates(left, right));
     case '<':
     case '>':
     case '<=':

@@ -21,7 +21,7 @@ import {
   type Part,
   readData,
 } from '../js/data.ts';
-import type { CodeRequest, CodeResult, ProcessResult } from '../world.ts';
+import type { CodeRequest, CodeResult, JsArgument, ProcessResult } from '../world.ts';
 import { networkHint, type Processes } from './process.ts';
 
 /** Runs in the child: text in, text out, nothing of ours is there. */
@@ -163,7 +163,7 @@ function pythonName(name: string): string {
 const pythonValues = (values: CodeRequest['parameters']): [string, string][] =>
   values.map(({ name, value }) => [
     pythonName(name),
-    value.kind === 'undefined' ? 'u' : dataText(value.data),
+    value.kind === 'undefined' ? 'u' : dataText(handedOver(value)),
   ]);
 
 /** Without a source it is no js, and cannot be called. */
@@ -254,6 +254,13 @@ export function createCode(processes: Processes, random: () => string) {
 
   return (request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>> =>
     request.kind === 'node' ? node(request, frame) : python(request, frame);
+}
+
+/** `.keep`: all of it. */
+function handedOver(value: Exclude<JsArgument, { kind: 'undefined' }>): Json {
+  if (value.kind !== 'kept') return value.data;
+  const { text, data, type, mx } = value;
+  return { text, data, type, mx };
 }
 
 /** Hands on what is printed, as it comes, without the line that begins with the mark. */

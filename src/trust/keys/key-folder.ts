@@ -1,4 +1,5 @@
 // Private keys on disk: one PEM file each, readable by its owner only, made on first use.
+import { hkdfSync } from 'node:crypto';
 import {
   closeSync,
   fchmodSync,
@@ -184,3 +185,7 @@ export function createKeyFolder(dir: string, random: RandomBytes = systemRandom)
     list,
   };
 }
+
+/** A key for vaults from a private key of the user; the private key cannot be found from it. */
+export const deriveVaultKey = (privateKey: string): Uint8Array =>
+  new Uint8Array(hkdfSync('sha256', privateKey, 'kernmantle', 'vaults of journals', 32));

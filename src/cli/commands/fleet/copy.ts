@@ -8,10 +8,10 @@ import {
   type CopyOptions,
   type CopyPlace,
   copyRegistry,
-  deriveVaultKey,
   readPlace,
   shownPlace,
 } from '../../../store/index.ts';
+import { deriveVaultKey } from '../../../trust/index.ts';
 import { asList, asText } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
