@@ -182,7 +182,8 @@ const PRINTED = new Set<ActionExpression['kind']>(['pipeline', 'run-value']);
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
   const act = c.action(node);
-  const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
+  const bare = node.kind === 'with' ? node.value : node;
+  const isPrinted = isCall(bare) || PRINTED.has(bare.kind) || (isWhen && isText(bare));
   if (c.isFunction || !isPrinted) return act;
   return (env) =>
     whenReady(act(env), (value) => {
