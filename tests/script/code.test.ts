@@ -320,6 +320,19 @@ test.each([
   expect(output).toContain('helper');
 });
 
+test('a check says so before anything runs', async () => {
+  const { root, env } = project({
+    'a.mld':
+      'exe @h(x) = `hi @x`\nexe @g(x) = py { return x } with { timeout: 5 }\nvar @v = 1\nexe py = { h, g, v, nobody }',
+  });
+  const { output, code } = await runCommand(['check', 'a.mld'], root, env);
+  expect(output).toContain('`h` cannot be a helper of py blocks');
+  expect(output).toContain('`v` cannot be a helper of py blocks');
+  expect(output).toContain('nothing binds `@nobody`');
+  expect(output).not.toContain('`g`');
+  expect(code).toBe(3);
+});
+
 inSandbox('an object that a function named like a language gives is an object', async () => {
   const ran = await run(`exe @py = { "a": 1 }\nvar @o = @py()\nshow @o.a`);
   expect(ran).toEqual(printed('1'));
