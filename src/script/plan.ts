@@ -309,7 +309,7 @@ function readBinary({ operator, left, right }: NodeOf<'binary'>, walk: Walk): So
 type Known = NodeOf<
   | ('var' | 'let' | 'augment' | 'call' | 'flow' | 'return' | 'leave' | 'block' | 'when' | 'if')
   | ('for' | 'literal' | 'template' | 'array' | 'object' | 'reference' | 'unary' | 'binary')
-  | 'ternary'
+  | ('ternary' | 'pattern')
 >;
 type Reader<K extends Known['kind']> = (node: NodeOf<K>, walk: Walk) => Sources;
 
@@ -331,6 +331,7 @@ const READ: { readonly [K in Known['kind']]: Reader<K> } = {
   },
   for: readFor,
   literal: () => [],
+  pattern: () => [],
   template: ({ parts }, walk) => parts.flatMap((part) => readText(part, walk)),
   array: ({ items }, walk) => items.flatMap(({ value }) => read(value, walk)),
   object: ({ entries }, walk) => entries.flatMap(({ value }) => read(value, walk)),

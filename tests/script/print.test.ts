@@ -131,12 +131,22 @@ const { expression, reference } = fc.letrec<{ expression: Expression; reference:
       '||',
       '??',
     );
+    const pattern = fc
+      .tuple(plain, fc.constantFrom('a+', 'x\\/y', '[/"]', '(?<n>\\d)', ''), text)
+      .map(([made, body, to]): Expression => {
+        const first = { kind: 'pattern', body, flags: 'gi', ...place } as const;
+        const second = { kind: 'literal', value: to.replaceAll('\n', ''), ...place } as const;
+        const method = { kind: 'field', name: 'replace', ...place } as const;
+        const call = { kind: 'call', arguments: [first, second], ...place } as const;
+        return { ...made, steps: [...made.steps, method, call] };
+      });
     const stage = plain.map((target) => ({ kind: 'call-stage', target, ...place }) as const);
     return {
       reference: plain,
       expression: fc.oneof(
         { depthSize: 'small', withCrossShrink: true },
         plain,
+        pattern,
         literal,
         template,
         fc.array(inner, { maxLength: 3 }).map(

@@ -120,6 +120,8 @@ export function createValuePrinter(action: PrintAction) {
         return e.isWildcard ? '*' : String(e.value);
       case 'template':
         return template(e);
+      case 'pattern':
+        return `/${e.body}/${e.flags}`;
       case 'array':
         return array(e);
       case 'object':

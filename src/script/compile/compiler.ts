@@ -11,7 +11,7 @@ import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from 
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
 import { compileFor, compileForeach, compileLoop } from './loop.ts';
-import { compileReference } from './reference.ts';
+import { compileReference, refusePattern } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
 import { compileRunnable, compileStatement, isStatement } from './statement.ts';
 import { compileModel, compileTemplate, compileTemplateFile, compileText } from './text.ts';
@@ -62,6 +62,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
     return () => value;
   },
   template: compileTemplate,
+  pattern: (_c, node) => placed(node.at, refusePattern),
   array: compileArray,
   object: compileObject,
   reference: compileReference,

@@ -25,7 +25,7 @@ import {
   type Walk,
 } from '../run/environment.ts';
 import { valueAt } from '../run/operate.ts';
-import { isAbsent } from '../values/kinds.ts';
+import { isAbsent, isReadNull } from '../values/kinds.ts';
 
 const MAX_ATTEMPTS = 10;
 const MAX_RUNS = 20;
@@ -242,7 +242,8 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
 }
 
 /** An empty result ends the pipeline. */
-const endsHere = (value: Value): boolean => value.data === '' || value.data === null;
+const endsHere = (value: Value): boolean =>
+  value.data === '' || (value.data === null && !isReadNull(value));
 
 function finish(state: State, stage: number, value: Value): void {
   state.outputs.length = stage;

@@ -3,31 +3,40 @@
 import { getOwn, whenReady } from '../../base/index.ts';
 import {
   addMarks,
-  descriptorOfFault,
   type MaybePromise,
   makeContainer,
   makeValue,
   type Value,
 } from '../../flow/index.ts';
-import { raise, toFault } from '../fault.ts';
+import { raise } from '../fault.ts';
 import {
   type Compiler,
   type Environment,
   type Eval,
   evaluateAll,
   executableOf,
+  given,
   type Reading,
   type Walk,
 } from '../run/environment.ts';
+import { asksWhether, compileExistence } from '../run/existence.ts';
 import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { hintOfName } from '../syntax/unbound.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
-import { absent, isAbsent, isStructure, KEEP, keepOf, makeFunction } from '../values/kinds.ts';
+import {
+  absent,
+  isAbsent,
+  isStructure,
+  KEEP,
+  keepOf,
+  makeFunction,
+  makeOpaque,
+} from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { mxOf } from '../values/metadata.ts';
-import { callMethod, hasMethod, isListMethod } from '../values/methods.ts';
+import { callMethod, hasMethod, isListMethod, PatternData } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
 /** Arguments are strict: an unknown name there is an error. */
@@ -82,12 +91,16 @@ type Step<K extends PathStep['kind']> = Extract<PathStep, { kind: K }>;
 /** Everything a guard's `@input.any.mx.taint.includes(…)` needs answers through ordinary fields. */
 function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: Reading): Walk {
   const { name, at } = step;
-  const values = compileArguments(c, call.arguments);
+  const [pattern, ...others] = call.arguments;
+  const isPattern = pattern?.kind === 'pattern';
+  const values = isPattern
+    ? [given(patternOf(pattern)), ...compileArguments(c, others)]
+    : compileArguments(c, call.arguments);
   return (value, env) => {
     const measured = guardInputMember(value, name);
     if (measured) return measured;
     const callee = callableField(value, name);
-    if (callee) return invoke(callee, name, values, env, at);
+    if (callee) return isPattern ? refusePattern() : invoke(callee, name, values, env, at);
     if (KEEP.has(name)) return keepOf(value);
     if (reading === 'condition' && isAbsent(value) && name !== 'isDefined')
       return absent(value.meta.descriptor);
@@ -95,6 +108,15 @@ function method(c: Compiler, step: Step<'field'>, call: Step<'call'>, reading: R
     return whenReady(evaluateAll(values, env), (given) => callMethod(value, name, given));
   };
 }
+
+const patternOf = ({ body, flags }: NodeOf<'pattern'>): Value =>
+  makeOpaque(new PatternData(body, flags));
+
+/** A pattern is no value: no function can be given one. */
+export const refusePattern = (): never =>
+  raise('invalid_input', 'a pattern can only be given to a method of a text', {
+    hint: 'the first argument of `match`, `replace`, `replaceAll` or `split`',
+  });
 
 /** A function in a field, or one that hangs on the name of another. */
 function callableField(value: Value, name: string): Value | undefined {
@@ -114,29 +136,15 @@ export function invoke(
   env: Environment,
   at: number,
   isStage = false,
+  asked?: Eval,
 ): MaybePromise<Value> {
   const executable = executableOf(target);
   if (!executable) return raise('invalid_input', `\`@${name}\` is no function`, { name });
-  const site = { env, at, isStage };
+  const site = asked ? { env, at, isStage, asked } : { env, at, isStage };
   const called = located(env, at, () => executable.call(values, site));
   // Which function was called may itself be a secret.
   return whenReady(called, (value) => addMarks(value, target.meta.descriptor));
 }
-
-const ASKS_FOR_FILES = new Set(['exists', 'fileExists', 'EXISTS', 'fileexists']);
-
-/** `@exists(<a.md>)` is never an error: a file that is missing is null there. */
-const toleratingMissing =
-  (evaluate: Eval): Eval =>
-  async (env) => {
-    try {
-      return await evaluate(env);
-    } catch (error) {
-      const { fault } = toFault(error);
-      if (fault.code !== 'not_found') throw error;
-      return makeValue(null, { descriptor: descriptorOfFault(fault) });
-    }
-  };
 
 function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: string): Walk {
   switch (step.kind) {
@@ -149,9 +157,11 @@ function compileStep(c: Compiler, step: PathStep, reading: Reading, variable: st
     case 'each':
       return (value) => value;
     case 'call': {
-      const plain = compileArguments(c, step.arguments);
-      const values = ASKS_FOR_FILES.has(variable) ? plain.map(toleratingMissing) : plain;
-      return (value, env) => invoke(value, variable, values, env, step.at);
+      const values = compileArguments(c, step.arguments);
+      const [first] = step.arguments;
+      const asked =
+        first && asksWhether(variable) ? compileExistence(c, variable, first) : undefined;
+      return (value, env) => invoke(value, variable, values, env, step.at, false, asked);
     }
   }
 }

@@ -13,6 +13,7 @@ import {
   newPath,
   type Walk,
 } from '../run/environment.ts';
+import { asksWhether, isPlace } from '../run/existence.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
@@ -197,6 +198,31 @@ function isRepeatable(node: Expression | undefined): boolean {
 }
 
 export function compilePipeline(
+  c: Compiler,
+  source: Expression | undefined,
+  stages: readonly PipelineStage[],
+  format?: Eval,
+): Eval {
+  const piped = compilePlans(c, source, stages, format);
+  const asked = source && compileAsked(c, source, stages);
+  if (!asked) return piped;
+  return (env) => (env.scope.find(asked.name) ? piped(env) : asked.answer(env));
+}
+
+/** `"a.md" | @exists` is `@exists("a.md")`: the stage asks about what is written before it. */
+function compileAsked(c: Compiler, source: Expression, [first, ...rest]: readonly PipelineStage[]) {
+  if (first?.kind !== 'call-stage' || !isPlace(source)) return undefined;
+  const { name, steps } = first.target;
+  if (!asksWhether(name) || steps.length > 0) return undefined;
+  const call = { kind: 'call', arguments: [source], at: source.at } as const;
+  const question: Expression = { ...first.target, steps: [call] };
+  return {
+    name,
+    answer: rest.length > 0 ? compilePlans(c, question, rest) : c.expression(question),
+  };
+}
+
+function compilePlans(
   c: Compiler,
   source: Expression | undefined,
   stages: readonly PipelineStage[],

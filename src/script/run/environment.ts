@@ -185,6 +185,8 @@ export interface CallSite {
   readonly at: number;
   /** The call is a pipeline stage: its missing parameters are empty text, its input is data. */
   readonly isStage: boolean;
+  /** Of a call that asks whether something is there: the answer, by how its argument is written. */
+  readonly asked?: Eval;
 }
 
 /**

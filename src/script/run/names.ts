@@ -26,6 +26,7 @@ import {
   resolvePath,
   type ScriptCall,
 } from './environment.ts';
+import { asksWhether } from './existence.ts';
 import { operate, unwrap, valueAt } from './operate.ts';
 
 interface Found {
@@ -141,12 +142,15 @@ function builtIn(
 function transformerOf(transformer: Transformer): Executable {
   const variants = [...transformer.variants];
   const members = new Map(variants.map(([name, variant]) => [name, transformerOf(variant)]));
-  const call: ScriptCall = (values, { env }) =>
-    whenReady(evaluateAll(values, env), (given) =>
+  const asks = asksWhether(transformer.name);
+  const call: ScriptCall = (values, { env, asked }) => {
+    if (asks && asked) return asked(env);
+    return whenReady(evaluateAll(values, env), (given) =>
       transformer.call(given, {
         exists: (path) => env.run.world.exists(resolvePath(env, path), env.frame),
       }),
     );
+  };
   return builtIn(transformer.name, ['input'], 'transformer', call, members);
 }
 

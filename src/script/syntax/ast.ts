@@ -149,6 +149,8 @@ interface Expressions {
     isWildcard?: true;
   };
   template: { style: TextStyle; parts: readonly TemplatePart[] };
+  /** `/body/flags`: only the first argument of `match`, `replace`, `replaceAll`, `split`. */
+  pattern: { body: string; flags: string };
   array: { items: readonly ArrayItem[] };
   object: { entries: readonly ObjectEntry[] };
   /** `@name` and everything that hangs on it. `@o.f(1)[0]`: field f, call, index 0. */

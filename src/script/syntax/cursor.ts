@@ -69,6 +69,8 @@ export class Reader {
   /** Inside parentheses and literals a line break is a blank. */
   isOpen = false;
   scope: Scope = OUTERMOST;
+  /** Nothing is a mistake: what is not well formed is text. */
+  isTemplateFile = false;
   /** The furthest offset looked at, for the price of a failure. */
   far = 0;
   fuel: number;

@@ -185,5 +185,6 @@ function passFence(r: Reader, mark: string): number {
 /** A template file: `.att` reads like `::`, `.mtt` only `{{…}}`. One final line break is dropped. */
 export function parseTemplateFile(text: string, kind: 'att' | 'mtt'): NodeOf<'template'> {
   const r = new Reader(text.replace(/\r?\n$/, ''), 'markdown', RULES);
+  r.isTemplateFile = true;
   return parseBare(r, r.end, kind === 'att' ? 'file' : 'mtt');
 }

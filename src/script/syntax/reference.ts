@@ -1,5 +1,6 @@
 // `@name` and what hangs on it: fields, indexes, slices, calls. In a value every step must be well
 // formed; in text a step that is not simply ends the reference.
+import { messageOf } from '../../base/index.ts';
 import type { Binding, Expression, NodeOf, PathStep } from './ast.ts';
 import type { Reader } from './cursor.ts';
 
@@ -18,9 +19,9 @@ export function parseReference(r: Reader): NodeOf<'reference'> {
   return { kind: 'reference', name, steps, isOptional, at, end: r.pos };
 }
 
-export const parseSteps = (r: Reader): PathStep[] => allOf(() => parseStep(r));
+export const parseSteps = (r: Reader): PathStep[] => allOf((last) => parseStep(r, last));
 
-function parseStep(r: Reader): PathStep | undefined {
+function parseStep(r: Reader, last: PathStep | undefined): PathStep | undefined {
   if (r.peek() !== '.') r.match(NEXT_LINE_METHOD);
   const at = r.pos;
   switch (r.peek()) {
@@ -30,7 +31,7 @@ function parseStep(r: Reader): PathStep | undefined {
     case '[':
       return parseIndex(r);
     case '(':
-      return { kind: 'call', arguments: parseArguments(r), at };
+      return { kind: 'call', arguments: compilable(r, parseArguments(r, takesPattern(last))), at };
     default:
       return undefined;
   }
@@ -38,15 +39,15 @@ function parseStep(r: Reader): PathStep | undefined {
 
 /** Steps in running text. */
 export const parseTextSteps = (r: Reader, mayCall: boolean): PathStep[] =>
-  allOf(() => textStep(r, mayCall));
+  allOf((last) => textStep(r, mayCall, last));
 
-function allOf(next: () => PathStep | undefined): PathStep[] {
+function allOf(next: (last: PathStep | undefined) => PathStep | undefined): PathStep[] {
   const steps: PathStep[] = [];
-  for (let step = next(); step !== undefined; step = next()) steps.push(step);
+  for (let step = next(undefined); step !== undefined; step = next(step)) steps.push(step);
   return steps;
 }
 
-function textStep(r: Reader, mayCall: boolean): PathStep | undefined {
+function textStep(r: Reader, mayCall: boolean, last: PathStep | undefined): PathStep | undefined {
   const at = r.pos;
   switch (r.peek()) {
     case '.':
@@ -54,8 +55,10 @@ function textStep(r: Reader, mayCall: boolean): PathStep | undefined {
     case '[':
       return /[\d@"'*:-]/.test(r.peek(1)) ? r.attempt(() => parseIndex(r)) : undefined;
     case '(': {
-      const values = mayCall ? r.attempt(() => parseArguments(r)) : undefined;
-      return values && { kind: 'call', arguments: values, at };
+      const read = () => parseArguments(r, takesPattern(last));
+      const all = r.isTemplateFile ? () => compilable(r, read()) : read;
+      const values = mayCall ? r.attempt(all) : undefined;
+      return values && { kind: 'call', arguments: compilable(r, values), at };
     }
     default:
       return undefined;
@@ -92,10 +95,52 @@ function parseIndex(r: Reader): PathStep {
 }
 
 /** Stands at `(`. */
-export function parseArguments(r: Reader): Expression[] {
+export function parseArguments(r: Reader, mayPattern = false): Expression[] {
   r.pos += 1;
-  return r.list(')', 'arguments', () => r.rules.value(r));
+  let isFirst = mayPattern;
+  return r.list(')', 'arguments', () => {
+    const value = isFirst && r.peek() === '/' ? parsePattern(r) : r.rules.value(r);
+    isFirst = false;
+    return value;
+  });
 }
+
+const PATTERN_METHODS = new Set(['match', 'replace', 'replaceAll', 'split']);
+
+const takesPattern = (step: PathStep | undefined): boolean =>
+  step?.kind === 'field' && PATTERN_METHODS.has(step.name);
+
+// A slash between brackets is one of the characters, as everywhere.
+const PATTERN = /\/(?:\\[^\n]|\[(?:\\[^\n]|[^\]\\\n])*\]|[^/\\[\n])*\/[A-Za-z]*/y;
+
+/** `/body/flags`, standing at the slash. */
+function parsePattern(r: Reader): NodeOf<'pattern'> {
+  const at = r.pos;
+  const text = r.match(PATTERN);
+  if (text === undefined) return r.failUnclosed(at, 'the pattern is never closed');
+  const close = text.lastIndexOf('/');
+  const [body, flags] = [text.slice(1, close), text.slice(close + 1)];
+  return { kind: 'pattern', body, flags, at, end: r.pos };
+}
+
+/** A pattern that cannot be compiled is a mistake, also in text, where other calls would be text. */
+function compilable(r: Reader, values: Expression[]): Expression[] {
+  const [first] = values;
+  if (first?.kind !== 'pattern') return values;
+  const { body, flags, at, end } = first;
+  const unknown = /[^gimsu]/.exec(flags)?.[0];
+  if (unknown !== undefined) {
+    r.fail(`\`${unknown}\` is no flag of a pattern`, { at, end, hint: 'flags are g, i, m, s, u' });
+  }
+  try {
+    new RegExp(body, flags);
+  } catch (error) {
+    r.fail(`\`/${body}/${flags}\` cannot be compiled: ${reasonOf(error)}`, { at, end });
+  }
+  return values;
+}
+
+const reasonOf = (error: unknown): string => messageOf(error).replace(/^.*: /s, '').toLowerCase();
 
 /** `@k, @v in`, `@item.path in`, `@x in`; afterwards behind `in`. */
 export function parseBinding(r: Reader): Binding {

@@ -92,7 +92,7 @@ const REPEAT = /[ \t]*\/for[ \t]+@/y;
 const REPEAT_END = /[ \t]*\/end[ \t]*\r?(?:\n|$)/y;
 const WHOLE_FILE = /"<[^\s/<>"'=][^<>"'=\n]*>(?:\.[\w.[\]]+)?(?:\|@[^"\n]*)?"/y;
 const FILE_IN_TEXT = /<(?![\s/])(?=[^<>"'=\n]*[.*@])[^<>"'=\n]+>/y;
-const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|&&|>>|<<|(?:with|to|as|in)\b)/;
+const NOT_A_FRAGMENT = /^\s*(?:$|[,)\]};:|?]|=>|==|!=|!?~=|&&|>>|<<|(?:with|to|as|in)\b)/;
 
 /** Whatever text form stands here: `"`, `'`, `` ` ``, `::`, `:::`. */
 export function parseText(r: Reader): NodeOf<'template' | 'literal'> {

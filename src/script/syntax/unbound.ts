@@ -3,16 +3,20 @@
 // it is an error; where it would go on with nothing, or with the text as written, a warning; where the
 // script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
 import { nearest } from '../../base/index.ts';
-import type { Expression, NodeOf, PathStep, Range, ScriptTree } from './ast.ts';
+import {
+  type Expression,
+  type NodeOf,
+  type PathStep,
+  type Range,
+  type ScriptTree,
+  visit,
+} from './ast.ts';
 import { type Bound, bodyKindOf, HELPER_BODIES, namesIn, staticText } from './outline.ts';
 
 export interface NameFinding extends Range {
   readonly code:
-    | 'name_unbound'
-    | 'argument_missing'
-    | 'argument_surplus'
-    | 'exception_wide'
-    | 'helper_kind';
+    | ('name_unbound' | 'argument_missing' | 'argument_surplus')
+    | ('exists_of_path' | 'exception_wide' | 'helper_kind');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -229,6 +233,37 @@ export function hintOfName(name: string, names: readonly string[]): string | und
 
 type Exe = NodeOf<'exe'>;
 
+// Folders, or a name with one of the usual endings; an address is none.
+const LOOKS_LIKE_PATH =
+  /^(?!\w+:\/\/)(?:[^\s<>]*\/[^\s<>]*|[^\s<>/]+\.(?:md|mld|att|mtt|txt|jsonl?|ya?ml|csv|xml|html?|[cm]?[jt]s|py|sh|toml|log|pdf|env))$/i;
+
+const literalText = (value: Expression | undefined): string | undefined =>
+  value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
+
+/** `.a["b"]`, to compare what two references stand for. */
+const stepsText = (steps: readonly PathStep[]): string =>
+  JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
+
+/** What `<@path>`, `output … to @path` and `@fileExists(@path)` say about their names. */
+function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
+  const found: NodeOf<'reference'>[] = [];
+  const note = (path: Expression | undefined): void => {
+    if (path?.kind === 'reference') found.push(path);
+    const [first] = path?.kind === 'template' ? path.parts : [];
+    if (typeof first === 'object' && first.kind === 'insert') found.push(first.value);
+  };
+  // Functions are entered one by one.
+  const bodies = tree.body.flatMap((node) => (node.kind === 'exe' ? [node.body] : []));
+  visit([tree.body, bodies], (node) => {
+    if (node.kind === 'file') note(node.path);
+    if (node.kind === 'effect' && node.target?.kind === 'file') note(node.target.path);
+    if (node.kind !== 'reference' || !/^fileexists$/i.test(node.name)) return;
+    const [call] = node.steps;
+    if (call?.kind === 'call') note(call.arguments[0]);
+  });
+  return found;
+}
+
 /** What can be imported. */
 function exportsOf(tree: ScriptTree): ReadonlyMap<string, Bound> {
   const own = namesIn(tree).filter(({ seen }) => seen.at === 0 && seen.end === tree.text.length);
@@ -251,6 +286,8 @@ class Names {
   readonly #modules = new Map<string, ReadonlyMap<string, Bound> | undefined>();
   readonly #optional = new Map<Exe, Map<string, boolean>>();
   #hints = 0;
+  /** References that begin the path of a file. */
+  #places: readonly NodeOf<'reference'>[] | undefined;
 
   constructor(tree: ScriptTree, around: Surroundings) {
     this.#tree = tree;
@@ -342,7 +379,41 @@ class Names {
       const range = { at, end: at + name.length + 1 };
       return [this.#unbound(name, range, use, this.#isDoubtful(place))];
     }
-    return this.#ofCall(node, place);
+    return [...this.#ofCall(node, place), ...this.#ofQuestion(node)];
+  }
+
+  /** `@exists(@path)` asks about the variable; where it holds a path, the file was meant. */
+  #ofQuestion({ name, steps: [call], at }: NodeOf<'reference'>): NameFinding[] {
+    const [asked] = call?.kind === 'call' ? call.arguments : [];
+    if (!/^exists$/i.test(name) || asked?.kind !== 'reference' || this.#find(name, at)) return [];
+    const written = this.#tree.text.slice(asked.at, asked.end);
+    if (!this.#isPath(asked)) return [];
+    return [
+      {
+        at,
+        end: asked.end,
+        code: 'exists_of_path',
+        severity: 'warning',
+        message: `\`@${name}(${written})\` asks whether the variable has a value, not whether there is a file`,
+        hint: `for the file write \`@fileExists(${written})\``,
+      },
+    ];
+  }
+
+  /** A variable with the text of a path, or one that is used as the path of a file somewhere. */
+  #isPath({ name, steps, at }: NodeOf<'reference'>): boolean {
+    if (steps.some(({ kind }) => kind !== 'field' && kind !== 'index')) return false;
+    const bound = this.#find(name, at);
+    const value = steps.length === 0 ? bound?.value : undefined;
+    const text = value?.kind === 'template' ? staticText(value) : literalText(value);
+    if (text !== undefined) return LOOKS_LIKE_PATH.test(text);
+    this.#places ??= placesIn(this.#tree);
+    return this.#places.some(
+      (place) =>
+        place.name === name &&
+        this.#find(name, place.at) === bound &&
+        stepsText(place.steps) === stepsText(steps),
+    );
   }
 
   /** A function of this file, or of a module that is imported. */

@@ -219,7 +219,11 @@ function parseWord(r: Reader): Expression {
   const word = r.word();
   if (word === undefined) {
     refuseSlash(r);
-    return r.fail(`expected a value, found ${r.shown()}`);
+    const hint =
+      r.peek() === '/'
+        ? 'a pattern is the first argument of `match`, `replace`, `replaceAll` or `split`'
+        : undefined;
+    return r.fail(`expected a value, found ${r.shown()}`, { hint });
   }
   const constant = CONSTANTS.get(word);
   if (constant !== undefined) {

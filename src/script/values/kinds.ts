@@ -81,6 +81,14 @@ export const absent = (descriptor: Descriptor = EMPTY): Value =>
 export const isAbsent = ({ data, meta }: Value): boolean =>
   data === null && meta.origin['absent'] === true;
 
+// A null that was read is a value like any other: it has a text, and a pipeline goes on with it.
+
+export const readNull = (descriptor: Descriptor, origin: Value['meta']['origin']): Value =>
+  makeValue(null, { descriptor, origin: { ...origin, readNull: true }, text: 'null' });
+
+export const isReadNull = ({ data, meta }: Value): boolean =>
+  data === null && meta.origin['readNull'] === true;
+
 /** Empty for everything that has no elements. */
 export function entriesOf(value: Value): readonly (readonly [string, Value])[] {
   const { data } = value;

@@ -22,7 +22,9 @@ export interface MxFacts {
 }
 
 /** Origin facts that steer this room and say nothing to a script. */
-const INTERNAL = new Set('absent bare facts files keep loaded namespace of open told'.split(' '));
+const INTERNAL = new Set(
+  'absent bare facts files keep loaded namespace of open readNull told'.split(' '),
+);
 
 const subjects = new WeakMap<object, Value>();
 

@@ -10,10 +10,12 @@ import {
   elementsOf,
   entriesOf,
   isFileList,
+  isReadNull,
   kindName,
   listFrom,
   marksOf,
   numericOf,
+  Opaque,
   ownMarks,
   typeName,
 } from './kinds.ts';
@@ -95,32 +97,97 @@ function flat(list: Value, depth: number, values: readonly Value[]): Value {
 // where the engine can be stopped.
 
 const LIMIT_MS = 1000;
-const MATCH = new Script('text.match(pattern)');
+const WORK = new Script('work()');
 
 // An empty global object, made when first needed.
-let room: (Context & { text?: string; pattern?: RegExp | undefined }) | undefined;
+let room: (Context & { work?: (() => unknown) | undefined }) | undefined;
 
-function compiled(pattern: string): RegExp {
-  try {
-    return new RegExp(pattern, 'g');
-  } catch (error) {
-    return raise('invalid_input', `\`${pattern}\` is no pattern: ${messageOf(error)}`);
+/** `/body/flags`, as an argument of the methods that take one. */
+export class PatternData extends Opaque<{ body: string; flags: string }> {
+  constructor(body: string, flags: string) {
+    super({ body, flags }, `/${body}/${flags}`);
   }
 }
 
-/** All matches of a pattern, in order. */
-function matchesOf(text: string, pattern: string): string[] {
-  room ??= createContext(Object.create(null));
-  Object.assign(room, { text, pattern: compiled(pattern) });
+function compiled(body: string, flags: string): RegExp {
   try {
-    const found: string[] | null = MATCH.runInContext(room, { timeout: LIMIT_MS });
-    return [...(found ?? [])];
+    return new RegExp(body, flags);
+  } catch (error) {
+    return raise('invalid_input', `\`${body}\` is no pattern: ${messageOf(error)}`);
+  }
+}
+
+/** What is done with a pattern, as long as it does not take too long. */
+function inTime(pattern: RegExp, work: (pattern: RegExp) => Json): Json {
+  room ??= createContext(Object.create(null));
+  let answer: Json = null;
+  room.work = () => {
+    answer = work(pattern);
+  };
+  try {
+    WORK.runInContext(room, { timeout: LIMIT_MS });
+    return answer;
   } catch (error) {
     if (errnoOf(error) !== 'ERR_SCRIPT_EXECUTION_TIMEOUT') throw error;
-    return raise('timeout', `the pattern \`${pattern}\` took longer than ${LIMIT_MS} ms`);
+    return raise('timeout', `the pattern \`${pattern.source}\` took longer than ${LIMIT_MS} ms`);
   } finally {
-    Object.assign(room, { text: '', pattern: undefined });
+    room.work = undefined;
   }
+}
+
+/** A group that took no part is null. */
+const withNulls = (found: readonly (string | undefined)[]): Json[] =>
+  found.map((text) => text ?? null);
+
+/** All matches of a pattern that is a text; of a literal what its flags ask for, null when none. */
+function match(text: string, args: Arguments): Json {
+  const given = args.pattern(0);
+  const pattern = given ? compiled(given.body, given.flags) : compiled(args.text(0), 'g');
+  return inTime(pattern, (each) => {
+    const found = text.match(each);
+    return found ? withNulls([...found]) : given ? null : [];
+  });
+}
+
+const SLOT = /\$(?:([$&])|(\d\d?)|<([^>]*)>)/g;
+
+/** What `$1`, `$<name>`, `$&` and `$$` of a replacement stand for in one match; all else is text. */
+function filled(to: string, found: readonly unknown[]): string {
+  const named = found.at(-1);
+  const groups: object | undefined =
+    typeof named === 'object' && named !== null ? named : undefined;
+  const captured = found.slice(0, groups ? -3 : -2);
+  const textAt = (at: number): string => String(captured[at] ?? '');
+  return to.replace(SLOT, (slot: string, sign?: string, digits?: string, name?: string) => {
+    if (sign !== undefined) return sign === '$' ? '$' : textAt(0);
+    if (digits === undefined)
+      return groups ? String(new Map(Object.entries(groups)).get(name ?? '') ?? '') : slot;
+    const isGroup = (at: number): boolean => at > 0 && at < captured.length;
+    if (isGroup(Number(digits))) return textAt(Number(digits));
+    const first = Number(digits[0]);
+    return isGroup(first) ? textAt(first) + digits.slice(1) : slot;
+  });
+}
+
+/** `more`: flags that hold whatever is written. */
+function replaceMatches(text: string, { body, flags }: Pattern, to: string, more = ''): Json {
+  const all = flags.includes('g') ? flags : flags + more;
+  return inTime(compiled(body, all), (pattern) => {
+    let length = text.length;
+    const replaced = text.replace(pattern, (...found: unknown[]) => {
+      const piece = to.includes('$') ? filled(to, found) : to;
+      length += piece.length;
+      bounded(length);
+      return piece;
+    });
+    return replaced;
+  });
+}
+
+type Pattern = PatternData['content'];
+
+function splitMatches(text: string, { body, flags }: Pattern, limit: number | undefined): Json {
+  return inTime(compiled(body, flags), (pattern) => withNulls(text.split(pattern, limit)));
 }
 
 // The methods of strings, as functions of a text and its arguments. They answer with plain data; the
@@ -148,43 +215,49 @@ export const TEXT_METHODS: ReadonlyMap<string, TextMethod> = new Map<string, Tex
   ['toLowerCase', (text) => text.toLowerCase()],
   ['toUpperCase', (text) => text.toUpperCase()],
   ['trim', (text) => text.trim()],
-  ['split', (text, args) => split(text, args.optionalText(0), args.optionalNumber(1))],
+  ['split', split],
   ['slice', (text, args) => text.slice(args.optionalNumber(0), args.optionalNumber(1))],
   [
     'substring',
     (text, args) => text.substring(args.optionalNumber(0) ?? 0, args.optionalNumber(1)),
   ],
-  ['replace', (text, args) => replace(text, args.text(0), args.text(1))],
-  [
-    'replaceAll',
-    (text, args) => {
-      const entries = args.entries(0);
-      return entries ? replaceEntries(text, entries) : replaceAll(text, args.text(0), args.text(1));
-    },
-  ],
-  ['match', (text, args) => matchesOf(text, args.text(0))],
+  ['replace', replace],
+  ['replaceAll', replaceAll],
+  ['match', match],
   ['padStart', (text, args) => text.padStart(bounded(args.number(0)), args.optionalText(1))],
   ['padEnd', (text, args) => text.padEnd(bounded(args.number(0)), args.optionalText(1))],
   ['repeat', (text, args) => repeated(text, args.number(0))],
   ['at', (text, args) => text.at(args.optionalNumber(0) ?? 0) ?? null],
 ]);
 
-const split = (text: string, by: string | undefined, limit: number | undefined): string[] =>
-  by === undefined ? [text] : text.split(by, limit);
+function split(text: string, args: Arguments): Json {
+  const [pattern, limit] = [args.pattern(0), args.optionalNumber(1)];
+  if (pattern) return splitMatches(text, pattern, limit);
+  const by = args.optionalText(0);
+  return by === undefined ? [text] : text.split(by, limit);
+}
 
-const replace = (text: string, from: string, to: string): string => text.replace(from, () => to);
+function replace(text: string, args: Arguments): Json {
+  const pattern = args.pattern(0);
+  if (pattern) return replaceMatches(text, pattern, args.text(1));
+  const [from, to] = [args.text(0), args.text(1)];
+  return text.replace(from, () => to);
+}
 
-function replaceAll(text: string, from: string, to: string): string {
+function replaceAll(text: string, args: Arguments): Json {
+  const pattern = args.pattern(0);
+  if (pattern) return replaceMatches(text, pattern, args.text(1), 'g');
+  const entries = args.entries(0) ?? [[args.text(0), args.text(1)] as const];
+  // Entry by entry, each in what the one before left.
+  return entries.reduce((left, [from, to]) => replaceEach(left, from, to), text);
+}
+
+function replaceEach(text: string, from: string, to: string): string {
   if (to.length > from.length) {
     const found = from === '' ? text.length + 1 : text.split(from).length - 1;
     bounded(text.length + found * (to.length - from.length));
   }
   return text.replaceAll(from, () => to);
-}
-
-/** Entry by entry, each in what the one before left. */
-function replaceEntries(text: string, entries: readonly (readonly [string, string])[]): string {
-  return entries.reduce((left, [from, to]) => replaceAll(left, from, to), text);
 }
 
 function repeated(text: string, count: number): string {
@@ -211,7 +284,7 @@ const QUESTIONS = new Map<string, (value: Value) => boolean>([
 /** The text whose methods a value has; undefined when it has none. */
 function textUnder(value: Value): string | undefined {
   if (typeof value.data === 'string') return value.data;
-  return value.hasOwnText ? value.text : undefined;
+  return value.hasOwnText && !isReadNull(value) ? value.text : undefined;
 }
 
 export function hasMethod(value: Value, name: string): boolean {
@@ -246,7 +319,12 @@ function argumentsOf(method: string, values: readonly Value[]) {
     if (value === undefined || typeName(value) !== 'object') return undefined;
     return entriesOf(value).map(([key, part]) => [key, textOf(part)] as const);
   };
+  const pattern = (position: number): Pattern | undefined => {
+    const data: unknown = given(position)?.data;
+    return data instanceof PatternData ? data.content : undefined;
+  };
   return {
+    pattern,
     entries,
     optionalText,
     optionalNumber,

@@ -170,20 +170,22 @@ test('typeof names the type', () => {
   );
 });
 
-test('exists asks for paths and counts files', async () => {
-  const call = TRANSFORMERS.get('exists')?.call;
-  const exists = async (value: Value) => (await call?.([value], port))?.data;
-  expect(await exists(of('there.md'))).toBe(true);
-  expect(await exists(of('missing.md'))).toBe(false);
-  const origin = { filename: 'a.json' };
-  expect(await exists(makeValue('text', { origin, text: 'text' }))).toBe(true);
-  const config = makeValue({ path: 'missing.md' }, { origin, text: '{}' });
-  expect(await exists(elementOf(config, 'path'))).toBe(false);
-  expect(await exists(withOrigin(of([]), { files: true }))).toBe(false);
-  expect(await exists(of(0))).toBe(true);
-  expect(await exists(absent())).toBe(false);
+test('exists asks for values, fileExists for paths', async () => {
+  const ask = async (name: string, value: Value, ports = port) =>
+    (await TRANSFORMERS.get(name)?.call([value], ports))?.data;
+  expect(await ask('exists', of('missing.md'))).toBe(true);
+  expect(await ask('exists', of([]))).toBe(true);
+  expect(await ask('exists', of(null))).toBe(false);
+  expect(await ask('exists', absent())).toBe(false);
+  expect(await ask('fileExists', of('there.md'))).toBe(true);
+  expect(await ask('fileExists', of(' there.md\n'))).toBe(true);
+  const config = makeValue({ path: 'missing.md' }, { origin: { filename: 'a' }, text: '{}' });
+  expect(await ask('fileExists', elementOf(config, 'path'))).toBe(false);
+  expect(await ask('fileExists', withOrigin(of([]), { files: true }))).toBe(false);
+  expect(await ask('fileExists', of(''))).toBe(false);
+  expect(await ask('fileExists', absent())).toBe(false);
   const refuses = { exists: () => Promise.reject(new Error('no')) };
-  expect((await TRANSFORMERS.get('exists')?.call([of('x')], refuses))?.data).toBe(false);
+  expect(await ask('fileExists', of('x'), refuses)).toBe(false);
 });
 
 test('keep marks a value for code', () => {

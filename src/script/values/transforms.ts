@@ -31,6 +31,7 @@ import {
   keysOf,
   lengthOf,
   ownMarks,
+  readNull,
   typeName,
 } from './kinds.ts';
 import { byCodeUnit, sortList } from './methods.ts';
@@ -41,6 +42,7 @@ const laidOut = (value: Value): Value =>
 
 const parsed = (value: Value, data: Json): Value => {
   const { descriptor, origin } = value.meta;
+  if (data === null) return readNull(descriptor, origin);
   return laidOut(makeValue(data, { descriptor, origin }));
 };
 
@@ -146,15 +148,17 @@ function sort(value: Value): Value {
   return computed(lines.toSorted(byCodeUnit).join('\n'), [value]);
 }
 
-/** A path or a loaded file exists; of other values, whatever is not null. */
-async function exists(value: Value, port: TransformPort): Promise<Value> {
+/** As a stage, or by another name: a value is there when it is not null. */
+const exists = made(({ data }) => data !== null);
+
+/** The text of a value as a path. */
+async function fileExists(value: Value, port: TransformPort): Promise<Value> {
   const answer = (isThere: boolean) => computed(isThere, [value]);
   if (isFileList(value)) return answer(lengthOf(value) > 0);
-  // A field of a loaded file has the facts of the file, but not its text.
-  const isLoaded = value.hasOwnText && value.meta.origin['filename'] !== undefined;
-  if (isLoaded || typeof value.data !== 'string') return answer(value.data !== null);
+  const path = value.data === null ? '' : textOf(value).trim();
+  if (path === '') return answer(false);
   try {
-    const { found, descriptor } = await port.exists(value.data);
+    const { found, descriptor } = await port.exists(path);
     return addMarks(answer(found), descriptor);
   } catch {
     return answer(false);
@@ -215,7 +219,7 @@ const FUNCTIONS: Readonly<Record<string, Work>> = {
   sort,
   typeof: made(typeName),
   exists,
-  fileExists: exists,
+  fileExists,
   keep: keepOf,
   keepStructured: keepOf,
 };
