@@ -546,6 +546,17 @@ show @exists("new.txt")`;
     expect(await said(text)).toBe('mine a\nmine b');
   });
 
+  test('what may not be read is not there', async () => {
+    const text = `${SETTING}
+policy @closed = { deny: ["fs:r:@root/docs/**"] }
+show \`@exists("docs/a.md") @exists(<docs/a.md>) @exists(<docs/*.md>) @exists(<docs/a.md # A>)\`
+show \`@fileExists(@there) @exists("bad.json") @exists(@there)\`
+show <docs/a.md>`;
+    const { text: out, fault } = await play(text, { files: FILES });
+    expect(out).toBe('false false false false\nfalse true true\n');
+    expect(fault).toMatch(/^permission_denied/);
+  });
+
   test('what was refused, given up or ran out is no answer', async () => {
     const refused = await play(`
 guard before op:exe = when [ @mx.op.name == "send" => deny "not here" ]
@@ -588,6 +599,9 @@ show @exists(@o.a)
 output "x" to @o.a
 show @load(@word, "b")
 show @exists("notes.txt") && @fileExists(@path)
+for @each in ["a.md", "b/c"] => show @exists(@each)
+for @each in ["a.md", "tea"] => show @exists(@each)
+exe @ask(v) = @exists(@v) && @fileExists(@v)
 `;
     const { code, out } = km('check', '--json', fixture.write('paths.mld', script));
     const found: unknown = JSON.parse(out);
@@ -599,7 +613,7 @@ show @exists("notes.txt") && @fileExists(@path)
         severity: 'warning',
         hint: `for the file write \`@fileExists(${name})\``,
       });
-    expect(found).toEqual([at(4, '@p'), at(5, '@path'), at(7, '@o.a')]);
+    expect(found).toEqual([at(4, '@p'), at(5, '@path'), at(7, '@o.a'), at(11, '@each')]);
   });
 });
 

@@ -14,14 +14,12 @@ import {
 import {
   addLabels,
   addMarks,
-  childFrame,
   descriptorOfFault,
   type MaybePromise,
   makeContainer,
   makeValue,
   markFailure,
   mergeDescriptors,
-  type Operation,
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
@@ -35,7 +33,7 @@ import {
   resolvePath,
   type Walk,
 } from '../run/environment.ts';
-import { operate, TIERS, unwrap } from '../run/operate.ts';
+import { judgeReading, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf, SectionName } from '../syntax/ast.ts';
 import { marksOf, withOrigin } from '../values/kinds.ts';
@@ -166,22 +164,8 @@ function compileDefinitions({ definitions }: NodeOf<'file'>): Walk {
     (await import('../files/definitions.ts')).selectDefinitions(value, definitions);
 }
 
-const LOAD: Operation = {
-  type: 'file',
-  name: '',
-  opLabels: [],
-  retryOwner: false,
-  tier: TIERS.read,
-};
-
-/** Loading is no operation of the language; who speaks of files from outside is asked all the same. */
 async function readText(path: string, env: Environment): Promise<Outcome<LoadedText>> {
-  const { guards, policy, held, influence } = env.frame;
-  const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
-  if (isJudged || env.run.policies.length > 0) {
-    const frame = childFrame(env.frame, { selection: { only: [] } });
-    await operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
-  }
+  await judgeReading(path, env);
   await env.run.written();
   return await env.run.world.readFile(path, env.frame);
 }

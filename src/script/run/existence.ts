@@ -7,7 +7,7 @@ import { type Expression, type NodeOf, visit } from '../syntax/ast.ts';
 import { computed, isFileList, lengthOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Compiler, type Environment, type Eval, resolvePath } from './environment.ts';
-import { unwrap } from './operate.ts';
+import { judgeReading } from './operate.ts';
 
 const QUESTION = /^(?:file)?exists$/i;
 
@@ -30,6 +30,23 @@ export const isPlace = (node: Expression): boolean => isText(node) || fileIn(nod
 
 const GLOB = /[*?[{]/;
 
+/** What may not be read is not there for whoever asks. */
+async function mayRead(path: string, env: Environment): Promise<boolean> {
+  try {
+    await judgeReading(path, env);
+    return true;
+  } catch (error) {
+    const fault = toFault(error);
+    if (fault.fault.code !== 'permission_denied') throw fault;
+    return false;
+  }
+}
+
+async function isAnyReadable(paths: readonly string[], env: Environment): Promise<boolean> {
+  for (const path of paths) if (await mayRead(path, env)) return true;
+  return false;
+}
+
 /** A file or folder; `mayMatch`: or, where there is none, any that a glob matches. */
 async function isAt(env: Environment, written: Value, mayMatch: boolean): Promise<Value> {
   const path = textOf(written).trim();
@@ -39,9 +56,11 @@ async function isAt(env: Environment, written: Value, mayMatch: boolean): Promis
   const place = resolvePath(env, path);
   const there = await world.exists(place, env.frame);
   const answer = (isThere: boolean) => addMarks(computed(isThere, [written]), there.descriptor);
-  if (there.found || !mayMatch || !GLOB.test(path)) return answer(there.found);
-  const { found, descriptor } = unwrap(await world.glob(place, env.frame));
-  return addMarks(answer(found.length > 0), descriptor);
+  if (there.found) return answer(await mayRead(place, env));
+  const matched = mayMatch && GLOB.test(path) ? await world.glob(place, env.frame) : undefined;
+  if (!matched?.ok) return answer(false);
+  const { found, descriptor } = matched.output;
+  return addMarks(answer(await isAnyReadable(found, env)), descriptor);
 }
 
 const FINAL =
@@ -67,22 +86,17 @@ function failing(node: Expression): (env: Environment, fault: ScriptFault) => Va
   };
 }
 
-/** A file that cannot be read as it is written (a folder, no JSON) is there all the same. */
+/** Nothing is read for a whole file: one that holds no JSON, or a folder, is there all the same. */
 function fileQuestion(c: Compiler, node: NodeOf<'file'>): Eval {
-  const load = c.expression(node);
   const path = c.text(node.path.parts);
-  const isWhole = !node.sections && !node.definitions;
+  if (!node.sections && !node.definitions) return async (env) => isAt(env, await path(env), true);
+  const load = c.expression(node);
   return async (env) => {
-    try {
-      const value = await load(env);
-      const isThere = isFileList(value) ? lengthOf(value) > 0 : value.data !== null;
-      return computed(isThere || (value.hasOwnText && !isFileList(value)), [value]);
-    } catch (error) {
-      const { fault } = failed(error);
-      const written = await path(env);
-      const answer = isWhole ? await isAt(env, written, true) : computed(false, [written]);
-      return addMarks(answer, descriptorOfFault(fault));
-    }
+    const whole = await isAt(env, await path(env), true);
+    if (whole.data !== true) return whole;
+    const value = await load(env);
+    const isThere = Array.isArray(value.data) ? lengthOf(value) > 0 : value.data !== null;
+    return computed(isThere, [whole, value]);
   };
 }
 

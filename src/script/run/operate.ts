@@ -3,8 +3,10 @@
 import { type Outcome, ok, shielded, whenReady } from '../../base/index.ts';
 import {
   type BodyScope,
+  childFrame,
   type Input,
   type MaybePromise,
+  makeValue,
   type Operation,
   perform,
   type Value,
@@ -69,6 +71,23 @@ export function operate<const I extends readonly Input[]>(
     env.act,
   );
   return whenReady(outcome, unwrap);
+}
+
+const LOAD: Operation = {
+  type: 'file',
+  name: '',
+  opLabels: [],
+  retryOwner: false,
+  tier: TIERS.read,
+};
+
+/** Loading is no operation of the language; who speaks of files from outside is asked all the same. */
+export async function judgeReading(path: string, env: Environment): Promise<void> {
+  const { guards, policy, held, influence } = env.frame;
+  const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
+  if (!isJudged && env.run.policies.length === 0) return;
+  const frame = childFrame(env.frame, { selection: { only: [] } });
+  await operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
 }
 
 /** Adds the place to a fault on its way out. */

@@ -237,14 +237,24 @@ type Exe = NodeOf<'exe'>;
 const LOOKS_LIKE_PATH =
   /^(?!\w+:\/\/)(?:[^\s<>]*\/[^\s<>]*|[^\s<>/]+\.(?:md|mld|att|mtt|txt|jsonl?|ya?ml|csv|xml|html?|[cm]?[jt]s|py|sh|toml|log|pdf|env))$/i;
 
-const literalText = (value: Expression | undefined): string | undefined =>
-  value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
+const textOf = (value: Expression | undefined): string | undefined => {
+  if (value?.kind === 'template') return staticText(value);
+  return value?.kind === 'literal' && typeof value.value === 'string' ? value.value : undefined;
+};
+
+/** The texts that a variable is given, or a loop variable one after the other; none when unknown. */
+function textsOf(bound: Bound | undefined): string[] {
+  const { value, collection } = bound ?? {};
+  const made = collection?.kind === 'array' ? collection.items.map((item) => item.value) : [value];
+  const texts = made.map(textOf);
+  return texts.every((text) => text !== undefined) ? texts : [];
+}
 
 /** `.a["b"]`, to compare what two references stand for. */
 const stepsText = (steps: readonly PathStep[]): string =>
   JSON.stringify(steps, (key, part: unknown) => (key === 'at' || key === 'end' ? undefined : part));
 
-/** What `<@path>`, `output … to @path` and `@fileExists(@path)` say about their names. */
+/** What `<@path>` and `output … to @path` say about their names. */
 function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   const found: NodeOf<'reference'>[] = [];
   const note = (path: Expression | undefined): void => {
@@ -257,9 +267,6 @@ function placesIn(tree: ScriptTree): NodeOf<'reference'>[] {
   visit([tree.body, bodies], (node) => {
     if (node.kind === 'file') note(node.path);
     if (node.kind === 'effect' && node.target?.kind === 'file') note(node.target.path);
-    if (node.kind !== 'reference' || !/^fileexists$/i.test(node.name)) return;
-    const [call] = node.steps;
-    if (call?.kind === 'call') note(call.arguments[0]);
   });
   return found;
 }
@@ -404,9 +411,8 @@ class Names {
   #isPath({ name, steps, at }: NodeOf<'reference'>): boolean {
     if (steps.some(({ kind }) => kind !== 'field' && kind !== 'index')) return false;
     const bound = this.#find(name, at);
-    const value = steps.length === 0 ? bound?.value : undefined;
-    const text = value?.kind === 'template' ? staticText(value) : literalText(value);
-    if (text !== undefined) return LOOKS_LIKE_PATH.test(text);
+    const texts = steps.length === 0 ? textsOf(bound) : [];
+    if (texts.length > 0) return texts.every((text) => LOOKS_LIKE_PATH.test(text));
     this.#places ??= placesIn(this.#tree);
     return this.#places.some(
       (place) =>
