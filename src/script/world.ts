@@ -74,6 +74,12 @@ export interface CodeResult {
 export interface ScriptWorld {
   /** The project folder, absolute. */
   readonly root: string;
+  /** The person's own folder, which `~` stands for in patterns of files. */
+  readonly home?: string;
+  /** Patterns of what a policy's `allow` does not open by itself; read when it is first asked for. */
+  dangers?(): readonly string[];
+  /** Where a path leads, as far as it exists. */
+  realPath?(path: string): string;
   now(): Date;
   /** `not_found`, with the marks of the place, when there is no such file. Paths are absolute. */
   readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;

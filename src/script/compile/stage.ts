@@ -1,6 +1,14 @@
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
 
-import { addMarks, describe, makeContainer, type Operation, type Value } from '../../flow/index.ts';
+import { whenReady } from '../../base/index.ts';
+import {
+  addMarks,
+  describe,
+  makeContainer,
+  mergeDescriptors,
+  type Operation,
+  type Value,
+} from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
@@ -11,14 +19,17 @@ import {
   executableOf,
   given,
   newPath,
+  pipeFacts,
+  under,
   type Walk,
 } from '../run/environment.ts';
 import { asksWhether, isPlace } from '../run/existence.ts';
+import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { stageInput } from '../values/data.ts';
-import { absent } from '../values/kinds.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { formatReader } from '../values/transforms.ts';
 import { compileCode, compileCommand } from './command.ts';
@@ -87,6 +98,12 @@ function callRun(
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
+/** In an effect `@input` and `@mx.input` are the value that passes. */
+function passing(env: Environment, value: Value): Environment {
+  const pipe = withInput(env, value);
+  return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
+}
+
 /** `| stream @f`: for this stage alone. */
 const streamed = (env: Environment, stage: object): Environment =>
   'isStream' in stage ? { ...env, process: { ...NO_OPTIONS, isStream: true } } : env;
@@ -121,12 +138,17 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     if (!Number.isInteger(count) || count < 1)
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
-    for (let round = 0; round < count; round++) {
-      await env.run.breathe();
-      const answer = await once(value, env);
+    // That there is another round was decided by the answers so far.
+    let marks = rounds.meta.descriptor;
+    for (let round = 1; round <= count; round++) {
+      await env.run.breathe(round > 1 ? stage.pauseMs : 0);
+      const facts = { while: { iteration: round, limit: count, active: true } };
+      const answer = await once(value, under(withFacts(env, facts), marks));
       const left = leaveOf(answer);
-      if (left?.word !== 'continue') return left ? left.value : answer;
-      value = left.value;
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      if (left && isAbsent(left.value)) value = addMarks(value, marks);
+      else if (left) value = left.value;
+      if (left?.word !== 'continue') return addMarks(left ? value : answer, marks);
     }
     const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
     return raise('quota_exceeded', message, { limit: 'rounds' });
@@ -183,7 +205,7 @@ function plansOf(
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
-      effects.push((value, env) => run({ ...env, pipe: withInput(env, value) }, value));
+      effects.push((value, env) => run(passing(env, value), value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;
@@ -195,6 +217,22 @@ function isRepeatable(node: Expression | undefined): boolean {
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
   if (node.kind === 'with') return isRepeatable(node.value);
   return /^(?:run-value|command|code|model)$/.test(node.kind);
+}
+
+const isName = (node: Expression): node is NodeOf<'reference'> =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+
+/** A bare name of a function as the source is a call of it, which can be made again. */
+function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
+  const evaluate = c.expression(node);
+  if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
+  return {
+    evaluate: (env) =>
+      whenReady(evaluate(env), (value) =>
+        executableOf(value) ? invoke(value, node.name, [], env, node.at) : value,
+      ),
+    repeats: (env) => whenReady(evaluate(env), (value) => executableOf(value) !== undefined),
+  };
 }
 
 export function compilePipeline(
@@ -230,7 +268,11 @@ function compilePlans(
 ): Eval {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
-  const evaluate = source && c.expression(source);
+  if (!source) {
+    const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+    return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  }
+  const { evaluate, repeats } = compileSource(c, source);
   const formatted: Eval | undefined =
     evaluate && format
       ? async (env) => {
@@ -238,14 +280,13 @@ function compilePlans(
           return read(await evaluate(env));
         }
       : evaluate;
-  const plan: SourcePlan = { evaluate: formatted, isRepeatable: isRepeatable(source), effects };
-  if (!source) return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  const plan: SourcePlan = { evaluate: formatted, repeats, effects };
   return (env) => runPipeline(env, plan, plans);
 }
 
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
-  const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
+  const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

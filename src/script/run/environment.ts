@@ -68,9 +68,9 @@ export interface RunState {
   written(): Promise<unknown> | undefined;
   /**
    * Before every round of a loop. Most of a script is done in one go; after so many rounds, timers and
-   * signals have their turn, and a script that is to end does.
+   * signals have their turn, and a script that is to end does; so it does in a pause.
    */
-  breathe(): Promise<void> | undefined;
+  breathe(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
@@ -94,8 +94,10 @@ export interface Patterns {
   /** Undefined: nothing is closed. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
-  /** Globs of files are read from here. */
-  readonly root: string;
+  /** What of the dangerous `allow` is to open. */
+  readonly danger: readonly string[];
+  /** Globs of files are read from its folders, and links followed in it. */
+  readonly world: Pick<ScriptWorld, 'root' | 'home' | 'dangers' | 'realPath'>;
 }
 
 /** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */
@@ -203,7 +205,7 @@ type Refused = (
 ) => MaybePromise<Value>;
 
 export const given =
-  (value: Value): Eval =>
+  <T>(value: T): Eval<T> =>
   () =>
     value;
 
@@ -322,6 +324,8 @@ export interface Pipe {
   /** `outputs[0]` is the source. */
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
+  /** What the stage that is asked again has given since, while it is being asked. */
+  readonly reruns: readonly Value[] | undefined;
   readonly history: readonly (readonly Value[])[];
   /** Grows while the pipeline runs. */
   readonly guards: Json[];

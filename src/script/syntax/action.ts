@@ -6,6 +6,7 @@ import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
 import { asLine } from './literal.ts';
 import { parseOptions } from './pipeline.ts';
+import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
@@ -24,7 +25,7 @@ const VALUE_WORDS = new Set(
     /\s+/,
   ),
 );
-const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
+const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
 /** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {
@@ -220,8 +221,15 @@ function parseLine(r: Reader): ActionExpression {
   const word = r.word();
   if (word === 'stream') refuseStream(r);
   if (word === undefined) {
-    if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
-    return parseAugment(r) ?? parseValue(r);
+    const isText = isTextStart(r);
+    if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
+    const line = parseAugment(r) ?? parseValue(r);
+    if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
+      r.fail('expected a statement, found a text alone', {
+        at,
+        hint: 'show it, or pipe it: `"…" | show`',
+      });
+    return line;
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
