@@ -59,7 +59,6 @@ export async function helpersIn(
   own: readonly Named[],
 ): Promise<readonly UsedHelper[]> {
   const all = env.run.helpers[language];
-  if (all.size === 0) return NONE;
   const used = new Map<string, UsedHelper>();
   const open = [source];
   for (let text = open.pop(); text !== undefined; text = open.pop()) {
