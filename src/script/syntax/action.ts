@@ -13,6 +13,7 @@ import {
   isWildcardArm,
   parseStream,
   parseValue,
+  refuseLater,
   refuseSlash,
   refuseStream,
   STATEMENT_WORDS,
@@ -21,7 +22,7 @@ import {
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
-   null show log output append allow deny retry ask done continue skip let var bail stream`.split(
+   null box show log output append allow deny retry ask done continue skip let var bail stream`.split(
     /\s+/,
   ),
 );
@@ -233,6 +234,7 @@ function parseLine(r: Reader): ActionExpression {
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
+  refuseLater(r, word);
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))

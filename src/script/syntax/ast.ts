@@ -76,6 +76,8 @@ interface Statements {
     /** A path, or `@input` / `@payload`, or any other registry-like reference as text. */
     source:
       | { readonly kind: 'path'; readonly path: NodeOf<'template'> }
+      /** `tools … from mcp "NAME"` */
+      | { readonly kind: 'connector'; readonly name: NodeOf<'template'> }
       | { readonly kind: 'input' | 'payload' };
     /** `static`, `live`, `local`, `cached(1h)`, `module`: as written. */
     mode: string | undefined;

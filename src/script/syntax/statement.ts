@@ -16,6 +16,7 @@ import {
   parseRunAction,
   parseStream,
   parseValue,
+  refuseLater,
   refuseStream,
 } from './value.ts';
 
@@ -60,6 +61,7 @@ const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
 );
 
 function refuseText(r: Reader, word: string): never {
+  refuseLater(r, word);
   const end = r.pos + word.length;
   if (word === 'let') {
     r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });

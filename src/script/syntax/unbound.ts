@@ -12,7 +12,14 @@ import {
   valuesOf,
   visit,
 } from './ast.ts';
-import { type Bound, bodyKindOf, HELPER_BODIES, namesIn, staticText } from './outline.ts';
+import {
+  type Bound,
+  bodyKindOf,
+  camelCased,
+  HELPER_BODIES,
+  namesIn,
+  staticText,
+} from './outline.ts';
 
 export interface NameFinding extends Range {
   readonly code:
@@ -31,7 +38,14 @@ export interface Surroundings {
   readonly inputs: readonly string[];
   /** The script that an import names; undefined where that cannot be known. */
   module(path: string): ScriptTree | undefined;
+  /** The tools of a connector; undefined where that cannot be known. */
+  tools?(connector: string): KnownTools | undefined;
 }
+
+/** Names of tools, or why there are none. */
+export type KnownTools =
+  | { readonly names: readonly string[] }
+  | { readonly message: string; readonly hint: string };
 
 // How names are read. The same as the compiler reads them, by the form of what they stand in.
 
@@ -479,7 +493,33 @@ class Names {
     return countArguments(node, exe, given, before, missing);
   }
 
-  ofImport({ form, source }: NodeOf<'import'>): NameFinding[] {
+  /** A name is a warning: a person may have given the tool another one. */
+  #ofTools({ form }: NodeOf<'import'>, name: NodeOf<'template'>): NameFinding[] {
+    const connector = staticText(name);
+    const known = connector === undefined ? undefined : this.#around.tools?.(connector);
+    const { at, end } = name;
+    const finding = (message: string, hint: string): NameFinding => ({
+      ...{ at, end, code: 'name_unbound', severity: 'warning' },
+      ...{ message, hint },
+    });
+    if (!known) return [];
+    if ('message' in known) return [{ ...finding(known.message, known.hint), severity: 'error' }];
+    const { names } = known;
+    const all = new Set([...names, ...names.map(camelCased)]);
+    const wanted = form.kind === 'names' ? form.names.map((one) => one.name) : [];
+    return wanted
+      .filter((one) => !all.has(one))
+      .map((one) =>
+        finding(
+          `the connector \`${connector}\` has no tool \`${one}\``,
+          hintOfName(one, [...all]) ?? `it has ${names.join(', ') || 'none'}`,
+        ),
+      );
+  }
+
+  ofImport(node: NodeOf<'import'>): NameFinding[] {
+    const { form, source } = node;
+    if (source.kind === 'connector') return this.#ofTools(node, source.name);
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
     const exports = this.#exportsOf(path);
     if (form.kind !== 'names' || source.kind !== 'path' || !exports) return [];

@@ -55,6 +55,41 @@ export function hintOfWord(r: Reader, word: string): string | undefined {
   return meant && `did you mean \`${meant}\`?`;
 }
 
+const NOT_YET = 'is not part of this version';
+
+/** Words that begin a statement where what they need follows; this version only knows them. */
+const LATER: Readonly<Record<string, { needs: RegExp; hint: string }>> = {
+  auth: { needs: /auth[ \t]+@/y, hint: 'hand a value over with `using @value as NAME`' },
+  box: {
+    needs: /box(?:[ \t]*[[{]|[ \t]+@|[ \t]+with[ \t]*\{)/y,
+    hint: 'work in a folder of the project: `sh:folder { … }`',
+  },
+  checkpoint: {
+    needs: /checkpoint(?:[ \t]*["'`]|[ \t]+(?:@|::))/y,
+    hint: 'leave it out: every run begins at the beginning',
+  },
+  file: { needs: /file(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write `output @value to "path"`' },
+  files: { needs: /files(?:[ \t]*["'`<]|[ \t]+@)/y, hint: 'write each with `output … to "path"`' },
+};
+
+/** Stands at the word. */
+export const isLaterStart = (r: Reader): boolean =>
+  Object.values(LATER).some(({ needs }) => r.sees(needs));
+
+export function refuseLater(r: Reader, word: string): void {
+  const known = Object.hasOwn(LATER, word) ? LATER[word] : undefined;
+  if (known && r.sees(known.needs)) {
+    refuseUnsupported(r, word, { at: r.pos, end: r.pos + word.length, hint: known.hint });
+  }
+}
+
+/** What has its rules in the language, and nobody has made yet. */
+export const refuseUnsupported = (
+  r: Reader,
+  written: string,
+  where: { at: number; end: number; hint: string },
+): never => r.fail(`\`${written}\` ${NOT_YET}`, { ...where, code: 'unsupported' });
+
 export const isFlowWord = (word: string | undefined): boolean =>
   /^(?:when|for|foreach|loop|if)$/.test(word ?? '');
 
@@ -241,6 +276,7 @@ function parseWord(r: Reader): Expression {
     return { kind: 'literal', value: constant, at, end: r.pos };
   }
   if (isFlowWord(word)) return r.deeper(() => r.rules.flow(r));
+  refuseLater(r, word);
   const end = at + word.length;
   switch (word) {
     case 'run':
