@@ -334,9 +334,9 @@ export function createValuePrinter(action: PrintAction) {
   function stage(s: PipelineStage): string {
     switch (s.kind) {
       case 'call-stage':
-        return value(s.target);
+        return (s.isStream ? 'stream ' : '') + value(s.target);
       case 'code-stage':
-        return code(s.code);
+        return (s.isStream ? 'stream ' : '') + code(s.code);
       case 'effect-stage':
         return action(s.effect);
       case 'while-stage':

@@ -11,12 +11,12 @@ import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
-  isStreamStart,
   isWildcardArm,
-  parseRunAction,
+  parseStream,
   parseValue,
   refuseLater,
   refuseSlash,
+  refuseStream,
   STATEMENT_WORDS,
 } from './value.ts';
 
@@ -259,8 +259,10 @@ function parseLine(r: Reader): ActionExpression {
   refuseSlash(r, 'let');
   const verdict = r.scope.inGuard ? parseVerdict(r, r.word()) : undefined;
   if (verdict !== undefined) return decidedBy(verdict);
-  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  const streamed = parseStream(r);
+  if (streamed) return streamed;
   const word = r.word();
+  if (word === 'stream') refuseStream(r);
   if (word === undefined) {
     const isText = isTextStart(r);
     if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
