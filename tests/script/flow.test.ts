@@ -691,9 +691,11 @@ show @call(@first)
 run @first | @ask
 show \`@first|@upper\`
 var @x = @first | show | @ask
+exe @both() = [ => { x: \`x@mx.try\` } ]
+show @both().x | @ask
 var @v = "text"
 show @v | @ask`),
-    ).toEqual(['f3', 'f3', 'f3', 'f3', 'F1', 'f1', 'f2', 'f3', 'text']);
+    ).toEqual(['f3', 'f3', 'f3', 'f3', 'F1', 'f1', 'f2', 'f3', 'x3', 'text']);
   });
 
   test('a module gives the function', async () => {
