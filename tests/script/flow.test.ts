@@ -541,7 +541,7 @@ show \`@a @b @f() @g()\``),
     const world = await play('import { @x } from "./lib.mld"\nshow @x', {
       files: {
         'lib.mld':
-          'var @x = 1\nexe @f() = "called"\nwhen true => cmd {echo no}\nfor @a in [1] => js { return "no" }\nwhen true => @f()\n',
+          'var @x = 1\nexe @f() = "called"\nwhen true => cmd {echo no}\nfor @a in [1] => js { return "no" }\nwhen true => @f()\nexe @g() = [ show "no"  => 1 ]\nif true [ @g() ]\nfor @a in [1] [ @g() ]\nwhen true => [ @g() ]\nwhen true => @g() | @upper | show\nif true [ loop(1) [ @g() | @upper ] ]\nfor @a in [1] => @g() => | @upper\n',
       },
     });
     expect(world.fault).toBe('');
