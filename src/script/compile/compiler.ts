@@ -95,7 +95,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   binary: compileBinary,
   ternary: compileTernary,
   pipeline: (c, node) => compilePipeline(c, node.source, node.stages),
-  with: compileWith,
+  with: (c, node) => compileWith(c, node),
   command: (c, node) => compileExecution(compileCommand(c, node)),
   code: (c, node) => compileExecution(compileCode(c, node)),
   file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),

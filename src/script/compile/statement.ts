@@ -38,7 +38,7 @@ import { compileFor, compileLoop, compileSifted } from './loop.ts';
 import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
-import { withGuards } from './with-options.ts';
+import { compileWith, withGuards } from './with-options.ts';
 
 function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
@@ -127,6 +127,16 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
 
 /** `run @f` and `run @f()` are the same; what is no function cannot be run. */
 export function compileRunnable(c: Compiler, action: Expression): Eval {
+  const ran = ranWith(action);
+  if (ran && action.kind === 'with') {
+    // `stream @x` of what is no function shows it.
+    const isShown = action.options.entries.has('stream');
+    const run = compileRunnable(c, ran);
+    const value = c.expression(ran);
+    const either: Eval = (env) =>
+      whenReady(value(env), (found) => (executableOf(found) ? run(env) : found));
+    return compileWith(c, action, isShown && !isCall(ran) ? either : run);
+  }
   const evaluate = c.expression(action);
   if (action.kind !== 'reference') return evaluate;
   const isCalled = isCall(action);
@@ -136,11 +146,20 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     );
 }
 
+/** `run @f(…) with { … }`: what is run, unless the options do more than run it. */
+function ranWith(action: Expression): NodeOf<'reference'> | undefined {
+  if (action.kind !== 'with') return undefined;
+  const { value, options } = action;
+  const isPlain = options.pipeline === undefined && !options.entries.has('format');
+  return isPlain && value.kind === 'reference' ? value : undefined;
+}
+
 /** `run @f(…)` contains the call; commands and code are operations of their own. */
 function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
-  if (action.kind !== 'reference') return evaluate;
-  const { name } = action;
+  const ran = action.kind === 'reference' ? action : ranWith(action);
+  if (!ran) return evaluate;
+  const { name } = ran;
   const location = placeOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));

@@ -94,8 +94,10 @@ export interface Patterns {
   /** Undefined: nothing is closed. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
-  /** Globs of files are read from here. */
-  readonly root: string;
+  /** What of the dangerous `allow` is to open. */
+  readonly danger: readonly string[];
+  /** Globs of files are read from its folders, and links followed in it. */
+  readonly world: Pick<ScriptWorld, 'root' | 'home' | 'dangers' | 'realPath'>;
 }
 
 /** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */

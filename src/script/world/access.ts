@@ -20,6 +20,10 @@ export interface WorldPorts {
   readonly root: string;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The person's own folder. */
+  readonly personsHome: string;
+  /** Patterns of what is dangerous. */
+  dangers(): readonly string[];
   readonly signal: AbortSignal;
   /** Folders no script reads: the user's keys. */
   readonly closed: readonly string[];
@@ -35,6 +39,7 @@ export interface WorldPorts {
   kindOf(id: string): string | undefined;
   /** How the tool of this id reads what strangers wrote. */
   readsOf(id: string): Operation['reads'];
+  readonly connector: NonNullable<ScriptWorld['connector']>;
   readonly model: ScriptWorld['model'];
   /** A fresh name nobody can guess. */
   unguessable(): string;
