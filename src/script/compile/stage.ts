@@ -225,7 +225,7 @@ function isRepeatable(node: Expression | undefined): boolean {
 }
 
 const isName = (node: Expression): node is NodeOf<'reference'> =>
-  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+  node.kind === 'reference' && !node.steps.some(({ kind }) => kind === 'call');
 
 /** A bare name of a function as the source is a call of it, which can be made again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
