@@ -25,6 +25,8 @@ export interface Operation {
   /** Provenance of the result, e.g. `tool:fs/read_file@3`. */
   readonly sources?: readonly string[];
   readonly target?: string;
+  /** Of a tool that was called as a function: the names it has as one, for function filters. */
+  readonly called?: readonly string[];
   readonly location?: { readonly file?: string; readonly line?: number; readonly column?: number };
   readonly risk?: readonly OperationRisk[];
   /** Risk tier of what it needs; a policy may want a person's approval for it. */
@@ -107,6 +109,11 @@ export interface Argument {
   readonly origin?: ArgumentOrigin;
   readonly place?: LookAtPlace;
 }
+
+const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']);
+
+/** Has no result that a label could be on: what leaves is judged before it does. */
+export const isEffect = ({ type }: Operation): boolean => EFFECTS.has(type);
 
 const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
 

@@ -232,7 +232,7 @@ export function createValuePrinter(action: PrintAction) {
     const isTight =
       c.kind === 'test' &&
       (isPrimary(c.value) || (c.value.kind === 'binary' && OPERATOR_LEVEL[c.value.operator] > 3));
-    return isTight || c.kind === 'not' ? test(c) : `(${test(c)})`;
+    return isTight || c.kind === 'not' || c.kind === 'denied' ? test(c) : `(${test(c)})`;
   }
 
   const collected = (batch: readonly PipelineStage[] | undefined): string =>
@@ -334,9 +334,9 @@ export function createValuePrinter(action: PrintAction) {
   function stage(s: PipelineStage): string {
     switch (s.kind) {
       case 'call-stage':
-        return value(s.target);
+        return (s.isStream ? 'stream ' : '') + value(s.target);
       case 'code-stage':
-        return code(s.code);
+        return (s.isStream ? 'stream ' : '') + code(s.code);
       case 'effect-stage':
         return action(s.effect);
       case 'while-stage':
@@ -363,12 +363,12 @@ export function createValuePrinter(action: PrintAction) {
   return { value, operand, condition, run, template, options, tail, block };
 }
 
-/** Before a value: `label`, `!label`, `trusted!`, `clear!`. */
+/** Before a value: `label`, `!label`, `clear!`; `trusted!` is short for `!untrusted,trusted`. */
 export function edit(labels: LabelEdit | undefined): string[] {
   if (labels === undefined) return [];
-  if (labels.clear) return ['clear!'];
-  if (labels.add.length === 0) return labels.remove.map((label) => `!${label}`);
-  return [labels.remove.length > 0 ? `${labels.add.join(',')}!` : labels.add.join(',')];
+  const { add, remove, clear } = labels;
+  const changes = [...(clear ? ['clear!'] : []), ...remove.map((label) => `!${label}`), ...add];
+  return changes.length === 0 ? [] : [changes.join(',')];
 }
 
 function isPrimary(e: Expression): boolean {
@@ -536,8 +536,14 @@ function printTarget(target: Target): string {
 }
 
 function importing({ form, source, mode, options }: NodeOf<'import'>): string {
-  const from = source.kind === 'path' ? template(source.path) : `@${source.kind}`;
-  const head = words('import', mode);
+  const tools = source.kind === 'connector' ? 'tools' : '';
+  const from =
+    source.kind === 'path'
+      ? template(source.path)
+      : source.kind === 'connector'
+        ? `mcp ${template(source.name)}`
+        : `@${source.kind}`;
+  const head = words('import', mode, tools);
   switch (form.kind) {
     case 'names': {
       const names = form.names.map(({ name, alias }) =>
@@ -546,7 +552,7 @@ function importing({ form, source, mode, options }: NodeOf<'import'>): string {
       return `${head} { ${names.join(', ')} } from ${from}${tail(options)}`;
     }
     case 'namespace':
-      return `${head} ${from}${form.alias === undefined ? '' : ` as @${form.alias}`}${tail(options)}`;
+      return `${head} ${tools === '' ? '' : 'from '}${from}${form.alias === undefined ? '' : ` as @${form.alias}`}${tail(options)}`;
     case 'templates':
       return `${head} templates from ${from} as @${form.alias}${parameters(form.parameters)}${tail(options)}`;
     case 'policy':

@@ -15,10 +15,11 @@ import {
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { plainCopy } from '../values/data.ts';
-import { entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
+import { absent, entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import {
+  type CallSite,
   type Environment,
   Executable,
   evaluateAll,
@@ -77,8 +78,22 @@ function inputOf({ run, frame }: Environment): Value {
 
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
 
+/** In a guard, a `denied` arm, or something they call. */
+export const isJudged = ({ frame }: Environment): boolean => frame.facts.guard !== undefined;
+
+export const refuseGuard = (): never =>
+  raise('not_found', '`@mx.guard` exists only in guards and denied arms', {
+    hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
+  });
+
 /** One member of `@mx`, or of `@mx.op`; the others are not even made. */
-export function contextValue(env: Environment, name: string, inner?: string): Value {
+export function contextValue(
+  env: Environment,
+  name: string,
+  inner: string | undefined,
+  isNeeded: boolean,
+): Value {
+  if (name === 'guard' && !isJudged(env)) return isNeeded ? refuseGuard() : absent();
   const found = contextMember(env.frame, name, inner);
   if (found === undefined) return makeValue(null);
   return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
@@ -93,7 +108,9 @@ function marksOfContext(env: Environment, name: string): Descriptor {
     return marksOf([...(pipe.hint ? [pipe.hint] : []), ...pipe.outputs, pipe.input]);
   }
   if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
-  if (!OF_DATA.has(name)) return EMPTY;
+  // Outside guards it tells the names of functions only.
+  const isOfData = name === 'tools' ? frame.isJudging : OF_DATA.has(name);
+  if (!isOfData) return EMPTY;
   return frame.facts.descriptor ?? marksOf(frame.inputs.map(({ value }) => value));
 }
 
@@ -177,7 +194,16 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   const given = await parameters?.(env);
   if (given && !isObject(given.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
-  const entries = given ? entriesOf(given) : [];
+  return await performTool(tool, given ? entriesOf(given) : [], { env, at });
+};
+
+/** The operation `tool`: each parameter is an input. */
+export async function performTool(
+  tool: string,
+  entries: readonly (readonly [string, Value])[],
+  { env, at }: Pick<CallSite, 'env' | 'at'>,
+  called: readonly string[] = [],
+): Promise<Value> {
   const reads = env.run.world.reads?.(tool);
   const op = {
     type: 'tool',
@@ -187,13 +213,14 @@ const callTool: ScriptCall = async (values, { env, at }) => {
     retryOwner: true,
     location: placeOf(env.unit, at),
     ...(reads && { reads }),
+    ...(called.length > 0 && { called }),
   };
   const inputs = entries.map(([key, value]) => ({ name: key, value }));
   return await operate(env, op, inputs, async (passed, inner) => {
     const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
     return unwrap(await env.run.world.tool(tool, named, inner.frame));
   });
-};
+}
 
 const callHelp: ScriptCall = async (values, { env }) => {
   const [action, message] = await evaluateAll(values, env);
