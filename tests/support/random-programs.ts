@@ -27,6 +27,11 @@ const FUNCTIONS = [
   'made',
   'every',
   'match',
+  'tolerant',
+  'found',
+  'marked',
+  'mapped',
+  'nulled',
 ];
 
 /** Fixed functions: a template, a choice, a loop with a sum, a way out, and one that captures. */
@@ -46,6 +51,11 @@ const PRELUDE = [
   'exe @read(x) = [ let @t = `{"k": "@x", "m": 1}`  let @o = @parse.llm(@t)  => @o.m ?? "unread" ]',
   'exe @every(x) = foreach @tell([1, @x])',
   'exe @match(x) = when @x [ 1 => "one"; > 1 => "more"; "x" => "text"; none => "other" ]',
+  'exe @tolerant(x) = when @x [ ~= "1, x" => "one"; !~= [@x, 2] => "never"; none => "other" ]',
+  'exe @found(x) = [ let @l = [@exists(@x.k), @exists(@x[0]), @exists(@x.trim()), @exists("a/@x")]  => @l ]',
+  'exe @marked(x) = [ let @t = `@x`  => @t.replace(/([0-9])|x/g, "<$1>").split(/>/) ]',
+  'exe @mapped(x) = [ let @t = "a1x"  => @t.replaceAll({ "a": @x, "1": "2" }) ]',
+  'exe @nulled(x) = [ let @t = `@x`  let @r = @t | @parse.llm | @typeof  => @r ]',
   'exe @stop(x) = when [ @x == "x" => ""  * => @x ]',
 ];
 
