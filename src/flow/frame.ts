@@ -30,6 +30,7 @@ export interface ContextFacts {
   readonly errorMarks?: Descriptor;
   readonly for?: Json;
   readonly loop?: Json;
+  readonly while?: Json;
   readonly args?: Json | (() => Json);
   readonly tools?: Json | (() => Json);
   readonly profile?: Json;
@@ -255,13 +256,14 @@ export interface FramePolicy {
     inputs: readonly Argument[],
     influence: Descriptor,
   ): boolean;
-  /** `reader`: a model that calls this itself; it may speak for strangers. */
+  /** `reader`: a model that calls this itself; it may speak for strangers. `around`: what it is done in. */
   judge(
     op: Operation,
     held: readonly string[],
     inputs: readonly Argument[],
     influence: Descriptor,
     reader?: ModelReader,
+    around?: Frame,
   ): readonly Finding[];
   /** Labels that rules put on the result. */
   resultLabels(

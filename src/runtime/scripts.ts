@@ -1,8 +1,19 @@
 // Scripts over one project: their world, with the right of whoever runs them. The language and all
 // that belongs to it are loaded when the first script is.
 import { hash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
-import { type Failure, fail, getOwn, type Outcome, ok, systemRandom } from '../base/index.ts';
+import {
+  type Failure,
+  fail,
+  getOwn,
+  isObject,
+  type Outcome,
+  ok,
+  parseYaml,
+  systemRandom,
+} from '../base/index.ts';
 import {
   type ActPorts,
   childFrame,
@@ -23,7 +34,14 @@ import { type Authority, auditRow, type Caller, type Primitive, readsOf } from '
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
-import { findProject, mayShare, type OpenProject, type Rooms, recordsFolder } from './project.ts';
+import {
+  BUNDLE,
+  findProject,
+  mayShare,
+  type OpenProject,
+  type Rooms,
+  recordsFolder,
+} from './project.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -153,6 +171,20 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
   return model;
 }
 
+/** Read once, and only where a policy has a list of what is allowed. */
+let known: readonly string[] | undefined;
+function dangers(): readonly string[] {
+  if (known) return known;
+  const file = join(BUNDLE, 'config/danger.yaml');
+  const { value } = parseYaml(readFileSync(file, 'utf8'));
+  const listed = isObject(value) ? Object.values(value).flat() : [];
+  const patterns = listed.filter((one) => typeof one === 'string');
+  // Nothing would be dangerous: whoever asks is told that it cannot be known.
+  if (patterns.length === 0) throw new Error(`${file} lists no patterns`);
+  known = patterns;
+  return patterns;
+}
+
 export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../script/index.ts');
   const { open, library, kernel } = rooms;
@@ -198,6 +230,8 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     root: project,
     clock,
     env,
+    personsHome: env.HOME ?? homedir(),
+    dangers,
     signal: signal ?? new AbortController().signal,
     closed: [home],
     readsAnywhere: auth === undefined && only === undefined,

@@ -4,7 +4,14 @@
 // from its text alone, and what it says of a value's sources is never less than what it is made of.
 import { type Json, type JsonObject, setOwn } from '../base/index.ts';
 import { PROVIDED } from './run/names.ts';
-import { type ActionExpression, mayLeave, type NodeOf, type TemplatePart } from './syntax/ast.ts';
+import {
+  type ActionExpression,
+  givesValue,
+  mayLeave,
+  type NodeOf,
+  type TemplatePart,
+  valuesOf,
+} from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { placeOf } from './syntax/problem.ts';
 import { hintOfName } from './syntax/unbound.ts';
@@ -65,6 +72,8 @@ interface Walk {
   /** Conditions that could have led out before: everything after them hangs on them too. */
   readonly passed: PlanSource[];
   readonly isText: boolean;
+  /** In what is a value: there the value of a `when` arm ends the block or the round. */
+  readonly isValue: boolean;
 }
 
 function refuse({ problems, text }: Walk, at: number, message: string): Sources {
@@ -237,12 +246,18 @@ function readText(part: TemplatePart, walk: Walk): Sources {
 }
 
 /** What stands behind a condition is done because of it; and all that follows, where it could lead out. */
-function decided(walk: Walk, conditions: Sources, branches: readonly ActionExpression[]): Walk {
-  if (branches.some(mayLeave)) walk.passed.push(...conditions);
+function decided(
+  walk: Walk,
+  conditions: Sources,
+  branches: readonly ActionExpression[],
+  leaves = branches.some((branch) => mayLeave(branch, walk.isValue)),
+): Walk {
+  if (leaves) walk.passed.push(...conditions);
   return inside(under(walk, conditions));
 }
 
-function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk): Sources {
+/** `isLine`: it stands as a line of its own. */
+function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = false): Sources {
   const walk = inside(outer);
   let asked = read(subject, walk);
   const made: PlanSource[] = [];
@@ -252,11 +267,20 @@ function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk): Sources {
       continue;
     }
     const { condition, action } = item;
-    if ('value' in condition) asked = [...asked, ...read(condition.value, walk)];
+    asked = [...asked, ...readAll(valuesOf(condition), walk)];
     if (condition.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
-    made.push(...read(action, decided(walk, asked, [action])));
+    const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
+    made.push(...read(action, decided(walk, asked, [action], leaves)));
   }
   return [...made, ...asked];
+}
+
+function readIf({ condition, then, else: other }: NodeOf<'if'>, walk: Walk): Sources {
+  const asked = read(condition, walk);
+  const round = decided(walk, asked, other ? [then, other] : [then]);
+  // `else if` is a line of the same kind.
+  const rest = other?.kind === 'if' ? readIf(other, round) : read(other, round);
+  return [...read(then, round), ...rest, ...asked];
 }
 
 function readFor(node: NodeOf<'for'>, walk: Walk): Sources {
@@ -277,7 +301,7 @@ function bound(walk: Walk, name: string, at: number, from: Sources): void {
 
 function readAssignment(node: NodeOf<'var' | 'let'>, walk: Walk): Sources {
   if (node.labels.length > 0) refuse(walk, node.at, 'labels are no part of a plan');
-  bound(walk, node.name, node.at, read(node.value, walk));
+  bound(walk, node.name, node.at, read(node.value, { ...walk, isValue: true }));
   return [];
 }
 
@@ -285,7 +309,7 @@ function readAugment(node: NodeOf<'augment'>, walk: Walk): Sources {
   const before = walk.names.get(node.name);
   if (!before) return refuse(walk, node.at, `nothing binds \`@${node.name}\``);
   // Whoever sees the name sees what was added, also from outside of a branch: the list itself grows.
-  before.push(...read(node.value, walk), ...walk.under);
+  before.push(...read(node.value, { ...walk, isValue: true }), ...walk.under);
   return [];
 }
 
@@ -297,7 +321,7 @@ function readReturn({ isOutputs, value, labels, at }: NodeOf<'return'>, walk: Wa
     const names = entries?.flatMap((entry) => (entry.kind === 'pair' ? [entry.key] : []));
     walk.returns.push(isPlain ? names : undefined);
   }
-  return read(value, walk);
+  return read(value, { ...walk, isValue: true });
 }
 
 function readBinary({ operator, left, right }: NodeOf<'binary'>, walk: Walk): Sources {
@@ -318,18 +342,18 @@ const READ: { readonly [K in Known['kind']]: Reader<K> } = {
   let: readAssignment,
   augment: readAugment,
   call: ({ value }, walk) => read(value, walk),
-  flow: ({ value }, walk) => read(value, walk),
+  flow: ({ value }, walk) => {
+    if (value.kind === 'when') return readWhen(value, walk, true);
+    if (value.kind === 'if') return readIf(value, walk);
+    return value.kind === 'for' ? readFor(value, walk) : read(value, walk);
+  },
   return: readReturn,
   leave: ({ word, value, at }, walk) =>
     word === 'retry' ? refuse(walk, at, '`retry` is no part of a plan') : read(value, walk),
   block: ({ body }, walk) => readAll(body, inside(walk)),
-  when: readWhen,
-  if({ condition, then, else: other }, walk) {
-    const asked = read(condition, walk);
-    const branches = other ? [then, other] : [then];
-    return [...readAll(branches, decided(walk, asked, branches)), ...asked];
-  },
-  for: readFor,
+  when: (node, walk) => readWhen(node, { ...walk, isValue: true }),
+  if: (node, walk) => readIf(node, { ...walk, isValue: true }),
+  for: (node, walk) => readFor(node, { ...walk, isValue: true }),
   literal: () => [],
   pattern: () => [],
   template: ({ parts }, walk) => parts.flatMap((part) => readText(part, walk)),
@@ -361,7 +385,7 @@ export function readPlan(text: string, given: readonly string[]): PlanReading {
     return { ...none, problems: shown };
   }
   const names: Walk['names'] = new Map(given.map((name) => [name, [{ input: name }]]));
-  const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false };
+  const walk: Walk = { text, ...none, names, under: [], passed: [], isText: false, isValue: false };
   if (script.frontMatter !== undefined) refuse(walk, 0, 'front matter is no part of a plan');
   for (const node of script.body) {
     if (node.kind === 'text') refuse(walk, node.at, `${WORDS['text']} is no part of a plan`);

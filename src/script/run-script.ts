@@ -1,7 +1,7 @@
 // The door of the language: parse everything, then run it. Whatever happens, the answer is an outcome,
 // and everything emitted before has been delivered.
 import { dirname, relative } from 'node:path';
-import { setImmediate as othersTurn } from 'node:timers/promises';
+import { setImmediate as othersTurn, setTimeout as wait } from 'node:timers/promises';
 import {
   type Diagnostic,
   type Json,
@@ -251,6 +251,11 @@ async function breath(signal: AbortSignal | undefined): Promise<void> {
   if (signal?.aborted) raise('cancelled', 'the script was ended');
 }
 
+async function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+  await wait(ms, undefined, signal && { signal }).catch(() => undefined);
+  if (signal?.aborted) raise('cancelled', 'the script was ended');
+}
+
 function startRun(options: ScriptOptions): { run: RunState; printed: string[] } {
   const printed: string[] = [];
   const pending: Promise<unknown>[] = [];
@@ -284,7 +289,7 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
     },
     payload: makeValue(options.payload ?? {}, { descriptor: describe({ taint: ['src:user'] }) }),
     environment: new Map(),
-    helpers: { js: new Map(), node: new Map() },
+    helpers: { js: new Map(), node: new Map(), py: new Map() },
     calls,
     policies: [],
     outputs: undefined,
@@ -305,7 +310,10 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       work.catch(() => undefined);
     },
     written: () => (pending.length === 0 ? undefined : Promise.all(pending.splice(0))),
-    breathe: () => (++rounds % ROUNDS === 0 ? breath(options.signal) : undefined),
+    breathe(pauseMs = 0) {
+      if (pauseMs > 0) return pause(pauseMs, options.signal);
+      return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;
+    },
     mayBePrivileged: ({ file, isModule }) =>
       options.mayBePrivileged === true &&
       (!isModule || !relative(options.world.root, file).startsWith('..')),

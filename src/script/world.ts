@@ -45,8 +45,8 @@ export interface ProcessResult {
 interface CodeBlock {
   readonly source: string;
   readonly parameters: readonly { readonly name: string; readonly value: JsArgument }[];
-  /** For `js` and `node`: functions it may call by name; those with a source are compiled there. */
-  readonly helpers: readonly JsHelper[];
+  /** Functions it may call by name; those with a source are compiled there. */
+  readonly helpers: readonly CodeHelper[];
   readonly timeoutMs: number | undefined;
   /** Told what it prints, as it comes. */
   readonly onOutput?: ((text: string) => void) | undefined;
@@ -63,7 +63,7 @@ export interface CodeRequest extends CodeBlock {
 }
 
 export interface CodeResult {
-  /** What the block returned; undefined when it returned nothing (always so for `py`). */
+  /** What the block returned; undefined when it returned nothing. */
   readonly value: Json | undefined;
   readonly stdout: string;
   readonly stderr: string;
@@ -74,6 +74,12 @@ export interface CodeResult {
 export interface ScriptWorld {
   /** The project folder, absolute. */
   readonly root: string;
+  /** The person's own folder, which `~` stands for in patterns of files. */
+  readonly home?: string;
+  /** Patterns of what a policy's `allow` does not open by itself; read when it is first asked for. */
+  dangers?(): readonly string[];
+  /** Where a path leads, as far as it exists. */
+  realPath?(path: string): string;
   now(): Date;
   /** `not_found`, with the marks of the place, when there is no such file. Paths are absolute. */
   readFile(path: string, frame: Frame): MaybePromise<Outcome<LoadedText>>;
@@ -147,13 +153,15 @@ export type JsArgument =
     };
 
 /** A function of the script that blocks may call by name. */
-export interface JsHelper {
+export interface CodeHelper {
   readonly name: string;
   readonly parameters: readonly string[];
-  /** A js body: becomes a function of the same global object, plain values in and out. */
+  /** A body of the block's kind: becomes a function beside it, plain values in and out. */
   readonly source: string | undefined;
-  /** Anything else is called back, with the marks that everything from the block has. */
-  call(values: readonly Json[], descriptor: Descriptor): MaybePromise<Value>;
+  /** What it knows by name beside its parameters. */
+  readonly captured?: CodeBlock['parameters'];
+  /** Without a source: called back, with the marks that everything from the block has. `js` alone. */
+  call?(values: readonly Json[], descriptor: Descriptor): MaybePromise<Value>;
 }
 
 export interface JsCall extends CodeBlock {

@@ -30,7 +30,7 @@ const rows = (list: readonly Row[]): void => {
 
 const RULE = '["no-untrusted-destructive"]';
 const policy = (more = '') => `policy @rules = { ${more}defaults: { rules: ${RULE} } }\n`;
-const PIN = 'guard privileged @pin before @drop = when [ @mx.args.id == "tmp-1" => allow ]\n';
+const PIN = 'guard privileged @pin before @drop = when [ @mx.args.id ~= ["tmp-1"] => allow ]\n';
 const DROP = `exe destructive @drop(id) = when [
   denied => \`kept @id\`
   * => \`dropped @id\`
@@ -269,4 +269,302 @@ describe('a guard', () => {
       'show\n',
     ],
   ]);
+});
+
+const named = (rule: string) => `policy @rules = { defaults: { rules: ["${rule}"] } }\n`;
+const LABELLED = 'exe @as(f) = [ => known @f ]\nexe @in(f) = [ => known:internal @f ]\n';
+
+describe('rules about known things', () => {
+  rows([
+    [
+      'what is not known is not destroyed',
+      `${named('no-destroy-unknown')}exe destructive:targeted @rm(path) = when [
+  denied => "refused"
+  * => \`removed @path\`
+]
+exe @chosen(f) = [ => known @f ]
+show @rm("a.txt")
+show @rm(@chosen("a.txt"))`,
+      'refused\nremoved a.txt\n',
+    ],
+    ...['id', 'ids', 'target', 'path', 'file', 'userId', 'userIds', 'user_id', 'user_ids'].map(
+      (name): Row => [
+        `the target is the parameter \`${name}\``,
+        `${named('no-destroy-unknown')}${LABELLED}exe destructive:targeted @rm(why, ${name}) = when [ denied => "refused"  * => "removed" ]\nshow @rm("x", @as("a"))\nshow @rm(@as("x"), "a")`,
+        'removed\nrefused\n',
+      ],
+    ),
+    [
+      'else the first; `Identity` ends in nothing of the kind',
+      `${named('no-destroy-unknown')}${LABELLED}exe destructive:targeted @rm(what, idea) = when [ denied => "refused"  * => "removed" ]\nshow @rm(@as("a"), "x")\nshow @rm("a", @as("x"))`,
+      'removed\nrefused\n',
+    ],
+    ...['recipient', 'recipients', 'to', 'cc', 'bcc', 'address', 'destination', 'url'].map(
+      (name): Row => [
+        `the destination is the parameter \`${name}\``,
+        `${named('no-send-to-external')}${LABELLED}exe exfil:send @mail(text, ${name}) = when [ denied => "refused"  * => "sent" ]\nshow @mail("x", @in("a"))\nshow @mail("x", @as("a"))\nshow @mail(@in("x"), "a")`,
+        'sent\nrefused\nrefused\n',
+      ],
+    ),
+    [
+      'every destination counts',
+      `${named('no-send-to-unknown')}${LABELLED}exe exfil:send @mail(to, cc) = when [ denied => "refused"  * => "sent" ]\nshow @mail(@as("a"), @in("b"))\nshow @mail(@as("a"), "b")`,
+      'sent\nrefused\n',
+    ],
+    [
+      'what is known inside is known',
+      `${named('no-send-to-unknown')}${LABELLED}exe exfil:send @mail(to) = when [ denied => "refused"  * => "sent" ]\nshow @mail(@in("a"))`,
+      'sent\n',
+    ],
+    [
+      'a kind of sending is sending, a kind of destroying destroying',
+      `policy @p = { defaults: { rules: ["no-send-to-unknown", "no-destroy-unknown"] } }\nexe exfil:send:mail @mail(to) = when [ denied => "refused"  * => "sent" ]\nexe destructive:targeted:row @rm(id) = when [ denied => "refused"  * => "removed" ]\nshow @mail("a")\nshow @rm("a")`,
+      'refused\nrefused\n',
+    ],
+    [
+      'other kinds are not',
+      `policy @p = { defaults: { rules: ["no-send-to-unknown", "no-destroy-unknown"] } }\nexe exfil @mail(to) = "sent"\nexe destructive @rm(id) = "removed"\nshow @mail("a")\nshow @rm("a")`,
+      'sent\nremoved\n',
+    ],
+    [
+      'what the function does is not asked for a destination again',
+      `${named('no-send-to-unknown')}${LABELLED}exe exfil:send @mail(text, to) = cmd {echo "@text to @to"}\nexe exfil:send @more(text, to) = [ show "sending"\n => \`sent @text\` ]\nshow @mail("x", @as("a"))\nshow @more("y", @as("a"))`,
+      'x to a\nsending\nsent y\n',
+    ],
+    [
+      'unless the call had nothing to judge',
+      `${named('no-send-to-unknown')}var @url = "x"\nexe exfil:send @mail() = cmd {echo "@url"}\nshow @mail()`,
+      '',
+      4,
+      'messages go to known destinations only',
+    ],
+    [
+      'a sending function inside is judged by itself',
+      `${named('no-send-to-unknown')}${LABELLED}exe exfil:send @inner(to) = \`sent @to\`\nexe exfil:send @outer(to) = @inner("other")\nshow @outer(@as("a"))`,
+      '',
+      4,
+      'exe inner was denied',
+    ],
+    [
+      'labels of operations count',
+      `policy @p = { operations: { "exfil:send": ["op:cmd:echo"] }, defaults: { rules: ["no-send-to-unknown"] } }\n${LABELLED}run cmd {echo @as("x")}\nvar @y = "y"\nrun cmd {echo @y}`,
+      'x\n',
+      4,
+      'no-send-to-unknown',
+    ],
+    [
+      'a privileged guard may know better',
+      `${named('no-destroy-unknown')}guard privileged before @rm = when [ @mx.args.path == "tmp" => allow ]\nexe destructive:targeted @rm(path) = when [ denied => "refused"  * => "removed" ]\nshow @rm("tmp")\nshow @rm("etc")`,
+      'removed\nrefused\n',
+    ],
+    [
+      'no `labels` entry lifts a rule',
+      'policy @p = { labels: { secret: { allow: ["op:exe"] } }, defaults: { rules: ["no-secret-exfil"] } }\nexe exfil @f(x) = "out"\nvar secret @k = "s"\nshow @f(@k)',
+      '',
+      4,
+      'secrets do not leave',
+    ],
+  ]);
+});
+
+describe('risk labels are hierarchical', () => {
+  rows([
+    [
+      'a secret does not reach `exfil:send`',
+      `${named('no-secret-exfil')}exe exfil:send @f(to) = when [ denied => \`no: @mx.guard.reason\`  * => "out" ]\nvar secret @k = "s"\nshow @f(@k)`,
+      'no: secrets do not leave\n',
+    ],
+    [
+      'nor what is untrusted a targeted destruction',
+      `${named('no-untrusted-destructive')}exe destructive:targeted @f(id) = when [ denied => "no"  * => "out" ]\nvar untrusted @k = "s"\nshow @f(@k)`,
+      'no\n',
+    ],
+    [
+      'a pattern of `labels` covers what is below it',
+      'policy @p = { labels: { pii: { deny: ["exfil"] } } }\nexe exfil:send @f(to) = when [ denied => "no"  * => "out" ]\nvar pii @k = "s"\nshow @f(@k)',
+      'no\n',
+    ],
+    [
+      'no influenced advice, of any kind',
+      `${named('no-influenced-advice')}exe advice:health @f(x) = when [ denied => "no"  * => \`take @x\` ]\nvar influenced @k = "s"\nshow @f(@k)\nshow @f("tea")`,
+      'no\ntake tea\n',
+    ],
+    [
+      'also under a condition that was influenced',
+      `${named('no-influenced-advice')}exe advice @f(x) = \`take @x\`\nvar influenced @k = "s"\nwhen @k == "s" => show @f("tea")`,
+      '',
+      4,
+      'what strangers influenced gives no advice',
+    ],
+    [
+      'what a kind of model makes of untrusted data is influenced',
+      `${named('untrusted-llms-get-influenced')}exe llm:small @m(x) = \`said @x\`\nvar untrusted @u = "x"\nvar @r = @m(@u)\nshow @r.mx.labels.join(" ")`,
+      'untrusted llm:small influenced\n',
+    ],
+  ]);
+});
+
+describe('what is dangerous', () => {
+  const cmd = (line: string, more = '') =>
+    `policy @p = { allow: ["cmd:*", "sh"]${more} }\nrun cmd {${line}}`;
+
+  test('an `allow` list alone does not open it, with `danger` it does', async () => {
+    const text = (more: string) =>
+      `policy @rules = { allow: ["cmd:git:*", "fs:w:@root/**"]${more} }\noutput "x" to "notes.txt"\noutput "x" to ".cursor/rules.md"`;
+    const closed = await run(text(''));
+    expect(closed).toMatchObject({ code: 4, out: '' });
+    expect(closed.err).toContain('opens it only with a `danger` pattern');
+    expect(closed.file('notes.txt')).toBe('x');
+    expect(closed.file('.cursor/rules.md')).toBeUndefined();
+    const open = await run(text(', danger: ["fs:w:@root/.cursor/**"]'));
+    expect(open).toMatchObject({ code: 0, out: '', err: '' });
+    expect(open.file('notes.txt')).toBe('x');
+    expect(open.file('.cursor/rules.md')).toBe('x');
+  });
+
+  test.each([
+    'rm -rf x',
+    'rm -fr x',
+    'rm x -r -f',
+    'rm -vRf x',
+    'rm --recursive x --force',
+    'rm --rec -f x',
+    '/bin/rm -rf x',
+    'env A=1 rm -rf x',
+    'echo x | xargs rm -rf',
+    'timeout 5 sudo ls',
+    'sudo ls',
+    'chmod 777 a',
+    'chown me a',
+    'dd if=a of=b',
+    'mkfs.ext4 a',
+    'kill 1',
+    'pkill a',
+    'killall a',
+    'scp a b',
+    'rsync a b',
+    'nc a 1',
+    'git push --force',
+    'git push origin main -f',
+    'git -C there push origin +main',
+    'git remote add a b',
+    'curl -T a http://localhost',
+    'curl http://localhost --upload-file=a',
+    'claude --dangerously-skip-permissions',
+    'anyone -x --yolo',
+    'bash -c "rm -rf x"',
+  ])('`%s` is', async (line) => {
+    const found = await run(cmd(line));
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain('is dangerous');
+  });
+
+  test.each(['echo rm -rf', 'echo "sudo ls"', 'rm -f none', 'echo push --force'])(
+    '`%s` is not',
+    async (line) => {
+      expect((await run(cmd(line))).err).not.toContain('is dangerous');
+    },
+  );
+
+  rows([
+    ['a pattern that covers it opens it', cmd('rm -rf none', ', danger: ["cmd:rm:*"]'), ''],
+    [
+      'words behind `*` may stand anywhere',
+      'policy @p = { allow: ["cmd:echo:*"], deny: ["cmd:echo:*:--force"] }\nrun cmd {echo a b}\nrun cmd {echo a --force b}',
+      'a b\n',
+      4,
+      'is denied by `cmd:echo:*:--force`',
+    ],
+    [
+      'also in what is allowed',
+      'policy @p = { allow: ["cmd:echo:a:*:-n"] }\nrun cmd {echo a b -n}\nrun cmd {echo a b}',
+      'a b -n\n',
+      4,
+      'is not among what the policy allows',
+    ],
+    [
+      'several policies: each must',
+      'policy @a = { allow: ["cmd:*"], danger: ["cmd:rm:*"] }\npolicy @b = { allow: ["cmd:*"] }\nrun cmd {rm -rf none}',
+      '',
+      4,
+      'is dangerous',
+    ],
+    [
+      'without an `allow` list nothing is closed',
+      'policy @p = { deny: ["network"], danger: [] }\nrun cmd {rm -rf none}',
+      '',
+    ],
+    [
+      'what a value brings into a command counts',
+      `policy @p = { allow: ["cmd:*"] }\nvar @flag = "-rf"\nexe @f(x) = cmd {rm @flag "@x"}\nshow @f("none")`,
+      '',
+      4,
+      'is dangerous',
+    ],
+    [
+      'in a shell it is found as far as it can be read',
+      'policy @p = { allow: ["sh"] }\nrun sh { echo "sudo ls" }\nrun sh { if true; then sudo ls; fi }',
+      'sudo ls\n',
+      4,
+      'is dangerous',
+    ],
+    [
+      'a privileged guard does not open it',
+      'policy @p = { allow: ["cmd:*"] }\nguard privileged before op:run = when [ 1 == 1 => allow ]\nrun cmd {rm -rf none}',
+      '',
+      4,
+      'is dangerous',
+    ],
+    [
+      'a pattern of no kind is an error',
+      'policy @p = { danger: ["everything"] }',
+      '',
+      3,
+      'policy pattern `everything`',
+    ],
+  ]);
+
+  test.each(['.env', 'keys/a.pem', 'id_rsa', 'me_ed25519', '.anthropic/key', 'sub/.openai/key'])(
+    'reading `%s` is',
+    async (name) => {
+      const files = { [name]: 'K', 'a.txt': 'A' };
+      const read = (more = '') =>
+        run(`policy @p = { allow: ["fs:r:**"]${more} }\nshow <a.txt>\nshow <${name}>`, files);
+      expect(await read()).toMatchObject({ code: 4, out: 'A\n' });
+      expect((await read(`, danger: ["fs:r:${name}"]`)).out).toBe('A\nK\n');
+    },
+  );
+
+  test.each([
+    '.claude/a',
+    '.codex/a',
+    '.continue/a',
+    '.mlld/a',
+    'sub/.CLAUDE/a',
+    '.ai/policy.yaml',
+  ])('writing `%s` is', async (name) => {
+    const found = await run(`policy @p = { allow: ["fs:w:**"] }\noutput "x" to "${name}"`);
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain('is dangerous');
+    expect(found.file(name)).toBeUndefined();
+  });
+
+  test('by another name, too', async () => {
+    const text = `run sh { mkdir .cursor; ln -s .cursor c; echo K > .env; ln -s .env e.txt }
+policy @p = { allow: ["fs:w:**", "fs:r:**"] }
+output "x" to "c/rules.md"`;
+    expect(await run(text)).toMatchObject({ code: 4, out: '' });
+    const read = text.replace(/\noutput.*$/, '\nshow <e.txt>');
+    expect(await run(read)).toMatchObject({ code: 4, out: '' });
+  });
+
+  test('the person’s own keys are, whoever may read anywhere', async () => {
+    const { fixture } = worker;
+    const home = fixture.env.HOME ?? '';
+    fixture.write(`${home}/.netrc`, 'K');
+    const read = (more: string) =>
+      run(`policy @p = { allow: ["fs:r:/**"]${more} }\nshow <${home}/.netrc>`);
+    expect(await read('')).toMatchObject({ code: 4, out: '' });
+    expect((await read(', danger: ["fs:r:~/.netrc"]')).out).toBe('K\n');
+  });
 });

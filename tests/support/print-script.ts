@@ -190,9 +190,10 @@ export function createValuePrinter(action: PrintAction) {
       case 'for':
         return forLoop(e);
       case 'foreach':
-        return `foreach ${value(e.call)}${tail(e.options)}`;
+        return `foreach ${value(e.call)}${collected(e.batch)}${tail(e.options)}`;
       case 'loop': {
-        const head = e.limit === undefined ? 'loop' : `loop(${limits(e.limit, e.pauseMs)})`;
+        const pause = e.pauseMs === 0 ? '' : `(endless, ${e.pauseMs}ms)`;
+        const head = `loop${e.limit === undefined ? pause : `(${limits(e.limit, e.pauseMs)})`}`;
         return `${head}${e.until === undefined ? '' : ` until ${bounded(e.until)}`} ${block(e.body)}`;
       }
       default:
@@ -214,6 +215,11 @@ export function createValuePrinter(action: PrintAction) {
         return condition(c.value);
       case 'compare':
         return `${c.operator} ${bounded(c.value)}`;
+      case 'not':
+        return `!${pattern(c.pattern)}`;
+      case 'and':
+      case 'or':
+        return `${pattern(c.left)} ${c.kind === 'and' ? '&&' : '||'} ${pattern(c.right)}`;
       case 'any':
         return '*';
       default:
@@ -221,16 +227,29 @@ export function createValuePrinter(action: PrintAction) {
     }
   }
 
-  function forLoop({ parallel, bind, collection, filter, body, batch }: NodeOf<'for'>): string {
+  /** A side of a larger pattern. */
+  function pattern(c: Condition): string {
+    const isTight =
+      c.kind === 'test' &&
+      (isPrimary(c.value) || (c.value.kind === 'binary' && OPERATOR_LEVEL[c.value.operator] > 3));
+    return isTight || c.kind === 'not' ? test(c) : `(${test(c)})`;
+  }
+
+  const collected = (batch: readonly PipelineStage[] | undefined): string =>
+    batch === undefined ? '' : ` => ${stages(batch, false)}`;
+
+  function forLoop(node: NodeOf<'for'>): string {
+    const { parallel, bind, collection, filter, body, batch, isSifted } = node;
     const { key, name, path } = bind;
     const cap = parallel?.cap === undefined ? '' : `(${limits(parallel.cap, parallel.pauseMs)})`;
     const bound = `${key === undefined ? '' : `@${key}, `}@${[name, ...path].join('.')}`;
     const head = `for ${parallel === undefined ? '' : `parallel${cap} `}${bound} in ${condition(collection)}`;
     const filtered = filter === undefined ? head : `${head} when ${bounded(filter)}`;
-    if (body.kind === 'block') return `${filtered} ${block(body)}`;
+    if (body.kind === 'block') return `${filtered} ${block(body)}${collected(batch)}`;
+    if (isSifted) return `${filtered} ${action(body)}${collected(batch)}`;
     const open = body.kind === 'for' || body.kind === 'when' || body.kind === 'run-value';
     const acted = batch !== undefined && open ? `(${value(body)})` : action(body);
-    return `${filtered} => ${acted}${batch === undefined ? '' : ` => ${stages(batch, false)}`}`;
+    return `${filtered} => ${acted}${collected(batch)}`;
   }
 
   const limits = (cap: Expression, pauseMs: number): string =>
@@ -298,9 +317,9 @@ export function createValuePrinter(action: PrintAction) {
   function code(e: NodeOf<'command' | 'code'>): string {
     const folder = e.folder === undefined ? '' : `:${template(e.folder)}`;
     const using = e.using === undefined ? '' : ` using ${value(e.using.value)} as ${e.using.name}`;
-    if (e.kind === 'command') return `cmd${folder} {${e.raw}}${using}`;
-    const names = e.names.length === 0 ? '' : ` (${list(e.names)})`;
-    return `${e.language}${folder}${names} {${e.body}}${using}`;
+    const head = `${e.names.length === 0 ? '' : ` (${list(e.names)})`}${folder}`;
+    if (e.kind === 'command') return `cmd${head} {${e.raw}}${using}`;
+    return `${e.language}${head} {${e.body}}${using}`;
   }
 
   /** What stands behind `run`. */

@@ -32,6 +32,11 @@ const FUNCTIONS = [
   'marked',
   'mapped',
   'nulled',
+  'arms',
+  'joined',
+  'sifted',
+  'batched',
+  'turns',
 ];
 
 /** Fixed functions: a template, a choice, a loop with a sum, a way out, and one that captures. */
@@ -56,6 +61,11 @@ const PRELUDE = [
   'exe @marked(x) = [ let @t = `@x`  => @t.replace(/([0-9])|x/g, "<$1>").split(/>/) ]',
   'exe @mapped(x) = [ let @t = "a1x"  => @t.replaceAll({ "a": @x, "1": "2" }) ]',
   'exe @nulled(x) = [ let @t = `@x`  let @r = @t | @parse.llm | @typeof  => @r ]',
+  'exe @arms(x) = [ when @x == 1 => "one"\n when @x > 1 => [ => "more" ]\n => "rest" ]',
+  'exe @joined(x) = when @x [ 1 || "x" => "a"; > 1 && !(> 2) => "b"; !null => "c" ]',
+  'exe @sifted(x) = for @i in [1, 2, 3] when [ @i == @x => "same"\n @i > 2 => @i ]',
+  'exe @batched(x) = foreach @tell([1, @x?, 2]) => | @same',
+  'exe @turns(x) = loop(3) [ when @mx.loop.iteration > @x => "over"\n continue @x ]',
   'exe @stop(x) = when [ @x == "x" => ""  * => @x ]',
 ];
 
@@ -142,6 +152,17 @@ function choice(scope: Scope): fc.Arbitrary<string> {
       .tuple(expression(item), expression(item), pick(['skip', 'done']))
       .map(([c, v, word]) => `for @item in [1, 2, 3] => when [ (${c}) => ${word}\n * => ${v} ]`),
     fc.tuple(one, one).map(([until, v]) => `loop(3) until (${until}) [ continue ${v} ]`),
+    fc.tuple(one, one).map(([c, v]) => `loop(2) [ when (${c}) => ${v}\n continue 1 ]`),
+    fc.tuple(one, one, one).map(([c, a, b]) => `[ when (${c}) => ${a}\n => ${b} ]`),
+    fc
+      .tuple(expression(item), expression(item))
+      .map(([c, v]) => `for @item in [1, 2] [ when (${c}) => ${v}\n => @item ]`),
+    fc
+      .tuple(list, expression(item), expression(item))
+      .map(([xs, c, v]) => `for @item in [1, @${xs}, 3] when [ (${c}) => ${v} ]`),
+    fc
+      .tuple(list, one, one)
+      .map(([x, a, b]) => `when @${x} [ ${a} || !${b} => "first"; > 1 && ${b} => "second" ]`),
     fc
       .tuple(one, one)
       .map(
@@ -238,6 +259,9 @@ function madeFunction(inputs: readonly string[]): fc.Arbitrary<string> {
   );
   const line = fc.oneof(
     fc.tuple(one, one).map(([c, v]) => `if (${c}) [ => ${v} ]`),
+    fc.tuple(one, one).map(([c, v]) => `when (${c}) => ${v}`),
+    fc.tuple(one, one).map(([c, v]) => `for @i in [1, 2] [ when (${c}) => ${v} ]`),
+    fc.tuple(one, one).map(([c, v]) => `for @i in [1, 2] when [ (${c}) => [ @l += ${v} ] ]`),
     one.map((c) => `if (${c}) [ @n += 1 ]`),
     pick(inputs).map((name) => `for @i in [@${name}?] [ @n += 1 ]`),
     fc.tuple(one, one).map(([c, v]) => `when (${c}) => [ @l += [${v}] ]`),

@@ -254,7 +254,7 @@ class GuardRound implements Judgement {
   #judge(): void {
     const { op, frame, inputs } = this;
     const { policy, held, influence } = frame;
-    for (const found of policy.judge(op, held, inputs, influence, readerOf(frame))) {
+    for (const found of policy.judge(op, held, inputs, influence, readerOf(frame), frame.parent)) {
       const finding = insidePart(found, frame);
       if (!finding) continue;
       this.findings.push(finding);

@@ -77,6 +77,7 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   errors: ({ facts }) => facts.errors ?? [],
   for: ({ facts }) => facts.for ?? null,
   loop: ({ facts }) => facts.loop ?? null,
+  while: ({ facts }) => facts.while ?? null,
   args: (frame) => (frame.facts.args === undefined ? argumentsOf(frame) : read(frame.facts.args)),
   tools: ({ facts }) => read(facts.tools ?? NO_CALLS),
   profile: ({ facts }) => facts.profile ?? null,

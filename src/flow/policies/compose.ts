@@ -277,9 +277,10 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     levels.filter((policy) => !isLiftable(policy)),
     false,
   );
+  const operationLabels = createLabeler(levels.map(({ operations }) => operations ?? {}));
   const approve = [...new Set(levels.flatMap((policy) => policy.approve ?? []))];
   return {
-    ...createPolicyJudge(levels, { states: rules, stated, approve, isLiftable }),
+    ...createPolicyJudge(levels, { states: rules, stated, approve, isLiftable, operationLabels }),
     levels,
     narrowedBy: (more) =>
       composePolicies([...levels, { ...more, level: 'project', signed: false, ofScript: true }]),
@@ -287,7 +288,7 @@ export function composePolicies(policies: readonly Policy[]): ComposedPolicy {
     mark: markOf(levels, rules),
     guards: levels.map(guardsOf).reduce(combineGuards, NO_GUARDS),
     trusts: trustRule(levels),
-    operationLabels: createLabeler(levels.map(({ operations }) => operations ?? {})),
+    operationLabels,
     folders: foldersNamed(levels),
     unlabelled: [...new Set(levels.flatMap(({ defaults }) => defaults?.unlabelled ?? []))],
     ceilings: (surface) => ceilingsOn(levels, surface),

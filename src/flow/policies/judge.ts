@@ -2,7 +2,7 @@
 // INVARIANT: levels are judged one by one and all their objections count, so adding a level can only
 // narrow. Nothing here ever answers "allow".
 
-import type { Finding, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
+import type { Finding, Frame, FramePolicy, LabelRule, ModelReader, RuleState } from '../frame.ts';
 import {
   type Argument,
   type ArgumentOrigin,
@@ -224,17 +224,36 @@ function isRisky({ risk, labels, opLabels }: Operation, held: readonly string[])
   return false;
 }
 
+const isLabelled = (labels: readonly string[], label: string): boolean =>
+  labels.some((one) => coversKey(label, one.toLowerCase()));
+
+/** Neither its own nor given to it, but of the function around it, and that one had arguments. */
+function isInherited(
+  op: Operation,
+  given: readonly string[],
+  label: string,
+  around: Frame | undefined,
+): boolean {
+  if (isLabelled(given, label) || keysOf(op, given).some((key) => coversKey(`op:${label}`, key)))
+    return false;
+  let from: Frame | undefined;
+  for (let at = around; at && isLabelled(at.held, label); at = at.parent) from = at;
+  return from !== undefined && from.inputs.length > 0;
+}
+
 interface JudgeSettings {
   readonly states: ReadonlyMap<string, RuleState>;
   /** As policy files and locked policies have them: no exception goes below. */
   readonly stated: ReadonlyMap<string, RuleState>;
   readonly approve: readonly string[];
   isLiftable(policy: Policy): boolean;
+  /** Labels that `operations` gives. */
+  operationLabels: FramePolicy['operationLabels'];
 }
 
 export function createPolicyJudge(
   levels: readonly Policy[],
-  { states, stated, approve, isLiftable }: JudgeSettings,
+  { states, stated, approve, isLiftable, operationLabels }: JudgeSettings,
 ): PolicyJudge {
   const tables = levels
     .map((policy) => createLabelTable(policy, isLiftable(policy)))
@@ -267,6 +286,7 @@ export function createPolicyJudge(
     inputs: readonly Argument[],
     influence: Descriptor,
     reader?: ModelReader,
+    around?: Frame,
   ): RuleFacts => {
     const keys = keysOf(op, held);
     return {
@@ -275,6 +295,7 @@ export function createPolicyJudge(
       risks: risksOf(op, keys),
       inputs: judgedInputs(op, inputs, influence),
       reader,
+      isInherited: (label) => isInherited(op, operationLabels(op, NO_LABELS), label, around),
     };
   };
 
@@ -303,10 +324,10 @@ export function createPolicyJudge(
 
   return {
     mayObject,
-    judge(op, held, inputs, influence, reader) {
+    judge(op, held, inputs, influence, reader, around) {
       const marks = mergeDescriptors(influence, reader?.marks ?? EMPTY);
       if (!mayObject(op, held, inputs, marks)) return NO_FINDINGS;
-      const facts = factsOf(op, held, inputs, influence, reader);
+      const facts = factsOf(op, held, inputs, influence, reader, around);
       return [
         ...labelFindings(tables, facts),
         ...judging.flatMap((rule) =>

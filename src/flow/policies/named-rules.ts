@@ -2,7 +2,13 @@
 // packs hold where a policy names them. No `labels` entry lifts a rule.
 
 import type { ModelReader } from '../frame.ts';
-import type { Argument, ArgumentOrigin, Operation, OperationRisk } from '../operation.ts';
+import {
+  type Argument,
+  type ArgumentOrigin,
+  coversKey,
+  type Operation,
+  type OperationRisk,
+} from '../operation.ts';
 import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
 
 /** One input as rules see it; the conditions an operation stands under count as one more. */
@@ -27,6 +33,8 @@ export interface RuleFacts {
   readonly inputs: readonly Judged[];
   /** The model that calls it; absent: none does. */
   readonly reader?: ModelReader | undefined;
+  /** It has the label only because of the call it is done for, whose arguments were judged. */
+  isInherited(label: string): boolean;
 }
 
 export interface NamedRule {
@@ -127,16 +135,16 @@ const RECIPIENT = /^(recipients?|to|cc|bcc|address|destination|url)$/i;
 
 const TARGET = /^(?:ids?|target|path|file)$|(?:Ids?|_ids?)$/;
 
-/** What an operation is about: by role, by the usual names, else the first input. */
+/** What an operation is about: by role, where none is said by the usual names, else the first input. */
 function subjects(
   inputs: readonly Judged[],
   roles: readonly Judged['role'][],
   names: RegExp,
 ): readonly Judged[] {
-  const byRole = inputs.filter(({ role }) => role !== undefined && roles.includes(role));
-  if (byRole.length > 0) return byRole;
-  const byName = inputs.filter(({ name }) => names.test(name));
-  return byName.length > 0 ? byName : inputs.slice(0, 1);
+  const found = inputs.filter(({ role, name }) =>
+    role === undefined ? names.test(name) : roles.includes(role),
+  );
+  return found.length > 0 ? found : inputs.slice(0, 1);
 }
 
 /** Those of a sending operation that lack a label. */
@@ -149,16 +157,25 @@ const sentWithout =
 
 const TARGET_ROLES = ['path', 'destination'] as const;
 
-const isTargeted = ({ keys, risks, inputs }: RuleFacts): boolean =>
-  keys.includes('op:destructive:targeted') ||
-  (risks.has('destructive') && inputs.some(({ role }) => TARGET_ROLES.some((one) => one === role)));
+/** Labels are hierarchical: `exfil:send:mail` is an `exfil:send`. */
+const hasLabel = (keys: readonly string[], label: string): boolean =>
+  keys.some((key) => coversKey(`op:${label}`, key));
 
-const isSend = ({ keys, risks, inputs }: RuleFacts): boolean =>
-  keys.includes('op:exfil:send') ||
-  (risks.has('exfil') && inputs.some(({ role }) => role === 'destination'));
+/** The call itself, and not what it does: that has no parameters with a meaning. */
+const isCallOf = (facts: RuleFacts, label: string): boolean =>
+  hasLabel(facts.keys, label) && !facts.isInherited(label);
 
-const isModel = ({ op, keys }: RuleFacts): boolean =>
-  op.type === 'model' || keys.includes('op:llm');
+const isTargeted = (facts: RuleFacts): boolean =>
+  isCallOf(facts, 'destructive:targeted') || isDestroyed(facts);
+
+const isDestroyed = ({ risks, inputs }: RuleFacts): boolean =>
+  risks.has('destructive') && inputs.some(({ role }) => TARGET_ROLES.some((one) => one === role));
+
+const isSend = (facts: RuleFacts): boolean =>
+  isCallOf(facts, 'exfil:send') ||
+  (facts.risks.has('exfil') && facts.inputs.some(({ role }) => role === 'destination'));
+
+const isModel = ({ op, keys }: RuleFacts): boolean => op.type === 'model' || hasLabel(keys, 'llm');
 
 export const NAMED_RULES: readonly NamedRule[] = [
   {
@@ -226,9 +243,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     mark: 'influenced',
     text: 'what strangers influenced gives no advice',
     offenders: ({ keys, inputs }) =>
-      keys.some((key) => key === 'op:advice' || key.startsWith('op:advice:'))
-        ? inputs.filter(marked('influenced'))
-        : [],
+      hasLabel(keys, 'advice') ? inputs.filter(marked('influenced')) : [],
   },
   {
     name: 'untrusted-llms-get-influenced',

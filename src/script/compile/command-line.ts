@@ -156,6 +156,27 @@ function carriedIn(words: readonly string[]): string[] {
   return found;
 }
 
+/** Between the commands of a shell's text, as far as they can be told apart. */
+const SHELL_PARTS = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^;&|\n(){}'"\\])+/g;
+const KEYWORDS = /^(?:if|then|else|elif|while|until|do|case|function|!)$/;
+
+/** The bare words of every command that a line, or a shell's text, runs: its program first. */
+export function commandsIn(text: string, isShell: boolean): string[][] {
+  const lines = [text, ...substituted(text)];
+  const commands = isShell
+    ? lines.flatMap((line) => line.match(SHELL_PARTS) ?? [])
+    : lines.flatMap((line) => line.split('\n')).flatMap(splitPipes);
+  return commands
+    .map(wordsOf)
+    .map((words) => words.slice(words.findIndex((word) => !KEYWORDS.test(word))))
+    .flatMap(carriedIn)
+    .map((command) => {
+      const words = wordsOf(command);
+      const own = words.slice(words.findIndex((word) => !/^\w+=/.test(word))).map(bareWord);
+      return [own[0]?.split('/').at(-1) ?? '', ...own.slice(1)];
+    });
+}
+
 function leadingWords(command: string): string[] {
   const words: string[] = [];
   for (const raw of wordsOf(command)) {

@@ -1,9 +1,11 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
-import { fail } from '../../base/index.ts';
+import { fail, whenReady } from '../../base/index.ts';
 import {
   childFrame,
   contextOf,
+  type Descriptor,
+  describe,
   type Frame,
   type Input,
   type MaybePromise,
@@ -18,11 +20,12 @@ import {
   type Compiler,
   type Environment,
   type Eval,
-  given,
+  evaluateAll,
   type Named,
   resolvePath,
   type SourceUnit,
 } from '../run/environment.ts';
+import { asHelpers, helpersIn, type UsedHelper } from '../run/helpers.ts';
 import { streaming } from '../run/live.ts';
 import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
@@ -31,8 +34,8 @@ import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
 import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
-import { networkHint } from '../world/process.ts';
-import type { JsArgument, JsHelper, ProcessRequest } from '../world.ts';
+import { commandVariables, networkHint } from '../world/process.ts';
+import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
 import {
   commandKeys,
   compileLines,
@@ -69,16 +72,22 @@ const argumentsOf = (named: readonly Named[], isStage: boolean) =>
 
 const NONE: readonly never[] = Object.freeze([]);
 
-const jsHelpers = (env: Environment, language: 'js' | 'node'): readonly JsHelper[] =>
-  [...env.run.helpers[language]].map(([name, executable]) => ({
-    name,
-    parameters: executable.signature.parameters,
-    source: executable.signature.source,
-    async call(values, descriptor) {
-      const inputs = values.map((data) => given(makeValue(data, { descriptor })));
-      return await executable.call(inputs, { env, at: 0, isStage: false });
-    },
-  }));
+/** With what they captured, as the operation let it through; `from`: the first of it. */
+function codeHelpers(
+  helpers: readonly UsedHelper[],
+  passed: readonly Value[],
+  from: number,
+): readonly CodeHelper[] {
+  let at = from;
+  return helpers.map(({ name, executable: { signature }, captured }) => {
+    const values = passedAs(captured, passed, at);
+    at += captured.length;
+    const { parameters, source } = signature;
+    // Names of a script may hold `-`, those of code may not.
+    const own = { name: name.replaceAll('-', '_'), parameters, source };
+    return { ...own, captured: argumentsOf(values, false) };
+  });
+}
 
 // Commands and code. Each is an operation of its own, unless it is the whole body of a function: then
 // it is part of the call, and only policy and capabilities look at the finished command again.
@@ -138,6 +147,16 @@ const extraOf = ({ run }: Environment, own: readonly Named[]): Named[] => [
   ...own,
 ];
 
+/** What is nearest to a process wins: `using`, then parameters, then what was left for all. */
+function nearest(
+  extra: readonly Named[],
+  parameters: Record<string, string>,
+  { length }: readonly Named[],
+): Record<string, string> {
+  const using = extra.slice(extra.length - length);
+  return { ...variables(extra), ...parameters, ...variables(using) };
+}
+
 const stdinInput = (value: Value | undefined): Input[] => (value ? [{ name: 'stdin', value }] : []);
 
 const variables = (named: readonly Named[]): Record<string, string> =>
@@ -181,12 +200,29 @@ async function start(
 /** Refused before anything runs where a guard is going to judge what comes of it. */
 const streamOf = ({ process }: Environment) => (process?.isStream ? { stream: true } : {});
 
+/** The names before the braces, with what they stand for. */
+export function compileNames(
+  c: Compiler,
+  nodes: NodeOf<'command' | 'code'>['names'],
+): Eval<Named[]> {
+  const names = nodes.map((reference): Eval<Named> => {
+    const last = reference.steps.at(-1);
+    const name = last?.kind === 'field' ? last.name : reference.name;
+    const evaluate = c.expression(reference, 'operand');
+    return (env) => whenReady(evaluate(env), (value) => ({ name, value }));
+  });
+  return (env) => evaluateAll(names, env);
+}
+
+/** In its environment are a function's parameters and the names before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
   const setting = compileSetting(c, node);
-  return async (outer, _named, isPart, isStage) => {
+  const names = compileNames(c, node.names);
+  return async (outer, parameters, isPart, isStage) => {
     const env = partFrame(outer, isPart);
     const lines = await compiled(outer);
+    const named = [...parameters, ...(await names(outer))];
     const { given, folder } = await setting(outer);
     const extra = extraOf(outer, given);
     const finished = lines.map(joinWords);
@@ -194,6 +230,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const values = valuesIn(lines);
     const inputs: Input[] = [
       ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
+      ...named,
       ...extra,
       ...stdinInput(stdin),
     ];
@@ -205,10 +242,11 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     });
     return await operate(env, op, inputs, (passed, inner) => {
       const source = withValues(lines, passed).map(joinWords);
-      const variable = passedAs(extra, passed, values.length);
+      const own = variables(passedAs(named, passed, values.length));
+      const more = passedAs(extra, passed, values.length + named.length);
       const input = stdin && valueAt(passed, -1);
-      const request = { kind: 'cmd', source, env: variables(variable), folder } as const;
-      return start(inner, node.at, request, input);
+      const all = nearest(more, commandVariables(own), given);
+      return start(inner, node.at, { kind: 'cmd', source, env: all, folder }, input);
     });
   };
 }
@@ -222,40 +260,59 @@ const LANGUAGES = { sh: 'sh', bash: 'sh', js: 'js', node: 'node', py: 'py' } as 
 /** What code sees by name: a function's parameters and the names before the braces. */
 export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const kind = LANGUAGES[node.language];
-  const names = node.names.map((reference) => {
-    const last = reference.steps.at(-1);
-    const name = last?.kind === 'field' ? last.name : reference.name;
-    return { name, evaluate: c.expression(reference, 'operand') };
-  });
+  const names = compileNames(c, node.names);
   const setting = compileSetting(c, node);
   const run = { js: runJs, sh: runShell, node: runForeign, py: runForeign }[kind];
-  const op = operationOf(c.unit, kind, node.at);
+  const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
+  const op = operationOf(c.unit, kind, node.at, shown);
   return async (env, named, isPart, isStage) => {
-    const all = [...named];
-    for (const { name, evaluate } of names) all.push({ name, value: await evaluate(env) });
+    const all = [...named, ...(await names(env))];
     const { given, folder } = await setting(env);
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
-    const inputs = [...all, ...extra, ...stdinInput(stdin)];
-    const own = env.process?.isStream ? { ...op, metadata: streamOf(env) } : op;
-    return await operate(partFrame(env, isPart), own, inputs, (passed, inner) =>
-      run(node, {
-        env: inner,
-        named: passedAs(all, passed, 0),
-        extra: variables(passedAs(extra, passed, all.length)),
-        folder,
-        isStage,
-        // The whole body of a function is part of the call, so `mx` is the call's.
-        context: isPart ? env.frame : inner.frame,
-      }),
+    const helpers = kind === 'sh' ? NONE : await helpersIn(env, kind, node.body, all);
+    const captured = helpers.flatMap((helper) => helper.captured);
+    const inputs = [...all, ...extra, ...captured, ...stdinInput(stdin)];
+    const own = env.process?.isStream
+      ? { ...op, metadata: { ...op.metadata, ...streamOf(env) } }
+      : op;
+    return await asHelpers(env, helpers, inputs, (outer, judged) =>
+      operate(partFrame(outer, isPart), own, judged, (passed, inner) =>
+        run(node, {
+          env: inner,
+          named: passedAs(all, passed, 0),
+          extra: passedAs(extra, passed, all.length),
+          given,
+          helpers: codeHelpers(helpers, passed, all.length + extra.length),
+          marks: marksOfHelpers(helpers),
+          folder,
+          isStage,
+          // The whole body of a function is part of the call, so `mx` is the call's.
+          context: isPart ? env.frame : inner.frame,
+        }),
+      ),
     );
   };
 }
 
+/** All that they bring along: what they captured, and the labels they give to whatever they return. */
+const marksOfHelpers = (helpers: readonly UsedHelper[]): Descriptor =>
+  mergeAll(
+    helpers.flatMap(({ captured, executable: { signature } }) => [
+      describe({ labels: signature.labels }),
+      ...captured.map(({ value }) => value.meta.descriptor),
+    ]),
+  );
+
 interface CodeRun {
   readonly env: Environment;
   readonly named: readonly Named[];
-  readonly extra: Record<string, string>;
+  readonly extra: readonly Named[];
+  /** Of `using`; the last ones of `extra`. */
+  readonly given: readonly Named[];
+  readonly helpers: readonly CodeHelper[];
+  /** Of the helpers. */
+  readonly marks: Descriptor;
   readonly folder: string;
   readonly isStage: boolean;
   readonly context: Frame;
@@ -263,16 +320,16 @@ interface CodeRun {
 
 type RunCode = (node: NodeOf<'code'>, run: CodeRun) => Promise<Value>;
 
-const runJs: RunCode = async ({ body, at }, { env, named, isStage, context }) => {
-  const marks = [env.frame.influence, ...named.map(({ value }) => value.meta.descriptor)];
+const runJs: RunCode = async ({ body, at }, { env, named, helpers, marks, isStage, context }) => {
+  const all = [env.frame.influence, marks, ...named.map(({ value }) => value.meta.descriptor)];
   const { value, logs, warnings, descriptor } = await streaming(env, at, 'src:js', (onOutput) =>
     env.run.world.js.run({
       source: body,
       parameters: argumentsOf(named, isStage),
       mx: () => plainCopy(contextOf(context)),
-      helpers: jsHelpers(env, 'js'),
+      helpers,
       timeoutMs: env.process?.timeoutMs,
-      descriptor: mergeAll(marks),
+      descriptor: mergeAll(all),
       onOutput,
     }),
   );
@@ -284,8 +341,8 @@ const runJs: RunCode = async ({ body, at }, { env, named, isStage, context }) =>
 };
 
 /** Shells get values as variables. */
-const runShell: RunCode = ({ body, at }, { env, named, extra, folder, isStage }) => {
-  const all = { ...variables(named), ...extra };
+const runShell: RunCode = ({ body, at }, { env, named, extra, given, folder, isStage }) => {
+  const all = nearest(extra, variables(named), given);
   const stdin = isStage ? named[0]?.value : undefined;
   return start(env, at, { kind: 'sh', source: body, env: all, folder }, stdin);
 };
@@ -293,7 +350,7 @@ const runShell: RunCode = ({ body, at }, { env, named, extra, folder, isStage })
 /** Values are handed over as JSON by the world. */
 const runForeign: RunCode = async (
   { body, language, at },
-  { env, named, extra, folder, isStage, context },
+  { env, named, extra, helpers, folder, isStage, context },
 ) => {
   const kind = language === 'py' ? 'py' : 'node';
   const request = {
@@ -301,8 +358,8 @@ const runForeign: RunCode = async (
     source: body,
     parameters: argumentsOf(named, isStage),
     mx: plainCopy(contextOf(context)),
-    helpers: kind === 'node' ? jsHelpers(env, kind) : NONE,
-    env: extra,
+    helpers,
+    env: variables(extra),
     folder,
     timeoutMs: env.process?.timeoutMs,
     stdin: env.process?.stdin && stageText(env.process.stdin),

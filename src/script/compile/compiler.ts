@@ -1,16 +1,22 @@
 // The compiler: from the tree to closures. This file only knows which piece handles which node; the
 // pieces see one another through the `Compiler` it makes.
 import { whenReady } from '../../base/index.ts';
-import { makeValue } from '../../flow/index.ts';
+import { addMarks, EMPTY, makeValue } from '../../flow/index.ts';
 import { refuseLeave, takeReturn } from '../run/control-values.ts';
 import type { Compiler, Eval, Reading, SourceUnit } from '../run/environment.ts';
 import { located } from '../run/operate.ts';
-import type { ActionExpression, Expression, NodeOf } from '../syntax/ast.ts';
+import {
+  type ActionExpression,
+  type Expression,
+  mayEscape,
+  mayLeave,
+  type NodeOf,
+} from '../syntax/ast.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
-import { compileFor, compileForeach, compileLoop } from './loop.ts';
+import { compileFor, compileForeach, compileLoop, compileSifted } from './loop.ts';
 import { compileReference, refusePattern } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
 import { compileRunnable, compileStatement, isStatement } from './statement.ts';
@@ -45,6 +51,24 @@ const valued =
   (env) =>
     whenReady(evaluate(env), takeReturn);
 
+/** Lines inside a value are those of a function: they print nothing, and the value of an arm ends it. */
+function asValue(
+  c: Compiler,
+  node: NodeOf<'when' | 'if' | 'for' | 'loop' | 'block'>,
+  compile: (c: Compiler) => Eval,
+): Eval {
+  const evaluate = valued(compile(c.forFunction()));
+  if (!mayLeave(node, true) || mayEscape(node)) return evaluate;
+  // The ways out end with it: what decided over them is known by what it gives, not by what follows.
+  return (env) => {
+    const path = { marks: EMPTY, errors: env.path.errors };
+    return whenReady(evaluate({ ...env, path }), (value) => {
+      env.path.errors = path.errors;
+      return addMarks(value, path.marks);
+    });
+  };
+}
+
 const placed =
   (at: number, evaluate: Eval): Eval =>
   (env) =>
@@ -78,16 +102,21 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
     const evaluate = compileRunnable(c, node.action);
     return (env) => whenReady(evaluate(env), refuseLeave);
   },
-  when: (c, node) => valued(compileWhen(c, node)),
-  if: (c, node) => valued(compileIf(c, node)),
-  for: (c, node) => compileFor(c, node, c.action(node.body), true),
+  when: (c, node) => asValue(c, node, (inner) => compileWhen(inner, node)),
+  if: (c, node) => asValue(c, node, (inner) => compileIf(inner, node)),
+  for: (c, node) =>
+    asValue(c, node, (inner) => compileFor(inner, node, compileRound(inner, node), true)),
   foreach: compileForeach,
-  loop: (c, node) => valued(compileLoop(c, node)),
+  loop: (c, node) => asValue(c, node, (inner) => compileLoop(inner, node)),
   'template-file': compileTemplateFile,
   model: compileModel,
   verdict: compileVerdict,
-  block: (c, node) => valued(compileArmBlock(c, node, 'block')),
+  block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
 };
+
+/** What a loop that collects does with each item. */
+const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
+  isSifted && body.kind === 'when' ? compileSifted(c, body) : c.action(body);
 
 function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
   const compile = EXPRESSIONS[node.kind] as Compile<Expression['kind']>;

@@ -25,11 +25,12 @@ import {
   type ActionExpression,
   augmentedNames,
   type Condition,
+  givesValue,
   mayLeave,
   type NodeOf,
 } from '../syntax/ast.ts';
 import { absent, isTruthy } from '../values/kinds.ts';
-import { applied, equals } from '../values/operators.ts';
+import { applied, equals, negate } from '../values/operators.ts';
 
 /** Lines in a scope of their own; the value is a `Leave`, or what the last line gave. */
 export function compileBlock(c: Compiler, node: NodeOf<'block'>, kind: ScopeKind = 'block'): Eval {
@@ -55,6 +56,11 @@ export function runLines(lines: readonly Eval[]): Eval {
 type Test = (env: Environment, subject: Value | undefined) => MaybePromise<Value>;
 
 function compileCondition(c: Compiler, condition: Condition): Test {
+  if ('pattern' in condition) {
+    const test = compileCondition(c, condition.pattern);
+    return (env, subject) => whenReady(test(env, subject), negate);
+  }
+  if ('left' in condition) return compileBoth(c, condition);
   if (!('value' in condition)) return given(makeValue(condition.kind !== 'denied'));
   const evaluate = c.expression(condition.value, 'condition');
   if (condition.kind === 'compare') {
@@ -67,6 +73,20 @@ function compileCondition(c: Compiler, condition: Condition): Test {
     whenReady(evaluate(env), (value) => (!subject || isWildcard ? value : equals(subject, value)));
 }
 
+/** `P && Q`, `P || Q`: the second is asked where the first does not decide. */
+function compileBoth(c: Compiler, node: Extract<Condition, { kind: 'and' | 'or' }>): Test {
+  const [left, right] = [compileCondition(c, node.left), compileCondition(c, node.right)];
+  const decides = node.kind === 'or';
+  return (env, subject) =>
+    whenReady(left(env, subject), (first) => {
+      if (isTruthy(first) === decides) return first;
+      const { descriptor } = first.meta;
+      return whenReady(right(under(env, descriptor), subject), (answer) =>
+        addMarks(answer, descriptor),
+      );
+    });
+}
+
 /** The cells a branch could have changed know about the condition, whichever way it went. */
 export interface Branches {
   readonly names: readonly string[];
@@ -74,9 +94,9 @@ export interface Branches {
 }
 
 /** What could happen in them, so that a condition can be noted where it matters. */
-export const branchesOf = (actions: readonly ActionExpression[]): Branches => ({
+export const branchesOf = (c: Compiler, actions: readonly ActionExpression[]): Branches => ({
   names: actions.flatMap(augmentedNames),
-  mayLeave: actions.some(mayLeave),
+  mayLeave: actions.some((action) => mayLeave(action, c.isFunction)),
 });
 
 export function decided(env: Environment, marks: Descriptor, branches: Branches): void {
@@ -93,10 +113,16 @@ type Item = { readonly test: Test; readonly action: Eval } | { readonly line: Ev
 /** No arm matched: null, which is also a choice. */
 const NO_MATCH = makeValue(null, { origin: { unmatched: true } });
 
+/**
+ * `isReturning`: the value of an arm ends the function or block whose line it is. `otherwise`: what it
+ * gives when no arm matches.
+ */
 export function compileWhen(
   c: Compiler,
   node: NodeOf<'when'>,
   compileOne: (arm: NodeOf<'arm'>) => Eval = (arm) => compileArm(c, arm),
+  isReturning = false,
+  otherwise: Value = NO_MATCH,
 ): Eval {
   const subject = node.subject && c.expression(node.subject, 'condition');
   const items = node.items.map(
@@ -105,16 +131,16 @@ export function compileWhen(
         ? { test: compileCondition(c, item.condition), action: compileOne(item) }
         : { line: c.action(item) },
   );
-  const branches = branchesOf(
-    node.items.flatMap((item) => ('action' in item ? [item.action] : [])),
-  );
+  const actions = node.items.flatMap((item) => ('action' in item ? [item.action] : []));
+  const found = branchesOf(c, actions);
+  const branches = isReturning && actions.some(givesValue) ? { ...found, mayLeave: true } : found;
   const hasLines = items.some((item) => 'line' in item);
   return (outer) => {
     const env = hasLines ? { ...outer, scope: new VariableScope('arm', outer.scope) } : outer;
     return whenReady(subject?.(env), (about) =>
       whenReady(chooseArm(env, items, about), ({ action, marks }) => {
         decided(outer, marks, branches);
-        const done = action ? action(under(env, marks)) : NO_MATCH;
+        const done = action ? action(under(env, marks)) : otherwise;
         return whenReady(done, (value) => addMarks(value, marks));
       }),
     );
@@ -153,7 +179,7 @@ export function compileIf(c: Compiler, node: NodeOf<'if'>): Eval {
   const first = compileBlock(c, node.then);
   const other = node.else;
   const second = other && (other.kind === 'if' ? compileIf(c, other) : compileBlock(c, other));
-  const branches = branchesOf(other ? [node.then, other] : [node.then]);
+  const branches = branchesOf(c, other ? [node.then, other] : [node.then]);
   return (env) =>
     whenReady(condition(env), (chosen) => {
       const branch = isTruthy(chosen) ? first : second;

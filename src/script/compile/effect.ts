@@ -9,6 +9,7 @@ import {
   type Effect,
   type MaybePromise,
   makeValue,
+  mergeAll,
   mergeDescriptors,
   type Operation,
   type Value,
@@ -190,15 +191,16 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const list = await evaluate(env);
     const gap = await between?.(env);
     const form = await shape?.(env);
-    const items = Array.isArray(list.data) ? list.data : [];
-    const texts = items.map((item, index) => {
+    if (!Array.isArray(list.data)) return list;
+    const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
       return textOf(form)
         .replaceAll('{{result}}', () => text)
         .replaceAll('{{index}}', String(index));
     });
-    const { descriptor } = list.meta;
-    return makeValue(texts.join(gap ? textOf(gap) : '\n'), { descriptor });
+    const used = [list, gap, form].flatMap((value) => (value ? [value.meta.descriptor] : []));
+    const joined = texts.join(gap ? textOf(gap) : '\n');
+    return makeValue(joined, { descriptor: mergeAll(used) });
   };
 }

@@ -34,7 +34,7 @@ import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isFileList, withText } from '../values/kinds.ts';
-import { compileCode, compileCommand, type Execute } from './command.ts';
+import { compileCode, compileCommand, compileNames, type Execute } from './command.ts';
 import { compileArm } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
 
@@ -45,7 +45,7 @@ const MAX_STACKED = 16;
 /** What a body is made of, and how it is run. */
 interface Body {
   readonly kind: string;
-  readonly source?: string;
+  readonly code?: NodeOf<'code'>;
   run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
 
@@ -78,8 +78,7 @@ function compileBody(c: Compiler, node: Expression, labels: readonly string[]): 
   const inner = node.kind === 'run-value' ? node.action : node;
   const written = bodyKindOf(inner);
   if (inner.kind === 'command') return executed(written, compileCommand(c, inner));
-  if (inner.kind === 'code')
-    return { ...executed(written, compileCode(c, inner)), source: inner.body };
+  if (inner.kind === 'code') return { ...executed(written, compileCode(c, inner)), code: inner };
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
   const evaluate = c.expression(inner);
   // A prompt with open slots is filled in where it is given back.
@@ -182,6 +181,32 @@ function compileDenied(c: Compiler, node: Expression) {
   return undefined;
 }
 
+/** Beside another block there is no folder and no process of its own. */
+function refusalOf({ folder, using }: NodeOf<'code'>, isOfCall: boolean): string | undefined {
+  if (folder || using)
+    return 'has a folder or `using` of its own, so it cannot be a helper; call it with `@…`';
+  return isOfCall
+    ? 'lists a part of its own parameter before its braces, so it cannot be a helper; read it in the code'
+    : undefined;
+}
+
+/** A body that is code, for blocks of its kind that call it by name. */
+function compileHelper(c: Compiler, node: NodeOf<'exe'>, code: NodeOf<'code'>, op: Operation) {
+  const parameters = new Set(node.parameters.map(({ name }) => name));
+  const listed = code.names.filter(({ name, steps }) => steps.length > 0 || !parameters.has(name));
+  const refusal = refusalOf(
+    code,
+    listed.some(({ name }) => parameters.has(name)),
+  );
+  const names = compileNames(c, refusal === undefined ? listed : []);
+  return ({ scope }: Environment) => ({
+    op,
+    marks: c.unit.marks,
+    refusal,
+    captured: (env: Environment) => names({ ...env, scope, unit: c.unit }),
+  });
+}
+
 export function compileFunction(
   c: Compiler,
   node: NodeOf<'exe'>,
@@ -195,8 +220,9 @@ export function compileFunction(
     parameters: node.parameters.map(({ name }) => name),
     labels: node.labels,
     bodyKind: body.kind,
-    source: body.source,
+    source: body.code?.body,
   };
+  const helped = body.code && compileHelper(c, node, body.code, call);
   return (defined) => {
     /** The body's surroundings: its file's names, its parameters, the caller's dynamic state. */
     const bodyEnv = (
@@ -237,7 +263,8 @@ export function compileFunction(
       const answer = () => (refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run());
       return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
     };
-    const executable: Executable = new Executable(signature, { call: perform, refused });
+    const helper = helped?.(defined);
+    const executable: Executable = new Executable(signature, { call: perform, refused, helper });
     return executable;
   };
 }

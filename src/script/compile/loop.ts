@@ -9,6 +9,7 @@ import {
   type MaybePromise,
   makeContainer,
   makeValue,
+  mergeAll,
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
@@ -16,10 +17,10 @@ import { raise, toFault } from '../fault.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
+  given as constant,
   type Environment,
   type Eval,
   evaluateAll,
-  given,
   newPath,
   onPath,
   under,
@@ -33,7 +34,7 @@ import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
 import { isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { type Branches, branchesOf, compileBlock, decided } from './control-flow.ts';
+import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
 
 export const DEFAULT_CAP = 4;
@@ -211,6 +212,13 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   };
 }
 
+/** `when [ arms ]` in place of a body: what no arm matches is left out of the result. */
+export const compileSifted = (
+  c: Compiler,
+  node: NodeOf<'when'>,
+  arm?: (arm: NodeOf<'arm'>) => Eval,
+): Eval => compileWhen(c, node, arm, false, leave('skip'));
+
 export function compileFor(
   c: Compiler,
   node: NodeOf<'for'>,
@@ -219,7 +227,7 @@ export function compileFor(
 ): Eval {
   const collection = c.expression(node.collection);
   const filter = node.filter && c.expression(node.filter, 'condition');
-  const branches = branchesOf([node.body]);
+  const branches = branchesOf(c, [node.body]);
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
@@ -246,15 +254,18 @@ export function compileFor(
 export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
+  const batch = node.batch && c.piped(node.batch);
   return async (env) => {
     const executable = await target(env);
-    const lists = (await evaluateAll(values, env)).map(listItems);
+    const given = await evaluateAll(values, env);
+    const lists = given.map(listItems);
     const found: Value[] = [];
     for (const combination of combinations(lists)) {
       await env.run.breathe();
-      found.push(await invoke(executable, call.name, combination.map(given), env, node.at));
+      found.push(await invoke(executable, call.name, combination.map(constant), env, node.at));
     }
-    return makeContainer(found);
+    const list = makeContainer(found, mergeAll(given.map(shapeMarks)));
+    return batch ? await batch(list, env) : list;
   };
 }
 
@@ -272,25 +283,23 @@ const combinations = (lists: Rows): Rows =>
     [[]],
   );
 
-const MAX_ROUNDS = 100_000;
-
 export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const body = compileBlock(c, node.body);
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
-  const branches = branchesOf([node.body]);
+  const branches = branchesOf(c, [node.body]);
   const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (outer) =>
     operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {
       const rounds = roundsOf(given);
       let marks = given?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
-      for (let index = 0; index < Math.min(rounds, MAX_ROUNDS); index++) {
-        if (index > 0 && node.pauseMs > 0) await wait(node.pauseMs);
-        await env.run.breathe();
+      for (let index = 0; index < rounds; index++) {
+        await env.run.breathe(index > 0 ? node.pauseMs : 0);
         const scope = new VariableScope('block', env.scope);
         scope.bind('input', 'loop', input);
-        const facts = { loop: { iteration: index + 1, limit: rounds, active: true } };
+        const limited = Number.isFinite(rounds) ? rounds : null;
+        const facts = { loop: { iteration: index + 1, limit: limited, active: true } };
         const inner = under(withFacts({ ...onPath(env), scope }, facts), marks);
         const stop = await until?.(inner);
         if (stop) {
@@ -303,15 +312,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
           raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
         if (left?.word === 'done') return addMarks(left.value, marks);
         if (left?.word === 'return') return addMarks(leave('return', left.value), marks);
-        if (left?.word === 'continue') input = left.value;
+        if (left?.word === 'continue' && !isAbsent(left.value)) input = left.value;
       }
       return addMarks(makeValue(null), marks);
     });
 }
 
 function roundsOf(given: Value | undefined): number {
-  const rounds = given ? Number(given.data) : MAX_ROUNDS;
-  if (Number.isInteger(rounds) && rounds >= 0 && typeof given?.data !== 'boolean') return rounds;
-  const written = `loop(${given ? textOf(given) : ''})`;
-  return raise('invalid_input', `\`${written}\` needs a whole number of rounds`);
+  if (!given) return Number.POSITIVE_INFINITY;
+  const rounds = Number(given.data);
+  if (Number.isInteger(rounds) && rounds >= 0 && typeof given.data !== 'boolean') return rounds;
+  const written = `loop(${textOf(given)})`;
+  return raise('invalid_input', `\`${written}\` needs a whole number of rounds, or \`endless\``);
 }

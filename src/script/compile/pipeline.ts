@@ -41,7 +41,7 @@ export interface SourcePlan {
   /** Undefined: the value is given. */
   readonly evaluate: Eval | undefined;
   /** A call, command or code can be asked again. */
-  readonly isRepeatable: boolean;
+  readonly repeats: Eval<boolean>;
   readonly effects: StagePlan['effects'];
 }
 
@@ -92,6 +92,7 @@ function pipeOf(state: State, { stage, input, context }: Pass): Pipe {
     input,
     outputs: state.outputs.slice(0, Math.max(stage, 1)),
     tries: context.tries.length === 0 ? NO_TRIES : [...context.tries],
+    reruns: context.attempt > 1 ? [...context.outputs] : undefined,
     history: state.history.length === 0 ? NO_TRIES : state.history.map((outputs) => [...outputs]),
     guards: state.guards,
   };
@@ -278,7 +279,7 @@ async function again(
     state.outputs.length = stage - 1;
     return stage - 1;
   }
-  if (state.source.isRepeatable) await runSource(state, context);
+  if (await state.source.repeats(state.env)) await runSource(state, context);
   context.outputs.push(valueAt(state.outputs, 0));
   return stage;
 }

@@ -1,10 +1,12 @@
 // Stages as written: functions, transformers, code, commands, effects, `while`, groups.
 
+import { whenReady } from '../../base/index.ts';
 import {
   addMarks,
   describe,
   makeContainer,
   makeValue,
+  mergeDescriptors,
   type Operation,
   type Value,
 } from '../../flow/index.ts';
@@ -18,14 +20,17 @@ import {
   executableOf,
   given,
   newPath,
+  pipeFacts,
+  under,
   type Walk,
 } from '../run/environment.ts';
 import { asksWhether, isPlace } from '../run/existence.ts';
+import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, stageInput } from '../values/data.ts';
-import { absent } from '../values/kinds.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
@@ -92,6 +97,12 @@ function callRun(
 const withInput = ({ pipe }: Environment, input: Value | undefined): Environment['pipe'] =>
   pipe && input ? { ...pipe, input } : pipe;
 
+/** In an effect `@input` and `@mx.input` are the value that passes. */
+function passing(env: Environment, value: Value): Environment {
+  const pipe = withInput(env, value);
+  return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
+}
+
 function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
@@ -99,7 +110,8 @@ function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
   const run: Walk = (input, env) =>
     operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
       const stage = { ...inner, pipe: withInput(inner, passed) };
-      const named = code.kind === 'command' ? [] : [{ name: 'input', value: passed }, ...env.named];
+      const first = code.kind === 'command' ? [] : [{ name: 'input', value: passed }];
+      const named = [...first, ...env.named];
       const value = await execute(stage, named, false, true);
       return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });
@@ -116,12 +128,17 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
     if (!Number.isInteger(count) || count < 1)
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
-    for (let round = 0; round < count; round++) {
-      await env.run.breathe();
-      const answer = await once(value, env);
+    // That there is another round was decided by the answers so far.
+    let marks = rounds.meta.descriptor;
+    for (let round = 1; round <= count; round++) {
+      await env.run.breathe(round > 1 ? stage.pauseMs : 0);
+      const facts = { while: { iteration: round, limit: count, active: true } };
+      const answer = await once(value, under(withFacts(env, facts), marks));
       const left = leaveOf(answer);
-      if (left?.word !== 'continue') return left ? left.value : answer;
-      value = left.value;
+      marks = mergeDescriptors(marks, answer.meta.descriptor);
+      if (left && isAbsent(left.value)) value = addMarks(value, marks);
+      else if (left) value = left.value;
+      if (left?.word !== 'continue') return addMarks(left ? value : answer, marks);
     }
     const message = `\`while(${count}) @${name}\` did not finish in ${count} rounds`;
     return raise('quota_exceeded', message, { limit: 'rounds' });
@@ -178,7 +195,7 @@ function plansOf(
     if (stage.kind === 'effect-stage') {
       const run = compileEffect(c, stage.effect);
       const effects = plans.at(-1)?.effects ?? ofSource;
-      effects.push((value, env) => run({ ...env, pipe: withInput(env, value) }, value));
+      effects.push((value, env) => run(passing(env, value), value));
     } else plans.push({ ...planOf(c, stage, plans.length < leading), effects: [] });
   }
   return plans;
@@ -190,6 +207,22 @@ function isRepeatable(node: Expression | undefined): boolean {
   if (node.kind === 'reference') return node.steps.some(({ kind }) => kind === 'call');
   if (node.kind === 'with') return isRepeatable(node.value);
   return /^(?:run-value|command|code|model)$/.test(node.kind);
+}
+
+const isName = (node: Expression): node is NodeOf<'reference'> =>
+  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+
+/** A bare name of a function as the source is a call of it, which can be made again. */
+function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
+  const evaluate = c.expression(node);
+  if (!isName(node)) return { evaluate, repeats: given(isRepeatable(node)) };
+  return {
+    evaluate: (env) =>
+      whenReady(evaluate(env), (value) =>
+        executableOf(value) ? invoke(value, node.name, [], env, node.at) : value,
+      ),
+    repeats: (env) => whenReady(evaluate(env), (value) => executableOf(value) !== undefined),
+  };
 }
 
 /** `format`: "json" parses the source before the first stage, "text" keeps it from being parsed. */
@@ -233,19 +266,22 @@ function compilePlans(
 ): Eval {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects, source ? 0 : 1);
-  const evaluate = source && c.expression(source);
+  if (!source) {
+    const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
+    return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  }
+  const { evaluate, repeats } = compileSource(c, source);
   const formatted: Eval | undefined =
     evaluate && format
       ? async (env) => formatSource(await evaluate(env), (await format(env)).text)
       : evaluate;
-  const plan: SourcePlan = { evaluate: formatted, isRepeatable: isRepeatable(source), effects };
-  if (!source) return (env) => runPipeline(env, plan, plans, env.pipe?.input ?? absent());
+  const plan: SourcePlan = { evaluate: formatted, repeats, effects };
   return (env) => runPipeline(env, plan, plans);
 }
 
 export function compilePiped(c: Compiler, stages: readonly PipelineStage[]): Walk {
   const effects: Walk[] = [];
   const plans = plansOf(c, stages, effects);
-  const plan: SourcePlan = { evaluate: undefined, isRepeatable: false, effects };
+  const plan: SourcePlan = { evaluate: undefined, repeats: given(false), effects };
   return (value, env) => runPipeline(env, plan, plans, value);
 }

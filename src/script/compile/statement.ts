@@ -2,7 +2,7 @@
 import { whenReady } from '../../base/index.ts';
 import { addMarks, type Operation, type Value, withLabels } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { leave, leaveOf, refuseLeave } from '../run/control-values.ts';
+import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
   type Environment,
@@ -10,9 +10,16 @@ import {
   executableOf,
   onPath,
 } from '../run/environment.ts';
+import { addHelper } from '../run/helpers.ts';
 import { wasShown } from '../run/live.ts';
 import { lazyInput, located, operate } from '../run/operate.ts';
-import type { ActionExpression, Expression, NodeOf, Statement } from '../syntax/ast.ts';
+import {
+  type ActionExpression,
+  type Expression,
+  givesValue,
+  type NodeOf,
+  type Statement,
+} from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
 import { augment } from '../values/operators.ts';
@@ -27,7 +34,7 @@ import {
   compilePolicy,
   compileProfiles,
 } from './guard.ts';
-import { compileFor, compileLoop } from './loop.ts';
+import { compileFor, compileLoop, compileSifted } from './loop.ts';
 import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
@@ -65,13 +72,7 @@ function compileExe(c: Compiler, node: NodeOf<'exe'>): Eval {
 
 function compileHelpers(_c: Compiler, node: NodeOf<'helpers'>): Eval {
   return (env) => {
-    for (const name of node.names) {
-      const found = env.scope.find(name);
-      const executable = found && executableOf(found.value);
-      if (!executable)
-        return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
-      env.run.helpers[node.language].set(name, executable);
-    }
+    for (const name of node.names) addHelper(env, node.language, name);
     return absent();
   };
 }
@@ -162,45 +163,84 @@ const isCall = (node: ActionExpression): boolean =>
 const isText = (node: ActionExpression): boolean =>
   node.kind === 'template' || (node.kind === 'literal' && typeof node.value === 'string');
 
-const PRINTED = new Set<ActionExpression['kind']>(['pipeline', 'run-value']);
+const PRINTED = new Set<ActionExpression['kind']>(['run-value', 'command', 'code']);
+
+/** Is the result of this action printed, as that of `run` is? */
+function isPrinted(node: ActionExpression, isWhen: boolean): boolean {
+  if (node.kind === 'with') return isPrinted(node.value, isWhen) && !endsInEffect(node);
+  if (node.kind === 'pipeline') return !endsInEffect(node);
+  return isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
+}
+
+/** A pipeline whose last stage is an effect has printed what there is to print. */
+function endsInEffect(node: ActionExpression): boolean {
+  if (node.kind === 'pipeline') return node.stages.at(-1)?.kind === 'effect-stage';
+  if (node.kind === 'for' || node.kind === 'foreach')
+    return node.batch?.at(-1)?.kind === 'effect-stage';
+  if (node.kind !== 'with') return false;
+  const stages = node.options.pipeline;
+  return stages ? stages.at(-1)?.kind === 'effect-stage' : endsInEffect(node.value);
+}
 
 /** The action of a `for … =>` or `when … =>` statement: results of calls are printed, of `when` also texts. */
 function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): Eval {
   if (node.kind === 'block') return isWhen ? compileArmBlock(c, node) : c.action(node);
+  if (c.isFunction) return c.action(node);
+  // A choice is printed by what it chooses.
+  if (node.kind === 'when') {
+    const choose = compileWhen(c, node, (arm) => compilePrinted(c, arm.action, isWhen));
+    return (env) => whenReady(choose(env), takeReturn);
+  }
+  if (node.kind === 'for')
+    return node.batch ? compileBatch(c, node) : compilePrintedFor(c, node, true);
   const act = c.action(node);
-  const isPrinted = isCall(node) || PRINTED.has(node.kind) || (isWhen && isText(node));
-  if (c.isFunction || !isPrinted) return act;
-  return (env) =>
-    whenReady(act(env), (value) => {
+  if (!isPrinted(node, isWhen)) return act;
+  return (env) => {
+    if (env.isDefining) return absent();
+    return whenReady(act(env), (value) => {
       if (!leaveOf(value)) print(env, value, node.at);
       return value;
     });
+  };
+}
+
+function compilePrintedFor(c: Compiler, node: NodeOf<'for'>, isCollecting: boolean): Eval {
+  const { body, isSifted } = node;
+  const round =
+    isSifted && body.kind === 'when'
+      ? compileSifted(c, body, (arm) => compilePrinted(c, arm.action, false))
+      : compilePrinted(c, body, false);
+  return compileFor(c, node, round, isCollecting);
 }
 
 /** In a function a matching arm that is a value returns it; an effect does not. */
 function compileReturningArm(c: Compiler, arm: NodeOf<'arm'>): Eval {
   const act = compileArm(c, arm);
-  if (arm.action.kind === 'block' || isStatement(arm.action)) return act;
+  if (!givesValue(arm.action)) return act;
   return (env) => whenReady(act(env), (value) => (leaveOf(value) ? value : leave('return', value)));
 }
 
 function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
   switch (value.kind) {
     case 'when':
-      return compileWhen(c, value, (arm) =>
-        c.isFunction ? compileReturningArm(c, arm) : compilePrinted(c, arm.action, true),
-      );
+      return c.isFunction
+        ? compileWhen(c, value, (arm) => compileReturningArm(c, arm), true)
+        : compileWhen(c, value, (arm) => compilePrinted(c, arm.action, true));
     case 'if':
       return compileIf(c, value);
-    case 'for': {
-      const run = compileFor(c, value, compilePrinted(c, value.body, false), false);
-      return value.batch ? printing(c, run, value.at) : run;
-    }
+    case 'for':
+      return value.batch ? compileBatch(c, value) : compilePrintedFor(c, value, false);
     case 'loop':
       return compileLoop(c, value);
     case 'foreach':
-      return printing(c, c.expression(value), value.at);
+      return compileBatch(c, value);
   }
+}
+
+/** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
+function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
+  const evaluate = c.expression(node);
+  return endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
 }
 
 /** Prints what it gives, but not in functions and modules. */
@@ -214,7 +254,8 @@ function printing(c: Compiler, evaluate: Eval, at: number): Eval {
 
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
-  const run = printing(c, (env) => whenReady(evaluate(env), refuseLeave), node.at);
+  const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
+  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.at);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 

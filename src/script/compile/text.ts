@@ -16,6 +16,7 @@ import {
   type Compiler,
   type Environment,
   type Eval,
+  executableOf,
   given,
   resolvePath,
   under,
@@ -30,7 +31,7 @@ import { fieldOf, indexOf } from '../values/access.ts';
 import { itemsOf } from '../values/data.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import { compileKnownReference } from './reference.ts';
+import { compileKnownReference, invoke } from './reference.ts';
 import { compileOption } from './with-options.ts';
 
 // A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
@@ -112,7 +113,16 @@ function compileInsertion(c: Compiler, part: NodeOf<'insert'>): Eval<Value | und
   const find = compileKnownReference(c, part.value, isLenient ? 'condition' : 'operand');
   if (part.stages.length === 0) return find;
   const piped = c.piped(part.stages);
-  return (env) => whenReady(find(env), (value) => value && piped(value, env));
+  const { name, steps, at } = part.value;
+  const isName = steps.at(-1)?.kind !== 'call';
+  // A function's bare name as the source is a call of it.
+  const source = (value: Value, env: Environment) =>
+    isName && executableOf(value) ? invoke(value, name, [], env, at) : value;
+  return (env) =>
+    whenReady(
+      find(env),
+      (value) => value && whenReady(source(value, env), (made) => piped(made, env)),
+    );
 }
 
 /** `@x`, `` @x?`…` `` and friends. */

@@ -20,8 +20,18 @@ export interface Calls {
   /** Begins the list of what a call is given by name. */
   open(): void;
   name(name: string, text: string): void;
-  /** A function of the script; `unit` 0: called back. */
-  define(job: number, name: string, unit: number, arity: number): void;
+  /**
+   * A function of the script; `unit` 0: called back. `shape` and `parts` (JSON of them): what it is given
+   * behind as many arguments as it takes.
+   */
+  define(
+    job: number,
+    name: string,
+    unit: number,
+    arity: number,
+    shape: string,
+    parts: string,
+  ): void;
   fire(timer: number): string;
   answer(ticket: number, text: string): string;
 }
@@ -142,7 +152,7 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
     name(name, text) {
       named[name] = frozen(decode(text));
     },
-    define(job, name, id, arity) {
+    define(job, name, id, arity, shape, parts) {
       const [unit, all] = [units[id], named];
       if (!unit) {
         named[name] = (...args: unknown[]) => callbacks.call(job, name, args);
@@ -150,9 +160,10 @@ function createCalls({ ask, codec, guarded, argumentsOf, callbacks, fire }: Inne
       }
       named[name] = (...args: unknown[]) => {
         const { run, free } = unit;
-        const given = { __proto__: null, length: arity + free.length } as unknown as unknown[];
+        const known = argumentsOf(shape, parse(parts) as unknown[], free, all);
+        const given = { __proto__: null, length: arity + known.length } as unknown as unknown[];
         for (let at = 0; at < arity; at++) given[at] = args[at];
-        for (let at = 0; at < free.length; at++) given[arity + at] = all[free[at] as string];
+        for (let at = 0; at < known.length; at++) given[arity + at] = known[at];
         return apply(run, undefined, given);
       };
     },

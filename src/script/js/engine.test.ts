@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import type { Json, Outcome } from '../../base/index.ts';
 import { describe as describeMarks, EMPTY, makeValue } from '../../flow/index.ts';
 import { raise, ScriptFault } from '../fault.ts';
-import type { JsArgument, JsCall, JsEngine, JsHelper, JsResult } from '../world.ts';
+import type { CodeHelper, JsArgument, JsCall, JsEngine, JsResult } from '../world.ts';
 import { createJsEngine } from './engine.ts';
 
 const engines: JsEngine[] = [];
@@ -50,7 +50,7 @@ async function now(
   if (outcome instanceof Promise) throw new Error('the block waits');
   return valueOf(outcome);
 }
-const helper = (name: string, more: Partial<JsHelper>): JsHelper => ({
+const helper = (name: string, more: Partial<CodeHelper>): CodeHelper => ({
   name,
   parameters: ['x'],
   source: undefined,
@@ -485,7 +485,7 @@ describe('marks of what went in', () => {
 
   test('of what a function of the script gave, and on what it is given', async () => {
     const seen: (readonly string[])[] = [];
-    const call: JsHelper['call'] = (_values, { taint }) => {
+    const call: CodeHelper['call'] = (_values, { taint }) => {
       seen.push(taint);
       return makeValue('k', { descriptor: secret });
     };

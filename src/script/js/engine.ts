@@ -275,7 +275,8 @@ function callHelper(engine: Engine, job: Job | undefined, text: string): string 
   };
   try {
     const values = readData(text.slice(name.length + 1));
-    const value = helper.call(Array.isArray(values) ? values : [], engine.seen);
+    const value = helper.call?.(Array.isArray(values) ? values : [], engine.seen);
+    if (!value) return failed(`the function \`${name}\` cannot be called from here`);
     if (!(value instanceof Promise)) return taken(value);
     const ticket = ++engine.tickets;
     void value.then(taken, failed).then((said) => resume(engine, job, 'answer', [ticket, said]));
@@ -380,14 +381,19 @@ function define(
     known.add(name);
     const helper = call.helpers.findLast((one) => one.name === name);
     if (!helper) callInside(js, 'name', [name, dataText(call.mx())]);
-    else if (helper.source === undefined) callInside(js, 'define', [job.id, name, 0, 0]);
+    else if (helper.source === undefined) callInside(js, 'define', [job.id, name, 0, 0, '', '[]']);
     else {
+      const { source, parameters, captured = [] } = helper;
       const names = call.helpers.map((one) => one.name);
-      const unit = unitOf(js, helper.source, helper.parameters, names);
+      const own = [...parameters, ...captured.map((one) => one.name)];
+      const unit = unitOf(js, source, own, names);
       if (!unit.ok) return unit;
       const more = define(js, job, unit.output.free, known);
       if (!more.ok) return more;
-      callInside(js, 'define', [job.id, name, unit.output.id, unit.output.arity]);
+      const parts: Part[] = [];
+      const shape = captured.map(({ value }) => give(value, parts)).join('');
+      const given = JSON.stringify(parts);
+      callInside(js, 'define', [job.id, name, unit.output.id, parameters.length, shape, given]);
     }
   }
   return ok(null);

@@ -4,7 +4,7 @@ import { createContext, runInContext } from 'node:vm';
 import { afterAll, describe, expect, test } from 'vitest';
 import { EMPTY, makeValue } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { JsArgument, JsCall, JsHelper } from '../world.ts';
+import type { CodeHelper, JsArgument, JsCall } from '../world.ts';
 import { createJsEngine } from './engine.ts';
 
 const DETECTOR = `
@@ -197,7 +197,7 @@ const TRICKS: readonly [string, string][] = [
   ],
 ];
 
-const helpers: readonly JsHelper[] = [
+const helpers: readonly CodeHelper[] = [
   {
     name: 'back',
     parameters: ['x'],

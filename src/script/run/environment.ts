@@ -12,6 +12,7 @@ import {
   type Frame,
   type MaybePromise,
   mergeDescriptors,
+  type Operation,
   type Value,
 } from '../../flow/index.ts';
 import type { ScriptFault } from '../fault.ts';
@@ -50,11 +51,8 @@ export interface RunState {
   readonly payload: Value;
   /** Set by `output … to env:NAME`, for later commands. */
   readonly environment: Map<string, Value>;
-  /** `exe js = { … }` and `exe node = { … }`. */
-  readonly helpers: {
-    readonly js: Map<string, Executable>;
-    readonly node: Map<string, Executable>;
-  };
+  /** `exe js = { … }` and its like. */
+  readonly helpers: Readonly<Record<HelperLanguage, Map<string, Executable>>>;
   /** Names of the functions called so far. */
   readonly calls: string[];
   /** What was printed so far. */
@@ -70,9 +68,9 @@ export interface RunState {
   written(): Promise<unknown> | undefined;
   /**
    * Before every round of a loop. Most of a script is done in one go; after so many rounds, timers and
-   * signals have their turn, and a script that is to end does.
+   * signals have their turn, and a script that is to end does; so it does in a pause.
    */
-  breathe(): Promise<void> | undefined;
+  breathe(pauseMs?: number): Promise<void> | undefined;
   readonly import: ImportPort;
   /** Statements that may name privileged guards: the script a person started, and project modules. */
   mayBePrivileged(unit: SourceUnit): boolean;
@@ -96,8 +94,10 @@ export interface Patterns {
   /** Undefined: nothing is closed. */
   readonly allow: readonly string[] | undefined;
   readonly deny: readonly string[];
-  /** Globs of files are read from here. */
-  readonly root: string;
+  /** What of the dangerous `allow` is to open. */
+  readonly danger: readonly string[];
+  /** Globs of files are read from its folders, and links followed in it. */
+  readonly world: Pick<ScriptWorld, 'root' | 'home' | 'dangers' | 'realPath'>;
 }
 
 /** Loads a module and gives its exports; kept apart so that no file needs the whole compiler. */
@@ -205,14 +205,29 @@ type Refused = (
 ) => MaybePromise<Value>;
 
 export const given =
-  (value: Value): Eval =>
+  <T>(value: T): Eval<T> =>
   () =>
     value;
+
+/** Kinds of blocks that call functions of the script by name. */
+export type HelperLanguage = 'js' | 'node' | 'py';
+
+/** What a function whose body is code tells, so that other code can call it. */
+interface HelperBody {
+  readonly op: Operation;
+  /** Of the file it stands in. */
+  readonly marks: Descriptor;
+  /** Why its body cannot stand beside another one. */
+  readonly refusal: string | undefined;
+  /** The names listed before its braces, with what they stand for where it stands. */
+  captured(env: Environment): MaybePromise<readonly Named[]>;
+}
 
 interface Callable {
   readonly call: ScriptCall;
   /** Its `denied =>` arm. */
   readonly refused: Refused | undefined;
+  readonly helper?: HelperBody | undefined;
 }
 
 export class Executable extends FunctionData<Callable> {
@@ -222,6 +237,10 @@ export class Executable extends FunctionData<Callable> {
 
   get refused(): Refused | undefined {
     return this.content.call.refused;
+  }
+
+  get helper(): HelperBody | undefined {
+    return this.content.call.helper;
   }
 }
 
@@ -305,6 +324,8 @@ export interface Pipe {
   /** `outputs[0]` is the source. */
   readonly outputs: readonly Value[];
   readonly tries: readonly Try[];
+  /** What the stage that is asked again has given since, while it is being asked. */
+  readonly reruns: readonly Value[] | undefined;
   readonly history: readonly (readonly Value[])[];
   /** Grows while the pipeline runs. */
   readonly guards: Json[];

@@ -100,15 +100,18 @@ function marksOfContext(env: Environment, name: string): Descriptor {
 /** `@p`: outputs by number from both ends, and the counters. */
 function pipeView(pipe: Pipe): Value {
   const made = pipe.outputs.slice(1);
-  const history = makeContainer(pipe.history.map((outputs) => makeContainer(outputs)));
+  const lists = pipe.history.map((outputs) => makeContainer(outputs));
+  const running = pipe.reruns && makeContainer(pipe.reruns);
+  const all =
+    pipe.reruns && pipe.reruns.length > 0 ? [...lists, makeContainer(pipe.reruns)] : lists;
   const members: [string, Value][] = [
     ...pipe.outputs.map((value, at): [string, Value] => [String(at), value]),
     ...made.map((value, at): [string, Value] => [String(at - made.length), value]),
     ['stage', makeValue(pipe.stage)],
     ['length', makeValue(made.length)],
     ['try', makeValue(pipe.attempt)],
-    ['tries', history],
-    ['retries', makeContainer(new Map([['all', history]]))],
+    ['tries', running ?? makeContainer(lists)],
+    ['retries', makeContainer(new Map([['all', makeContainer(all)]]))],
     ['guards', makeValue([...pipe.guards])],
     ['input', pipe.input],
     ['hint', pipe.hint ?? makeValue(null)],

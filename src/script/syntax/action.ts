@@ -6,6 +6,7 @@ import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
 import { isEffectWord, parseEffect } from './effect.ts';
 import { asLine } from './literal.ts';
 import { parseOptions } from './pipeline.ts';
+import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
@@ -19,10 +20,10 @@ import {
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
-  `run when for foreach loop if template prose llm cmd sh bash js javascript node py python true false
+  `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
    null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
 );
-const NO_VALUE = /[\n\]);,}]|$|>>|<<|=>/my;
+const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
 /** Behind `=>`. `mayVar`: the single action of a `when` statement binds at file level. */
 export function parseAction(r: Reader, mayVar = false): ActionExpression {
@@ -216,8 +217,15 @@ function parseLine(r: Reader): ActionExpression {
   if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
   const word = r.word();
   if (word === undefined) {
-    if (r.peek() !== '@') r.fail(`expected a statement, found ${r.shown()}`);
-    return parseAugment(r) ?? parseValue(r);
+    const isText = isTextStart(r);
+    if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
+    const line = parseAugment(r) ?? parseValue(r);
+    if (isText && line.kind !== 'pipeline' && line.kind !== 'with')
+      r.fail('expected a statement, found a text alone', {
+        at,
+        hint: 'show it, or pipe it: `"…" | show`',
+      });
+    return line;
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;

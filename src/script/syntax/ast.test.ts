@@ -23,7 +23,11 @@ test('what a branch rebinds is found behind parts that are absent', () => {
 });
 
 test('a way out is found behind parts that are absent', () => {
-  expect(mayLeave(branch('if @a [ => 1 ]'))).toBe(true);
-  expect(mayLeave(branch('when [ @a => [ if @n [ => 2 ] ] ]'))).toBe(true);
-  expect(mayLeave(branch('show @n'))).toBe(false);
+  expect(mayLeave(branch('if @a [ => 1 ]'), false)).toBe(true);
+  expect(mayLeave(branch('when [ @a => [ if @n [ => 2 ] ] ]'), false)).toBe(true);
+  expect(mayLeave(branch('show @n'), true)).toBe(false);
+  // The value of an arm leads out of a function, not out of a script.
+  expect(mayLeave(branch('when @a => "x"'), true)).toBe(true);
+  expect(mayLeave(branch('when @a => "x"'), false)).toBe(false);
+  expect(mayLeave(branch('when @a => show "x"'), true)).toBe(false);
 });

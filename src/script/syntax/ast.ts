@@ -47,7 +47,7 @@ interface Statements {
     options: NodeOf<'options'> | undefined;
   };
   /** `exe js = { up, clean }` */
-  helpers: { language: 'js' | 'node'; names: readonly string[] };
+  helpers: { language: 'js' | 'node' | 'py'; names: readonly string[] };
   /** `show`, `log`, `output`, `append`; also as an arm, an action, an inline stage. */
   effect: {
     effect: 'show' | 'log' | 'output' | 'append';
@@ -58,7 +58,7 @@ interface Statements {
   };
   /** `run cmd {…}`, `run @f(…)`, `run @x | {…}`: prints its result. */
   run: { action: Expression };
-  /** `@f(…)` on a line of its own. */
+  /** `@f(…)`, `@x | …` on a line of its own. */
   call: { value: Expression };
   /** `when`, `if`, `for`, `loop` where a statement stands. */
   flow: { value: NodeOf<'when' | 'if' | 'for' | 'foreach' | 'loop'> };
@@ -172,7 +172,9 @@ interface Expressions {
     lines: readonly (readonly TemplatePart[])[];
     /** As written between the braces, for the printer. */
     raw: string;
-    /** `cmd:DIR` */
+    /** `cmd (@a, @b) {…}`: in its environment. */
+    names: readonly NodeOf<'reference'>[];
+    /** `cmd:DIR`, `cmd (@a):DIR` */
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;
   };
@@ -213,11 +215,17 @@ interface Expressions {
     collection: Expression;
     filter: Expression | undefined;
     body: ActionExpression;
+    /** `when [ arms ]` in place of a body: what no arm matches is left out. */
+    isSifted?: true;
     /** `=> | @stage`: pipes the collected array. */
     batch: readonly PipelineStage[] | undefined;
   };
-  /** `foreach @f(@xs, @ys)` */
-  foreach: { call: NodeOf<'reference'>; options: NodeOf<'options'> | undefined };
+  /** `foreach @f(@xs, @ys) => | @stage with { separator }` */
+  foreach: {
+    call: NodeOf<'reference'>;
+    batch: readonly PipelineStage[] | undefined;
+    options: NodeOf<'options'> | undefined;
+  };
   loop: {
     /** Undefined: `loop [ … ]` without a number. */
     limit: Expression | undefined;
@@ -366,6 +374,7 @@ export interface Sections {
 }
 
 export type Condition =
+  /** In a match list: equal to its subject. */
   | { readonly kind: 'test'; readonly value: Expression }
   /** `>= 0.7` in a match list. */
   | {
@@ -373,6 +382,9 @@ export type Condition =
       readonly operator: Comparison | Equality;
       readonly value: Expression;
     }
+  /** `!P`, `P && Q`, `P || Q` in a match list. */
+  | { readonly kind: 'not'; readonly pattern: Condition }
+  | { readonly kind: 'and' | 'or'; readonly left: Condition; readonly right: Condition }
   | { readonly kind: 'any' | 'none' | 'denied' };
 
 export interface Binding {
@@ -415,6 +427,18 @@ export function visit(node: unknown, see: (node: ActionExpression | PipelineStag
   }
 }
 
+/** Could it, being a value, also end more than itself? */
+export function mayEscape(node: Expression): boolean {
+  let found = false;
+  visit(node, (inner) => {
+    // Items and rounds are left inside of their loop.
+    const isOwn = node.kind === 'for' || node.kind === 'loop';
+    if (inner.kind === 'leave') found ||= !isOwn || inner.word === 'retry';
+    else if (inner.kind === 'bail') found = true;
+  });
+  return found;
+}
+
 /** Names that `+=` rebinds somewhere inside. */
 export function augmentedNames(node: ActionExpression): string[] {
   const found = new Set<string>();
@@ -424,11 +448,32 @@ export function augmentedNames(node: ActionExpression): string[] {
   return [...found];
 }
 
-/** Could what stands here end the function, the loop or the script it stands in? */
-export function mayLeave(node: ActionExpression): boolean {
+/** What a condition reads. */
+export function valuesOf(condition: Condition): Expression[] {
+  if ('value' in condition) return [condition.value];
+  if ('pattern' in condition) return valuesOf(condition.pattern);
+  if (!('left' in condition)) return [];
+  return [...valuesOf(condition.left), ...valuesOf(condition.right)];
+}
+
+const NO_RESULT = new Set(['effect', 'leave', 'return', 'bail', 'let', 'var', 'exe', 'augment']);
+
+/** An arm whose value ends the function, the round or the block whose line the `when` is. */
+export const givesValue = ({ kind }: ActionExpression): boolean =>
+  kind !== 'block' && !NO_RESULT.has(kind);
+
+/**
+ * Could what stands here end the function, the loop or the script it stands in? `armsReturn`: it is
+ * where the value of a `when` arm does.
+ */
+export function mayLeave(node: ActionExpression, armsReturn: boolean): boolean {
   let found = false;
-  visit(node, ({ kind }) => {
+  visit(node, (inner) => {
+    const { kind } = inner;
     if (kind === 'return' || kind === 'leave' || kind === 'bail') found = true;
+    const isChoice = armsReturn && kind === 'flow' && inner.value.kind === 'when';
+    if (isChoice && inner.value.items.some((item) => 'action' in item && givesValue(item.action)))
+      found = true;
   });
   return found;
 }

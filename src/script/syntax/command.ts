@@ -14,13 +14,22 @@ import {
   parseText,
 } from './text.ts';
 
-const ALIASES: Readonly<Record<string, Language>> = { javascript: 'js', python: 'py' };
+const ALIASES: Readonly<Record<string, Language>> = {
+  javascript: 'js',
+  nodejs: 'node',
+  python: 'py',
+};
 const BODIES = { sh: 'shell', bash: 'shell', js: 'js', node: 'js', py: 'py' } as const;
 
-const OPENS_CODE =
-  /(?:cmd|sh|bash|js|javascript|node|py|python)(?::[^\s{]+)?[ \t]*(?:\([^()\n]*\)[ \t\r\n]*)?\{/y;
+/** Words that a body in braces follows. */
+export const CODE_WORDS = 'cmd|sh|bash|javascript|js|nodejs|node|python|py';
+const FOLDER = String.raw`(?::(?:"[^"\n]*"|\x60[^\x60\n]*\x60|[^\s{]+))?`;
+const OPENS_CODE = new RegExp(
+  String.raw`(?:${CODE_WORDS})${FOLDER}[ \t]*(?:\([^()\n]*\)${FOLDER}[ \t\r\n]*)?\{`,
+  'y',
+);
 
-/** `cmd {`, `js (@a) {` …: a word followed by a body. */
+/** `cmd {`, `js (@a) {`, `sh (@a):out {` …: a word followed by a body. */
 export const isCodeStart = (r: Reader): boolean => r.sees(OPENS_CODE);
 
 /** Stands at the word. */
@@ -28,12 +37,13 @@ export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   const at = r.pos;
   const word = r.word() ?? '';
   r.pos += word.length;
-  const folder = parseFolder(r);
+  const leading = parseFolder(r);
   r.blanks();
-  if (word === 'cmd') return parseCommand(r, at, folder);
-  const language = ALIASES[word] ?? (word as Language);
   const names = r.take('(') ? r.list(')', 'names', () => parseReference(r)) : [];
+  const folder = leading ?? parseFolder(r);
   r.breakAfter();
+  if (word === 'cmd') return parseCommand(r, at, { names, folder });
+  const language = ALIASES[word] ?? (word as Language);
   const { from, to, strayAt } = takeRaw(r, BODIES[language], `\`${word}\``);
   if (strayAt !== undefined) {
     const name = /@[\w.]+/.exec(r.slice(strayAt, to))?.[0] ?? '@';
@@ -48,7 +58,7 @@ export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
   return { kind: 'code', language, names, body, folder, using, at, end: r.pos };
 }
 
-/** `:DIR` behind `cmd`. */
+/** `:DIR` behind `cmd`, or behind the names. */
 function parseFolder(r: Reader): NodeOf<'template'> | undefined {
   if (!r.take(':')) return undefined;
   if (/["`]/.test(r.peek())) {
@@ -69,14 +79,15 @@ function parseUsing(r: Reader): Using | undefined {
   return { value, name };
 }
 
+/** What stands before the braces. */
+type Head = Pick<NodeOf<'command'>, 'names' | 'folder'>;
+
+const NO_HEAD: Head = { names: [], folder: undefined };
+
 /** Stands at `{`. */
-export function parseCommand(
-  r: Reader,
-  at: number,
-  folder?: NodeOf<'template'>,
-): NodeOf<'command'> {
+export function parseCommand(r: Reader, at: number, head = NO_HEAD): NodeOf<'command'> {
   const { from, to } = takeRaw(r, 'shell', 'a command');
-  return finishCommand(r, at, from, to, '{', folder);
+  return finishCommand(r, at, from, to, '{', head);
 }
 
 /** `run "echo hi"`, standing at the quote: the text is a command. */
@@ -95,7 +106,7 @@ function finishCommand(
   from: number,
   to: number,
   quote: string,
-  folder?: NodeOf<'template'>,
+  head = NO_HEAD,
 ): NodeOf<'command'> {
   const isString = quote === '"';
   const behind = r.pos;
@@ -104,7 +115,7 @@ function finishCommand(
   r.pos = behind;
   if (lines.length === 0) r.fail('the command is empty', { at, end: behind });
   const raw = isString ? r.slice(from, to).replaceAll('\\"', '"') : r.slice(from, to);
-  return { kind: 'command', lines, raw, folder, using: parseUsing(r), at, end: r.pos };
+  return { kind: 'command', ...head, lines, raw, using: parseUsing(r), at, end: r.pos };
 }
 
 type Open = '' | '"' | "'";

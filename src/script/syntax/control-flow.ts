@@ -1,19 +1,33 @@
 // `when`, `if`, `for`, `foreach`, `loop`. The same forms serve as statements, as values and as actions.
 
 import { parseAction, parseBlock } from './action.ts';
-import type {
-  ActionExpression,
-  Condition,
-  Expression,
-  NodeOf,
-  Parallel,
-  PipelineStage,
+import {
+  type ActionExpression,
+  type Condition,
+  type Expression,
+  givesValue,
+  type NodeOf,
+  type Parallel,
+  type PipelineStage,
 } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseLet } from './define.ts';
-import { parseCap, parseOptions, parsePipes, parseStages } from './pipeline.ts';
+import {
+  parseCap,
+  parseOptions,
+  parsePipes,
+  parseRounds,
+  parseStages,
+  parseWith,
+} from './pipeline.ts';
 import { parseBinding, parseReference } from './reference.ts';
-import { parsePrimary, parseTernary, STATEMENT_WORDS } from './value.ts';
+import {
+  LONGEST_CHAIN,
+  parseCompared,
+  parsePrimary,
+  parseTernary,
+  STATEMENT_WORDS,
+} from './value.ts';
 
 type When = NodeOf<'when'>;
 type WhenItem = When['items'][number];
@@ -26,7 +40,7 @@ export function parseFlow(r: Reader, mayVar = false): NodeOf<'flow'>['value'] {
   if (word === 'when') return parseWhen(r, at, mayVar);
   if (word === 'if') return parseIf(r, at);
   if (word === 'for') return parseFor(r, at);
-  return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at);
+  return word === 'foreach' ? parseForeach(r, at) : parseLoop(r, at, mayVar);
 }
 
 // ---- when: like all of them, they stand behind their word, which stands at `at`, and blanks
@@ -140,19 +154,82 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
   const at = r.pos;
   const waiting = r.overrun;
   r.overrun = undefined;
-  if (waiting !== undefined) return { condition: { kind: 'test', value: waiting }, at: waiting.at };
+  if (waiting !== undefined) {
+    const test: Condition = { kind: 'test', value: waiting };
+    return { condition: isMatch ? patternOf(waiting) : test, at: waiting.at };
+  }
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
-  const operator = isMatch ? r.match(/<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y) : undefined;
-  if (operator !== undefined) {
-    r.blanks();
-    const value = parseTernary(r);
-    const compare = { kind: 'compare', operator: operator as Compared, value } as const;
-    return { condition: compare, at };
-  }
+  if (isMatch) return { condition: r.within({ blocks: 'none' }, () => parsePattern(r)), at };
   const value = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   return { condition: { kind: 'test', value }, at };
 }
+
+// ---- patterns of `when V [ … ]`: what its value is compared with
+
+const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y;
+const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '~=', '!~=', '>', '<'];
+
+/** `P || Q`, which binds weakest. */
+const parsePattern = (r: Reader): Condition =>
+  parseChain(r, 'or', /\|\|(?![ \t]*=>)/y, () => parseChain(r, 'and', '&&', () => parseSide(r)));
+
+function parseChain(
+  r: Reader,
+  kind: 'and' | 'or',
+  sign: string | RegExp,
+  parse: () => Condition,
+): Condition {
+  let left = parse();
+  for (let count = 0; r.takeAfterSpace(sign); count += 1) {
+    if (count >= LONGEST_CHAIN) r.fail('too many operators in one value', { code: 'too_deep' });
+    r.breakAfter();
+    left = { kind, left, right: parse() };
+  }
+  return left;
+}
+
+/** `!P`, `(P)`, `>= 3`, a value. */
+function parseSide(r: Reader): Condition {
+  const written = r.match(COMPARED);
+  const operator = COMPARISONS.find((one) => one === written);
+  if (operator !== undefined) {
+    r.blanks();
+    return { kind: 'compare', operator, value: parseCompared(r) };
+  }
+  if (r.take('!')) {
+    r.blanks();
+    return { kind: 'not', pattern: r.deeper(() => parseSide(r)) };
+  }
+  if (r.peek() !== '(') return { kind: 'test', value: parseCompared(r) };
+  const inner = r.deeper(() => parseInner(r));
+  // A value in parentheses may be part of a larger one.
+  return inner.kind === 'test' ? { ...inner, value: parseCompared(r, inner.value) } : inner;
+}
+
+/** Stands at the parenthesis. */
+function parseInner(r: Reader): Condition {
+  r.pos += 1;
+  return r.within({ isOpen: true }, () => {
+    r.space();
+    const read = parsePattern(r);
+    const inner = read.kind === 'test' ? { ...read, value: parseWith(r, read.value) } : read;
+    r.space();
+    r.expect(')', 'after the pattern');
+    return inner;
+  });
+}
+
+/** A value that was read before it was clear that a pattern stands here. */
+function patternOf(value: Expression): Condition {
+  if (value.kind === 'unary' && value.operator === '!')
+    return { kind: 'not', pattern: patternOf(value.value) };
+  const kind = value.kind === 'binary' ? LOGICAL[value.operator] : undefined;
+  if (value.kind !== 'binary' || !kind) return { kind: 'test', value };
+  return { kind, left: patternOf(value.left), right: patternOf(value.right) };
+}
+
+const LOGICAL: Readonly<Record<string, 'and' | 'or'>> = { '&&': 'and', '||': 'or' };
 
 /** `none` comes last and never behind `*`. */
 function checkOrder(r: Reader, items: readonly WhenItem[]): void {
@@ -191,14 +268,55 @@ function parseElse(r: Reader): NodeOf<'block' | 'if'> | undefined {
   return r.take(/if(?![\w-])[ \t]*/y) ? r.deeper(() => parseIf(r, at)) : parseBlock(r, '`else`');
 }
 
-function parseLoop(r: Reader, at: number): NodeOf<'loop'> {
-  const { cap: limit, pauseMs } = parseCap(r);
+function parseLoop(r: Reader, at: number, isTop: boolean): NodeOf<'loop'> {
+  const { cap: limit, pauseMs } = parseRounds(r);
   r.space();
   const until = r.takeWord('until') ? parseBareCondition(r) : undefined;
   r.space();
   const body = r.within({ inLoop: true }, () => parseBlock(r, '`loop`'));
+  if (!limit && !until && !mayEnd(body, { isTop, isInner: false })) {
+    r.fail('this loop can never end', {
+      at,
+      end: at + 'loop'.length,
+      hint: 'give it a number of rounds, `until`, or a `done` that is reached: `when @ready => done`',
+    });
+  }
   return { kind: 'loop', limit, pauseMs, until, body, at, end: r.pos };
 }
+
+interface LoopPlace {
+  /** A statement of the script: a value of an arm is printed there, and ends nothing. */
+  readonly isTop: boolean;
+  /** Inside a loop that has a `done` of its own. */
+  readonly isInner: boolean;
+}
+
+/** Could what stands in the block of a loop end it? */
+function mayEnd(node: ActionExpression, place: LoopPlace): boolean {
+  switch (node.kind) {
+    case 'return':
+    case 'bail':
+      return true;
+    case 'leave':
+      return node.word === 'done' && !place.isInner;
+    case 'block':
+      return node.body.some((line) => mayEnd(line, place));
+    case 'flow':
+      return mayEnd(node.value, place);
+    case 'when':
+      return node.items.some((item) => item.kind === 'arm' && armMayEnd(item.action, place));
+    case 'if':
+      return mayEnd(node.then, place) || (node.else !== undefined && mayEnd(node.else, place));
+    case 'for':
+    case 'loop':
+      return mayEnd(node.body, { ...place, isInner: true });
+    default:
+      return false;
+  }
+}
+
+const armMayEnd = (action: ActionExpression, place: LoopPlace): boolean =>
+  mayEnd(action, place) || (!place.isTop && givesValue(action));
 
 /** Before a block. */
 const parseBareCondition = (r: Reader): Expression =>
@@ -212,22 +330,34 @@ function parseFor(r: Reader, at: number): NodeOf<'for'> {
   const bind = parseBinding(r);
   const collection = r.within({ blocks: 'none' }, () => parsePipes(r, parseTernary(r)));
   r.space();
-  const filter = r.takeWord('when') ? parseBareCondition(r) : undefined;
+  const from = r.pos;
+  const hasWhen = r.takeWord('when');
+  const sifted = hasWhen ? r.within({ inBody: true }, () => parseSifted(r, from)) : undefined;
+  const filter = hasWhen && !sifted ? parseBareCondition(r) : undefined;
   r.space();
-  const { body, batch } = r.within({ inBody: true }, () => parseForBody(r));
-  return { kind: 'for', parallel, bind, collection, filter, body, batch, at, end: r.pos };
+  const body = sifted ?? r.within({ inBody: true }, () => parseForBody(r));
+  const batch = parseBatch(r);
+  const head = { kind: 'for', parallel, bind, collection, filter, body, batch, at } as const;
+  return { ...head, ...(sifted && { isSifted: true }), end: r.pos };
 }
 
-function parseForBody(r: Reader): { body: ActionExpression; batch: PipelineStage[] | undefined } {
-  if (r.peek() === '[') return { body: parseBlock(r, '`for`'), batch: undefined };
+/** `when [ arms ]` in place of a body. */
+const parseSifted = (r: Reader, at: number): When | undefined =>
+  r.sees(/(?:first[ \t]*)?\[/y) ? r.deeper(() => parseWhen(r, at)) : undefined;
+
+/** `=> | @stage`, `=> || @a || @b` behind what was collected. */
+const parseBatch = (r: Reader): PipelineStage[] | undefined =>
+  r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined;
+
+function parseForBody(r: Reader): ActionExpression {
+  if (r.peek() === '[') return parseBlock(r, '`for`');
   if (!r.take('=>')) {
     r.fail(`expected \`=>\` or a block after the collection, found ${r.shown()}`, {
       hint: 'write `for @x in @xs => …` or `for @x in @xs [ … ]`',
     });
   }
   r.breakAfter();
-  const body = parseAction(r);
-  return { body, batch: r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined };
+  return parseAction(r);
 }
 
 /** `parallel`, `parallel(n, pause)`, `n parallel` */
@@ -244,13 +374,14 @@ function parseParallel(r: Reader): Parallel | undefined {
   return r.takeWord('parallel') ? parseCap(r) : undefined;
 }
 
-/** `foreach @f(@xs, @ys) with { … }` */
+/** `foreach @f(@xs, @ys) => | @stage with { … }` */
 function parseForeach(r: Reader, at: number): NodeOf<'foreach'> {
   const call = parseReference(r);
   if (call.steps.at(-1)?.kind !== 'call') {
     const { at: from, end } = call;
     r.fail('`foreach` needs a call', { at: from, end, hint: 'write `foreach @f(@list)`' });
   }
+  const batch = parseBatch(r);
   const options = parseOptions(r);
-  return { kind: 'foreach', call, options, at, end: r.pos };
+  return { kind: 'foreach', call, batch, options, at, end: r.pos };
 }

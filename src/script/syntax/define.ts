@@ -4,7 +4,9 @@ import type { Reader } from './cursor.ts';
 import { parseValue } from './value.ts';
 
 const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
-const HELPERS = /@?(js|javascript|node)[ \t]*=[ \t]*\{/y;
+/** With `@` an object may be meant; then it holds more than names. */
+const HELPERS =
+  /(?:@(?=\w+[ \t]*=[ \t]*\{[^{}:"'.]*\}))?(?:javascript|js|nodejs|node|python|py)[ \t]*=[ \t]*\{/y;
 const FIXED = new Set(['root', 'base', 'now', 'mx', 'ctx', 'fm', 'frontmatter', 'p', 'pipeline']);
 
 /** Names before `@`; words may hold `:`. */
@@ -150,9 +152,10 @@ export function parseParameters(r: Reader): Parameter[] {
   });
 }
 
-/** `js = { up, clean }` */
+/** `js = { up, clean }`, `@py = { half }` */
 function parseHelpers(r: Reader, at: number): NodeOf<'helpers'> {
-  const language = r.match(HELPERS)?.includes('node') ? 'node' : 'js';
+  const head = r.match(HELPERS) ?? '';
+  const language = (['node', 'py'] as const).find((word) => head.includes(word)) ?? 'js';
   const names = r.list('}', 'helpers', () => takeName(r, 'of a helper'));
   return { kind: 'helpers', language, names, at, end: r.pos };
 }

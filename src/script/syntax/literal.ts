@@ -2,21 +2,43 @@
 // thing inside tells which, and when it does not, what follows that thing does. Nothing is read twice.
 import type { ActionExpression, ArrayItem, Expression, NodeOf, ObjectEntry } from './ast.ts';
 import type { Reader } from './cursor.ts';
+import { ParseError, type SyntaxProblem } from './problem.ts';
 
 const OPENS_BLOCK =
   /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
 const MAY_OPEN_BLOCK = /@|(?:run|when|for|foreach|loop)(?![\w-])/y;
-const BLOCK_IN_ARGUMENT = /=>|let(?![\w-])/y;
+const BLOCK_IN_ARGUMENT = /=>|let[ \t]+(?:[\w:.,-]+[ \t]+)*@/y;
+const BLOCK_HERE = 'a block cannot stand here';
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
 
 /** Stands at `[`. */
 export function parseBracket(r: Reader): Expression {
   return r.deeper(() => {
-    const tried = r.starts('[[')
-      ? (r.attempt(() => parseList(r)) ?? parseBracketText(r))
-      : undefined;
-    return tried ?? parseList(r);
+    if (!r.starts('[[')) return parseList(r);
+    let slip: SyntaxProblem | undefined;
+    const list = r.attempt(() => {
+      try {
+        return parseList(r);
+      } catch (error) {
+        if (error instanceof ParseError) slip = error.problem;
+        throw error;
+      }
+    });
+    if (!list && slip?.message === BLOCK_HERE && isBlockAt(r, slip.at)) r.fail(BLOCK_HERE, slip);
+    return list ?? parseBracketText(r) ?? parseList(r);
   });
+}
+
+/** A block as an element makes it neither an array nor a text; an arrow before words is text. */
+function isBlockAt(r: Reader, at: number): boolean {
+  const here = r.pos;
+  r.pos = at + 1;
+  r.gap();
+  const binds = r.sees(/let[ \t]/y);
+  r.pos = at;
+  const read = r.attempt(() => r.within({ blocks: 'value' }, () => parseList(r)));
+  r.pos = here;
+  return binds || read !== undefined;
 }
 
 /** `[[ … ]]` that is no array: text without anything to put in. */
@@ -36,7 +58,7 @@ function parseList(r: Reader): Expression {
   r.gap();
   if (r.scope.blocks === 'none') {
     if (r.sees(BLOCK_IN_ARGUMENT)) {
-      r.fail('a block cannot stand here', { at, hint: 'give it a name first: `let @x = [ … ]`' });
+      r.fail(BLOCK_HERE, { at, hint: 'give it a name first: `let @x = [ … ]`' });
     }
   } else {
     if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);
@@ -78,6 +100,14 @@ export function asLine(value: Expression): ActionExpression {
 }
 
 function parseItem(r: Reader): ArrayItem {
+  const at = r.pos;
+  if (r.take('[')) {
+    r.gap();
+    if (r.sees(BLOCK_IN_ARGUMENT)) {
+      r.fail(BLOCK_HERE, { at, hint: 'bind it with `let` or `var` first: `let @x = [ … ]`' });
+    }
+    r.pos = at;
+  }
   if (r.take('...')) return { value: r.rules.value(r), isOptional: false, isSpread: true };
   return toItem(r.rules.value(r));
 }

@@ -192,8 +192,6 @@ export function namesReadBy(bound: Bound): { name: string; at: number }[] {
 const TYPES: { readonly [K in Expression['kind']]?: string } = {
   template: 'string',
   array: 'array',
-  for: 'array',
-  foreach: 'array',
   object: 'object',
 };
 
@@ -210,6 +208,9 @@ export function typeOf(value: Expression | undefined): string | undefined {
       return /^[-+*/%]/.test(value.operator) ? 'number' : undefined;
     case 'with':
       return typeOf(value.value);
+    case 'for':
+    case 'foreach':
+      return value.batch ? undefined : 'array';
     default:
       return TYPES[value.kind];
   }

@@ -61,7 +61,7 @@ function readStrict(r: Reader, problems: SyntaxProblem[]): Statement[] {
   while (!isSpent(r, problems)) {
     r.gap();
     if (r.isAtEnd) break;
-    if (r.peek() === '/' && /[a-z@=]/.test(r.peek(1))) r.pos += 1;
+    if (r.peek() === '/' && /[a-z@="'`]/.test(r.peek(1))) r.pos += 1;
     const statement = tryStatement(r, problems);
     if (statement !== undefined) body.push(statement);
   }

@@ -1,6 +1,6 @@
 // Stages, groups and `with { … }`: what happens to a value after it has been made.
 import type { Expression, NodeOf, Parallel, PipelineStage } from './ast.ts';
-import { isCodeStart, parseCode, parseCommand } from './command.ts';
+import { CODE_WORDS, isCodeStart, parseCode, parseCommand } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
 
@@ -9,8 +9,10 @@ export const OPTION_NAMES = new Set(
    addLabels removeLabels`.split(/\s+/),
 );
 const EFFECT = /(?:show|log|output|append)(?![\w-])/y;
-const STAGE_ON_NEXT_LINE =
-  /[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|cmd|sh|bash|js|javascript|node|py|python)\b))/y;
+const STAGE_ON_NEXT_LINE = new RegExp(
+  String.raw`[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|${CODE_WORDS})\b))`,
+  'y',
+);
 const ANY_ON_NEXT_LINE = /[ \t\r]*\n[ \t]*(?=\|)/y;
 const CAP = /[ \t]*\([ \t]*(?=[\d@])/y;
 export const UNITS_MS: Readonly<Record<string, number>> = {
@@ -31,10 +33,11 @@ export function atPipe(r: Reader): boolean {
   return false;
 }
 
-/** `source | @a || @b | @c`, or the source alone. */
-export function parsePipes(r: Reader, source: Expression): Expression {
+/** `source | @a || @b | @c`, or the source alone. `isRun`: what `run` runs, where `{…}` is a command. */
+export function parsePipes(r: Reader, source: Expression, isRun = false): Expression {
   if (!atPipe(r)) return source;
-  return { kind: 'pipeline', source, stages: parseStages(r), at: source.at, end: r.pos };
+  const stages = parseStages(r, isRun ? parseCommandStage : refuseBraces);
+  return { kind: 'pipeline', source, stages, at: source.at, end: r.pos };
 }
 
 /** `|| @a || @b (2, 5ms) | @c` where a value begins. */
@@ -43,30 +46,44 @@ export function parseLeadingGroup(r: Reader): NodeOf<'pipeline'> {
   return { kind: 'pipeline', source: undefined, stages: parseStages(r), at, end: r.pos };
 }
 
+/** What `{` means where a stage begins. */
+type Braces = (r: Reader) => PipelineStage;
+
+const parseCommandStage: Braces = (r) => {
+  const at = r.pos;
+  return { kind: 'code-stage', code: parseCommand(r, at), at, end: r.pos };
+};
+
+const refuseBraces: Braces = (r) => {
+  const at = r.pos;
+  const [body = '{ … }'] = /^\{[^{}\n]{0,60}\}/.exec(r.slice(at, r.lineEnd())) ?? [];
+  return r.fail('braces alone are no stage', { end: at + 1, hint: `write \`| cmd ${body}\`` });
+};
+
 /** Stands at the first `|` or `||`. */
-export function parseStages(r: Reader): PipelineStage[] {
+export function parseStages(r: Reader, braces = refuseBraces): PipelineStage[] {
   const stages: PipelineStage[] = [];
   while (atPipe(r)) {
     if (!r.starts('||')) r.pos += 1;
     r.breakAfter();
-    stages.push(parseGroup(r));
+    stages.push(parseGroup(r, braces));
   }
   return stages;
 }
 
 /** One stage, or several joined by `||`. */
-function parseGroup(r: Reader): PipelineStage {
+function parseGroup(r: Reader, braces: Braces): PipelineStage {
   const at = r.pos;
   const leads = r.take('||');
   r.breakAfter();
-  const members = [parseStage(r)];
+  const members = [parseStage(r, braces)];
   for (let here = r.pos; ; here = r.pos) {
     if (!atPipe(r) || !r.take('||')) {
       r.pos = here;
       break;
     }
     r.breakAfter();
-    members.push(parseStage(r));
+    members.push(parseStage(r, braces));
   }
   const [only] = members;
   if (only !== undefined && members.length === 1 && !leads) return only;
@@ -75,13 +92,19 @@ function parseGroup(r: Reader): PipelineStage {
 
 /** `(2, 5ms)`, when it stands here. */
 export const parseCap = (r: Reader, opens: string | RegExp = '('): Parallel =>
-  r.take(opens) ? parseLimits(r) : { cap: undefined, pauseMs: 0 };
+  r.take(opens) ? parseLimits(r, () => r.rules.value(r)) : { cap: undefined, pauseMs: 0 };
+
+/** `(n, pause)`, `(endless, pause)` of a loop; `endless` is as without a limit. */
+export function parseRounds(r: Reader): Parallel {
+  if (!r.take(/\(\s*(?=endless(?![\w-]))/y)) return parseCap(r);
+  return parseLimits(r, () => void r.take('endless'));
+}
 
 /** `n, pause)`, standing behind the parenthesis. */
-function parseLimits(r: Reader): { cap: Expression; pauseMs: number } {
+function parseLimits<T>(r: Reader, limit: () => T): { cap: T; pauseMs: number } {
   return r.within({ isOpen: true, blocks: 'none' }, () => {
     r.space();
-    const cap = r.rules.value(r);
+    const cap = limit();
     r.space();
     const pauseMs = r.take(',') ? parsePause(r) : 0;
     r.space();
@@ -98,20 +121,20 @@ function parsePause(r: Reader): number {
   return number * (UNITS_MS[found.replace(/[\d.]/g, '')] ?? 1);
 }
 
-function parseStage(r: Reader): PipelineStage {
+function parseStage(r: Reader, braces = refuseBraces): PipelineStage {
   const at = r.pos;
   if (r.peek() === '@') {
     const target = parseReference(r);
     return { kind: 'call-stage', target, at, end: r.pos };
   }
-  if (r.peek() === '{') return { kind: 'code-stage', code: parseCommand(r, at), at, end: r.pos };
+  if (r.peek() === '{') return braces(r);
   if (isCodeStart(r)) return { kind: 'code-stage', code: parseCode(r), at, end: r.pos };
   if (r.sees(EFFECT)) {
     const effect = r.rules.effect(r, true) as NodeOf<'effect'>;
     return { kind: 'effect-stage', effect, at, end: r.pos };
   }
   if (r.take(/while[ \t]*\(/y)) {
-    const { cap: limit, pauseMs } = parseLimits(r);
+    const { cap: limit, pauseMs } = parseLimits(r, () => r.rules.value(r));
     r.space();
     const target = parseReference(r);
     return { kind: 'while-stage', limit, pauseMs, target, at, end: r.pos };

@@ -9,6 +9,7 @@ import { isEffectWord, parseEffect } from './effect.ts';
 import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy } from './rule.ts';
+import { isTextStart } from './text.ts';
 import { hintOfWord, isFlowWord, isStreamStart, parseRunAction, parseValue } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
@@ -20,7 +21,7 @@ export function parseStatement(r: Reader): Statement {
 
 function readStatement(r: Reader): Statement {
   const at = r.pos;
-  if (r.peek() === '@') return parseCall(r);
+  if (r.peek() === '@' || isTextStart(r)) return parseCall(r);
   if (r.take('=>')) return parseReturn(r, at);
   if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
   const word = r.word() ?? '';
@@ -66,20 +67,21 @@ function refuseText(r: Reader, word: string): never {
   });
 }
 
-/** `@f(…)` on a line of its own. */
+/** `@f(…)`, `@x | …`, `"x" | …` on a line of its own. */
 function parseCall(r: Reader): Statement {
   const at = r.pos;
   if (r.sees(/@[\w\u0080-\uffff-]+[ \t]*(?:\+=|=(?![=>]))/y)) {
     r.fail('a name is bound with `var`', { hint: 'write `var @x = …`; `+=` stands in blocks' });
   }
   const value = parseValue(r);
-  const source =
-    value.kind === 'pipeline' ? value.source : value.kind === 'with' ? value.value : value;
-  const isCall = source?.kind === 'reference' && source.steps.at(-1)?.kind === 'call';
-  if (!isCall && value.kind !== 'pipeline') {
+  const made = value.kind === 'with' ? value.value : value;
+  const isPiped =
+    made.kind === 'pipeline' || (value.kind === 'with' && value.options.pipeline !== undefined);
+  const isCall = made.kind === 'reference' && made.steps.at(-1)?.kind === 'call';
+  if (!isCall && !isPiped) {
     r.fail('a value alone is no statement', {
       at,
-      hint: 'show it with `show @x`, call it with `@f()`',
+      hint: 'show it with `show @x`, call it with `@f()`, pipe it with `@x | …`',
     });
   }
   return { kind: 'call', value, at, end: r.pos };

@@ -9,6 +9,7 @@ import {
   type PathStep,
   type Range,
   type ScriptTree,
+  valuesOf,
   visit,
 } from './ast.ts';
 import { type Bound, namesIn, staticText } from './outline.ts';
@@ -71,6 +72,9 @@ const inStages = (
   }),
 ];
 
+/** What a loop pipes on: something that nothing has to be said about. */
+const COLLECTED: Expression = { kind: 'literal', value: null, at: 0, end: 0 };
+
 type Holder = NodeOf<
   | 'reference'
   | 'unary'
@@ -86,6 +90,7 @@ type Holder = NodeOf<
   | 'arm'
   | 'if'
   | 'for'
+  | 'foreach'
   | 'loop'
   | 'guard'
   | 'hook'
@@ -106,8 +111,8 @@ type Inside<K extends Holder['kind']> = (
 
 const isNull = (item: Expression): boolean => item.kind === 'literal' && item.value === null;
 
-const decided = (inner: Place, by: Expression | undefined): Place =>
-  by ? { ...inner, under: [...inner.under, by] } : inner;
+const decided = (inner: Place, ...by: readonly Expression[]): Place =>
+  by.length > 0 ? { ...inner, under: [...inner.under, ...by] } : inner;
 
 const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
   [action, { ...inner, call: 'plain' }],
@@ -135,8 +140,9 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
       return read(isAsked ? 'asked' : 'needed', entry.value);
     }),
   template: ({ style, parts }, read) => read(style === 'mustache' ? 'asked' : 'text', parts),
-  command: ({ lines, folder, using }, read) => [
+  command: ({ lines, names, folder, using }, read) => [
     ...read('text', lines),
+    ...read('open', names),
     ...read('needed', folder, using),
   ],
   code: ({ names, folder, using }, read) => [
@@ -150,8 +156,8 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   ],
   when: ({ subject, items }, read) => [...read('open', subject), ...read('needed', items)],
   arm({ condition, action }, read, inner) {
-    const value = 'value' in condition ? condition.value : undefined;
-    return [...read('open', value), [action, decided(inner, value)]];
+    const values = valuesOf(condition);
+    return [...read('open', values), [action, decided(inner, ...values)]];
   },
   if: ({ condition, then, else: other }, read, inner) => [
     ...read('open', condition),
@@ -160,7 +166,11 @@ const INSIDE: { readonly [K in Holder['kind']]: Inside<K> } = {
   for: ({ filter, parallel, collection, body, batch }, read, inner) => [
     ...read('open', filter),
     ...read('needed', parallel, collection, body),
-    ...inStages({ kind: 'literal', value: null, at: 0, end: 0 }, batch ?? [], inner),
+    ...inStages(COLLECTED, batch ?? [], inner),
+  ],
+  foreach: ({ call, batch, options }, read, inner) => [
+    ...read('needed', call, options),
+    ...inStages(COLLECTED, batch ?? [], inner),
   ],
   loop: ({ until, limit, body }, read) => [...read('open', until), ...read('needed', limit, body)],
   guard: rule,
@@ -580,12 +590,13 @@ function asksInForm(root: unknown, name: string): boolean {
     open.push(...(item instanceof Map ? item.values() : Object.values(item)));
     const node = item as Expression | NodeOf<'arm'>;
     const tested: unknown[] = [];
-    if (node.kind === 'arm' && 'value' in node.condition) tested.push(node.condition.value);
+    if (node.kind === 'arm') tested.push(...valuesOf(node.condition));
     else if (node.kind === 'if' || node.kind === 'ternary') tested.push(node.condition);
     else if (node.kind === 'unary' && node.operator === '!') tested.push(node.value);
     else if (node.kind === 'binary' && /^(?:&&|\|\|)$/.test(node.operator))
       tested.push(node.left, node.right);
     else if (node.kind === 'code' && inCode.test(node.body)) return true;
+    else if (node.kind === 'command' && inCode.test(node.raw)) return true;
     if (tested.some((one) => isNamed(one, name))) return true;
   }
   return false;

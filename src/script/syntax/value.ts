@@ -2,7 +2,7 @@
 // as the table says; `|` binds weaker than all of them, `with` belongs to the whole before it.
 import { nearest } from '../../base/index.ts';
 import type { BinaryOperator, Expression, NodeOf } from './ast.ts';
-import { isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
+import { CODE_WORDS, isCodeStart, parseCode, parseCommand, parseCommandString } from './command.ts';
 import type { Reader } from './cursor.ts';
 import { parseFile } from './file.ts';
 import { parseBracket, parseObject } from './literal.ts';
@@ -11,7 +11,7 @@ import { takeRaw } from './raw-body.ts';
 import { parseReference } from './reference.ts';
 import { isTextStart, parseText, parseTrimmed } from './text.ts';
 
-const LONGEST_CHAIN = 1000;
+export const LONGEST_CHAIN = 1000;
 
 /** How tight operators bind; the printer sets its parentheses by it. */
 const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
@@ -60,8 +60,10 @@ export const isFlowWord = (word: string | undefined): boolean =>
 
 export const parseValue = (r: Reader): Expression => parsePiped(r, parseTernary);
 
-const STREAM =
-  /stream[ \t]+(?=@[A-Za-z_\u0080-\uffff]|(?:cmd|sh|bash|js|javascript|node|py|python)(?::|[ \t]*[({])|\{)/y;
+const STREAM = new RegExp(
+  String.raw`stream[ \t]+(?=@[A-Za-z_\u0080-\uffff]|(?:${CODE_WORDS})(?::|[ \t]*[({])|\{)`,
+  'y',
+);
 
 /** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
 export const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
@@ -76,18 +78,28 @@ function asStream(made: Expression, at: number): Expression {
 }
 
 /** What a rule reads, with its pipes and options; without it a group leads. */
-function parsePiped(r: Reader, source: (r: Reader) => Expression): Expression {
+function parsePiped(r: Reader, source: (r: Reader) => Expression, isRun = false): Expression {
   const at = r.pos;
   const isStream = r.take(STREAM);
   const made = r.deeper(() =>
-    parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r))),
+    parseWith(r, r.starts('||') ? parseLeadingGroup(r) : parsePipes(r, source(r), isRun)),
   );
   return isStream ? asStream(made, at) : made;
 }
 
-/** A value without pipes and `with`: a condition, a subject. */
-export function parseTernary(r: Reader): Expression {
-  const condition = parseBinary(r, 1);
+/** A side of a pattern: the value it is compared with, with pipes. `&&` and `||` join patterns. */
+export function parseCompared(r: Reader, first?: Expression): Expression {
+  const value = parseBinary(r, OPERATOR_LEVEL['=='], first);
+  const here = r.pos;
+  r.space();
+  const goesOn = r.sees(/\?|\|(?!\|)/y);
+  r.pos = here;
+  return goesOn ? parsePipes(r, parseTernary(r, value)) : value;
+}
+
+/** A value without pipes and `with`: a condition, a subject. `first`: read already. */
+export function parseTernary(r: Reader, first?: Expression): Expression {
+  const condition = parseBinary(r, 1, first);
   if (!r.takeAfterSpace(/\?(?!\?)/y)) return condition;
   return r.deeper(() => {
     r.breakAfter();
@@ -107,8 +119,8 @@ export function parseTernary(r: Reader): Expression {
   });
 }
 
-function parseBinary(r: Reader, floor: number): Expression {
-  let left = parseUnary(r);
+function parseBinary(r: Reader, floor: number, first?: Expression): Expression {
+  let left = first ?? parseUnary(r);
   for (let count = 0; ; count += 1) {
     const here = r.pos;
     r.space();
@@ -238,7 +250,7 @@ export function refuseSlash(r: Reader, also?: string): void {
 }
 
 /** What `run` runs, with its pipes and options; stands behind the word. */
-export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource);
+export const parseRunAction = (r: Reader): Expression => parsePiped(r, parseRunSource, true);
 
 function parseRunSource(r: Reader): Expression {
   const at = r.pos;

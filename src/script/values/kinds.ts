@@ -23,7 +23,7 @@ interface Signature {
   readonly labels: readonly string[];
   /** `cmd sh js node py template exe transformer` …: the kind of its body. */
   readonly bodyKind: string;
-  /** The text of a js or node body, for helpers. */
+  /** The text of a body that is code, for helpers. */
   readonly source: string | undefined;
   /** `@parse.llm`: what hangs on its name. */
   readonly members?: ReadonlyMap<string, FunctionData>;

@@ -20,6 +20,10 @@ export interface WorldPorts {
   readonly root: string;
   readonly clock: Clock;
   readonly env: Readonly<Record<string, string | undefined>>;
+  /** The person's own folder. */
+  readonly personsHome: string;
+  /** Patterns of what is dangerous. */
+  dangers(): readonly string[];
   readonly signal: AbortSignal;
   /** Folders no script reads: the user's keys. */
   readonly closed: readonly string[];

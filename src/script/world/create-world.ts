@@ -6,7 +6,7 @@ import { createJsEngine } from '../js/engine.ts';
 import type { ScriptWorld } from '../world.ts';
 import { createAccess, type FilePlace, type WorldPorts } from './access.ts';
 import { createCode } from './code.ts';
-import { createWorldFiles } from './files.ts';
+import { createWorldFiles, nearestReal } from './files.ts';
 import { createProcesses } from './process.ts';
 
 function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>) {
@@ -51,6 +51,9 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
   const processes = createProcesses(ports);
   return {
     root,
+    home: ports.personsHome,
+    dangers: () => ports.dangers(),
+    realPath: nearestReal,
     now: () => new Date(clock.now()),
     ...createWorldFiles(access, ports.labels),
     writeFile: createWriter(ports, access),

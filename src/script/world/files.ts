@@ -138,7 +138,7 @@ function walk(
 }
 
 /** Where a path leads, as far as it exists. */
-function nearestReal(path: string): string {
+export function nearestReal(path: string): string {
   try {
     return realpathSync.native(path);
   } catch {

@@ -59,10 +59,32 @@ function redact(fault: Fault, env: Readonly<Record<string, string>>): Failure {
 }
 
 /** Names of a script may hold `-`, those of variables may not. */
+const variableName = (name: string): string => name.replace(/\W|^(?=\d)/g, '_');
+
 const variables = (env: Readonly<Record<string, string>>): Record<string, string> =>
-  Object.fromEntries(
-    Object.entries(env).map(([name, value]) => [name.replace(/\W|^(?=\d)/g, '_'), value]),
-  );
+  Object.fromEntries(Object.entries(env).map(([name, value]) => [variableName(name), value]));
+
+/** What a shell, a loader or an interpreter goes by. */
+const NEEDED =
+  /^(?:PATH|HOME|IFS|PWD|OLDPWD|CDPATH|SHELL|SHELLOPTS|BASHOPTS|ENV|PS[0-4]|PROMPT_COMMAND|GLOBIGNORE|POSIXLY_CORRECT|TMPDIR|TEMP|TMP|USER|LOGNAME|LANG|LANGUAGE|TERM|TZ|GCONV_PATH|LOCPATH|NLSPATH|HOSTALIASES|CLASSPATH|_JAVA_OPTIONS|(?:LD|DYLD|LC|BASH|NODE|NPM|npm|GIT|SSH|JAVA|MALLOC|GLIBC|KERNMANTLE)_\w*|(?:PYTHON|PERL|RUBY|JDK)\w*|_)$/;
+/** Of all of them together: they share the room with the command itself. */
+const MAX_VARIABLES = 500_000;
+
+/**
+ * Parameters that come to a command by themselves, as far as it can have them: none takes the place of
+ * what the process needs, and what is too large for an environment stays out of it.
+ */
+export function commandVariables(env: Readonly<Record<string, string>>): Record<string, string> {
+  let room = MAX_VARIABLES;
+  const fits = ([name, value]: [string, string]): boolean => {
+    const size = Buffer.byteLength(value);
+    const isTaken = NEEDED.test(variableName(name)) || value.includes('\0');
+    if (isTaken || size > Math.min(MAX_WORD, room)) return false;
+    room -= size;
+    return true;
+  };
+  return Object.fromEntries(Object.entries(env).filter(fits));
+}
 
 function tooLong({ config, request }: Start): Failure | undefined {
   const words = [

@@ -1,0 +1,206 @@
+// Patterns of a script's policy: `cmd:git:push`, `cmd:git:*`, `sh`, `js`, `network`, `fs:w:GLOB`, `op:…`.
+// A deny pattern covers everything that begins like it; an allow pattern must cover all of it. A word
+// behind `*` may stand anywhere, and `a|b` is either. What is dangerous is said in the same words, by the
+// bundle: an `allow` list opens it only together with a `danger` pattern.
+import { relative } from 'node:path';
+import { matchGlob } from '../../base/index.ts';
+import type { Operation } from '../../flow/index.ts';
+import { carriedBy, commandsIn, splitPipes, substituted } from '../compile/command-line.ts';
+import type { Patterns } from './environment.ts';
+
+const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
+const SHELLS = new Set(['sh', 'bash', 'zsh', 'dash', 'fish', 'ksh']);
+
+export function patternProblem(pattern: string): string | undefined {
+  const [kind = ''] = pattern.split(':', 1);
+  if (!KINDS.has(kind))
+    return `begins with \`${kind}\`, which is no kind (${[...KINDS].join(', ')})`;
+  return kind === 'fs' && !/^fs:(r|w|rw)(:|$)/.test(pattern)
+    ? 'must say `fs:r:…` or `fs:w:…`'
+    : undefined;
+}
+
+/** What an operation needs, in the words of patterns; undefined when policies have no word for it. */
+function needOf(op: Operation): readonly string[] {
+  const { type, subtype, target, name } = op;
+  switch (type) {
+    case 'run':
+      if (subtype === 'cmd') return commandNeeds(op);
+      return subtype ? [subtype] : [];
+    case 'output':
+    case 'append':
+      return target?.includes('/') ? [`fs:w:${target}`] : [];
+    case 'file':
+    case 'import':
+      return target ? [`fs:r:${target}`] : [];
+    default:
+      return type === 'tool' && name.startsWith('http/') ? ['network'] : [];
+  }
+}
+
+const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
+/** The shell would run what stands inside. */
+const SUBSTITUTION = /\$\(|`|<\(/;
+
+/** Every command of every pipe; a shell as a program counts as `sh`. */
+function commandNeeds(op: Operation): string[] {
+  const text = op.metadata?.['command'];
+  if (typeof text !== 'string') return ['cmd'];
+  const commands = [text, ...substituted(text)].join('\n').split('\n').flatMap(splitPipes);
+  const needs = commands.flatMap((command) => {
+    const words = command.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g) ?? [];
+    return programNeeds(words.map((word) => word.replace(/['"\\]/g, '')));
+  });
+  const isShell = SUBSTITUTION.test(text.replace(/'[^']*'|\\./g, ''));
+  return isShell ? ['sh', ...needs] : needs;
+}
+
+function programNeeds(given: readonly string[]): string[] {
+  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+  const program = (words[0] ?? '').split('/').at(-1) ?? '';
+  if (SHELLS.has(program)) return ['sh'];
+  const needs = [['cmd', program, ...words.slice(1)].join(':')];
+  if (NETWORK.test(program)) needs.push('network');
+  const inner = carriedBy(words);
+  return inner ? [...needs, ...programNeeds(inner)] : needs;
+}
+
+const parts = (pattern: string): string[] => pattern.split(':');
+
+const aliasOf = (pattern: string): string =>
+  pattern.replace(/^bash\b/, 'sh').replace(/^python\b/, 'py');
+
+/** One word of a pattern, or `a|b`; a `*` at its end is any rest. */
+const isWord = (wanted: string, given: string | undefined): boolean =>
+  given !== undefined &&
+  wanted
+    .split('|')
+    .some((one) => one === given || (one.endsWith('*') && given.startsWith(one.slice(0, -1))));
+
+/** `-f` in `-rf`, `--force` as `--force=…` or cut short: what a program would take for it. */
+function isFlag(wanted: string, given: string): boolean {
+  if (isWord(wanted, given)) return true;
+  const [name = ''] = given.split('=', 1);
+  return wanted
+    .split('|')
+    .some((one) =>
+      /^-\w$/.test(one)
+        ? /^-\w+$/.test(given) && given.includes(one.charAt(1))
+        : one.startsWith('--') && name.length > 2 && name.startsWith('--') && one.startsWith(name),
+    );
+}
+
+/** Up to the first `*`, and what has to stand behind it. */
+function split(pattern: string): { head: string[]; tail: string[]; isOpen: boolean } {
+  const wanted = parts(aliasOf(pattern));
+  const at = wanted.indexOf('*');
+  if (at < 0) return { head: wanted, tail: [], isOpen: false };
+  return {
+    head: wanted.slice(0, at),
+    tail: wanted.slice(at).filter((word) => word !== '*'),
+    isOpen: true,
+  };
+}
+
+const begins = (head: readonly string[], given: readonly string[]): boolean =>
+  head.every((word, at) => isWord(word, given[at]));
+
+/** `cmd:git:push` begins `cmd:git:push:origin`; flags behind `*` are found however they are spelled. */
+function meets(pattern: string, need: string): boolean {
+  const { head, tail } = split(pattern);
+  const given = parts(need);
+  const rest = given.slice(head.length);
+  return begins(head, given) && tail.every((word) => rest.some((one) => isFlag(word, one)));
+}
+
+/** All the words, in their places; behind `*` any rest that holds what is named there. */
+function covers(pattern: string, need: string): boolean {
+  const { head, tail, isOpen } = split(pattern);
+  const given = parts(need);
+  if (!begins(head, given)) return false;
+  if (!isOpen) return head.length === 1 || head.length === given.length;
+  const rest = given.slice(head.length);
+  return tail.every((word) => rest.some((one) => isWord(word, one)));
+}
+
+/** Relative globs begin at the project, `~` at the person's folder; a denied one bites wherever such a path ends. */
+function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
+  const [, mode = '', ...globs] = parts(pattern);
+  const [, wanted = '', ...path] = parts(need);
+  if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
+  const written = globs.join(':').replace(/^\.\//, '');
+  const glob = world.home === undefined ? written : written.replace(/^~(?=\/|$)/, world.home);
+  const place = path.join(':');
+  if (glob === '' || matchGlob(glob, place)) return true;
+  return (
+    matchGlob(glob, relative(world.root, place)) ||
+    (isDeny && matchGlob(`**/${glob}`, place.slice(1)))
+  );
+}
+
+const denies = (pattern: string, need: string, patterns: Patterns): boolean =>
+  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, true) : meets(pattern, need);
+
+const allows = (pattern: string, need: string, patterns: Patterns): boolean =>
+  pattern.startsWith('fs:') ? coversFile(pattern, need, patterns, false) : covers(pattern, need);
+
+/** With an `allow` list, `cmd` and `fs` are closed, and every other kind it mentions. */
+function isClosed(patterns: readonly string[], need: string): boolean {
+  const [kind] = parts(need);
+  const isKnown = kind === 'cmd' || kind === 'fs';
+  return isKnown || patterns.some((pattern) => parts(aliasOf(pattern))[0] === kind);
+}
+
+/** Where a file really is, where that has another name. */
+function realNeed(need: string, { world }: Patterns): string[] {
+  const [, kind, path] = /^(fs:\w+):(.*)$/s.exec(need) ?? [];
+  const real = path === undefined ? undefined : world.realPath?.(path);
+  return real === undefined || real === path ? [need] : [need, `${kind}:${real}`];
+}
+
+/** What a shell is given to do is nothing that patterns of commands speak of, but it may be dangerous. */
+function hiddenNeeds(op: Operation): string[] {
+  const text = op.type === 'run' ? op.metadata?.['command'] : undefined;
+  if (typeof text !== 'string') return [];
+  return commandsIn(text, op.subtype === 'sh').map((words) => ['cmd', ...words].join(':'));
+}
+
+/** Case is no difference on every disk. */
+const isDangerous = (pattern: string, need: string, patterns: Patterns): boolean =>
+  denies(pattern, need, patterns) ||
+  (need.startsWith('fs:') && denies(pattern.toLowerCase(), need.toLowerCase(), patterns));
+
+function danger(patterns: Patterns, needs: readonly string[]): string | undefined {
+  const known = patterns.world.dangers?.() ?? [];
+  for (const need of needs) {
+    const found = known.find((pattern) => isDangerous(pattern, need, patterns));
+    if (!found || patterns.danger.some((pattern) => allows(pattern, need, patterns))) continue;
+    return `\`${need}\` is dangerous (\`${found}\`), and \`allow\` opens it only with a \`danger\` pattern that covers it`;
+  }
+  return undefined;
+}
+
+/** Why a policy does not let this happen; undefined: it does. Deny wins. */
+export function refusal(
+  patterns: Patterns,
+  needs: readonly string[],
+  hidden: readonly string[] = [],
+): string | undefined {
+  const { allow, deny } = patterns;
+  // `op:…` is asked of the operation itself, by guards of its own.
+  for (const need of needs) {
+    const names = realNeed(need, patterns);
+    const against = deny.find((pattern) => names.some((name) => denies(pattern, name, patterns)));
+    if (against) return `\`${need}\` is denied by \`${against}\``;
+    if (!allow) continue;
+    if (isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, patterns)))
+      return `\`${need}\` is not among what the policy allows`;
+    const found = danger(patterns, names);
+    if (found) return found;
+  }
+  return allow && danger(patterns, hidden);
+}
+
+/** The same of an operation. */
+export const refusalOf = (patterns: Patterns, op: Operation): string | undefined =>
+  refusal(patterns, needOf(op), patterns.allow ? hiddenNeeds(op) : []);
