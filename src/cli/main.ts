@@ -20,6 +20,14 @@ function createUnsaid(argv: readonly string[]): (text: string) => string {
   return (text) => addresses.reduce((left, word) => left.replaceAll(word, () => '…'), text);
 }
 
+/** Options of scripts that have their rules and are not made yet. */
+const asLater = (text: string): string =>
+  text.replace(
+    /unknown option '(--(?:resume|fresh))\b[^']*'/,
+    (_, option: string) =>
+      `\`${option}\` is not part of this version: every run of a script begins at the beginning`,
+  );
+
 /** `km version` and `km -v`, as other programs have it. */
 const asMeant = ([first = '', ...rest]: readonly string[]): string[] => [
   first === 'version' || first === '-v' ? '--version' : first,
@@ -37,7 +45,7 @@ export async function main(argv: readonly string[]): Promise<void> {
   const isForMachines = argv.includes('--json');
   const parser = createParser(
     output,
-    isForMachines ? () => {} : (text) => output.err(unsaid(text)),
+    isForMachines ? () => {} : (text) => output.err(asLater(unsaid(text))),
   );
   try {
     if (argv.length === 0) {
@@ -53,7 +61,7 @@ export async function main(argv: readonly string[]): Promise<void> {
     } else if (error.exitCode === 0) process.exitCode = EXIT.done;
     else {
       process.exitCode = EXIT.usage;
-      if (isForMachines) refuseInJson(unsaid(error.message), error.code, output);
+      if (isForMachines) refuseInJson(asLater(unsaid(error.message)), error.code, output);
     }
   }
 }

@@ -25,6 +25,8 @@ export interface Operation {
   /** Provenance of the result, e.g. `tool:fs/read_file@3`. */
   readonly sources?: readonly string[];
   readonly target?: string;
+  /** Of a tool that was called as a function: the names it has as one, for function filters. */
+  readonly called?: readonly string[];
   readonly location?: { readonly file?: string; readonly line?: number; readonly column?: number };
   readonly risk?: readonly OperationRisk[];
   /** Risk tier of what it needs; a policy may want a person's approval for it. */

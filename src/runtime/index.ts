@@ -214,10 +214,11 @@ export type {
 } from './program.ts';
 export type { Explained } from './reports/call-story.ts';
 export type { CostFigures, CostSum } from './reports/cost.ts';
-export type { HealthReport, KnownServer } from './reports/health.ts';
+export type { HealthReport } from './reports/health.ts';
 export type { PolicyReport } from './reports/policy.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
+export type { KnownServer } from './shared/connectors.ts';
 export {
   approvalDigest,
   decideApproval,
@@ -248,7 +249,8 @@ export const reports = {
     return { explainItem };
   },
   async health() {
-    const { healthReport, knownServers } = await import('./reports/health.ts');
+    const { healthReport } = await import('./reports/health.ts');
+    const { knownServers } = await import('./shared/connectors.ts');
     return { healthReport, knownServers };
   },
   async policy() {

@@ -29,6 +29,7 @@ import type {
 } from '../harness/index.ts';
 import type {
   CodeResult,
+  ConnectorTool,
   LoadedText,
   Looked,
   ProcessResult,
@@ -114,6 +115,13 @@ const namesOf = (data: Json): { name: string; isFolder: boolean }[] =>
     isFolder: isObject(entry) && entry.isFolder === true,
   }));
 
+const toolsOf = (data: Json): ConnectorTool[] =>
+  (Array.isArray(data) ? data : []).map((tool) => ({
+    id: textIn(tool, 'id'),
+    name: textIn(tool, 'name'),
+    schema: isObject(tool) && isObject(tool.schema) ? tool.schema : {},
+  }));
+
 /** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
 function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
   const act = async <T>(
@@ -145,6 +153,15 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       );
       return asked.ok ? asked.output : { found: false, descriptor: EMPTY };
     },
+    ...(world.connector && {
+      connector: (name, frame) =>
+        act(
+          { name: 'connector', effect: 'read', arguments: { name } },
+          async () => (await world.connector?.(name, frame)) ?? ok([]),
+          plainJson,
+          toolsOf,
+        ),
+    }),
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),
@@ -166,7 +183,13 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     },
     code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
-      const given = { source, parameters: plainJson(parameters), stdin, folder };
+      const helpers = request.helpers.map(({ name, source: body = null, captured = [] }) => ({
+        name,
+        source: body,
+        captured: plainJson(captured),
+      }));
+      const called = helpers.length > 0 ? { helpers } : {};
+      const given = { source, parameters: plainJson(parameters), stdin, folder, ...called };
       const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
       return act(about, () => world.code(request, frame), withMarks, codeOf);
     },

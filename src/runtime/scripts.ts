@@ -242,12 +242,15 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     caller: (inner) => ({
       ...speaker(),
       idempotencyKey: nextKey(),
-      // The script's guards have judged this call already; policies and privileged ones do again. What
-      // a person has said to the statement holds for the call it makes.
-      frame: childFrame(inner, {
-        selection: { only: [] },
-        ...(inner.isApproved && { ports: { ask: APPROVED } }),
-      }),
+      // The script's guards and hooks have seen this call already; policies and privileged ones judge it
+      // again. What a person has said to the statement holds for the call it makes.
+      frame: {
+        ...childFrame(inner, {
+          selection: { only: [] },
+          ...(inner.isApproved && { ports: { ask: APPROVED } }),
+        }),
+        isHooking: true,
+      },
       act: { record: write },
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
@@ -255,6 +258,8 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       const found = library.find('tool', id);
       return found.ok ? readsOf(found.output) : undefined;
     },
+    connector: async (name) =>
+      (await import('./shared/connectors.ts')).connectorTools(library, name),
     model: use.model ?? modelFor(rooms, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {

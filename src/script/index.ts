@@ -20,5 +20,13 @@ export {
   typeOf,
 } from './syntax/outline.ts';
 export { type Parsed, parseScript } from './syntax/parse.ts';
+export type { KnownTools } from './syntax/unbound.ts';
 export { createScriptWorld } from './world/create-world.ts';
-export type { CodeResult, LoadedText, Looked, ProcessResult, ScriptWorld } from './world.ts';
+export type {
+  CodeResult,
+  ConnectorTool,
+  LoadedText,
+  Looked,
+  ProcessResult,
+  ScriptWorld,
+} from './world.ts';

@@ -1,7 +1,7 @@
 // What a script needs from outside. The runtime brings it: files, processes, tools and models go
 // through the kernel with the operator's policy or a thread's token, so the language itself never
 // touches the disk or starts anything.
-import type { Json, Outcome } from '../base/index.ts';
+import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { Descriptor, Frame, MaybePromise, Operation, Value } from '../flow/index.ts';
 
 export interface LoadedText {
@@ -71,6 +71,16 @@ export interface CodeResult {
   readonly descriptor: Descriptor;
 }
 
+/** A tool of another server. */
+export interface ConnectorTool {
+  /** Of the item. */
+  readonly id: string;
+  /** As its server calls it. */
+  readonly name: string;
+  /** Of its parameters. */
+  readonly schema: JsonObject;
+}
+
 export interface ScriptWorld {
   /** The project folder, absolute. */
   readonly root: string;
@@ -114,6 +124,8 @@ export interface ScriptWorld {
     parameters: ReadonlyMap<string, Value>,
     frame: Frame,
   ): MaybePromise<Outcome<Value>>;
+  /** The tools of a connector, as their files describe them; absent: there are none here. */
+  connector?(name: string, frame: Frame): MaybePromise<Outcome<readonly ConnectorTool[]>>;
   /** How this tool reads what strangers wrote; absent or undefined: as every other does. */
   reads?(id: string): Operation['reads'];
   /** Asks whoever runs the thread. */

@@ -83,7 +83,8 @@ test('a limit that is no number, and refusals as JSON, leave nothing either', as
 
 test('programs are not told to type commands: only what people read says how they call it', () => {
   // The command line, what it prints, and the page, which names the command beside every act.
-  const forPeople = ['cli/', 'runtime/reports/', 'web/'];
+  // Who writes a script that names a server has to know how a person connects one.
+  const forPeople = ['cli/', 'runtime/reports/', 'runtime/shared/connectors.ts', 'web/'];
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
     (file) =>
       file.endsWith('.ts') &&

@@ -221,7 +221,7 @@ describe('completion', () => {
   });
 
   test('what a module exports, and the fields behind it', async () => {
-    expect(await typed('show @lib.')).toEqual(['limits', 'post']);
+    expect(await typed('show @lib.')).toEqual(['limits', 'post', '__meta__']);
     expect(await typed('show @lib.limits.spend.')).toContain('usd');
     expect(await typed('show @caps.')).toContain('turns');
   });

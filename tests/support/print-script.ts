@@ -334,9 +334,9 @@ export function createValuePrinter(action: PrintAction) {
   function stage(s: PipelineStage): string {
     switch (s.kind) {
       case 'call-stage':
-        return value(s.target);
+        return (s.isStream ? 'stream ' : '') + value(s.target);
       case 'code-stage':
-        return code(s.code);
+        return (s.isStream ? 'stream ' : '') + code(s.code);
       case 'effect-stage':
         return action(s.effect);
       case 'while-stage':
@@ -534,8 +534,14 @@ function printTarget(target: Target): string {
 }
 
 function importing({ form, source, mode, options }: NodeOf<'import'>): string {
-  const from = source.kind === 'path' ? template(source.path) : `@${source.kind}`;
-  const head = words('import', mode);
+  const tools = source.kind === 'connector' ? 'tools' : '';
+  const from =
+    source.kind === 'path'
+      ? template(source.path)
+      : source.kind === 'connector'
+        ? `mcp ${template(source.name)}`
+        : `@${source.kind}`;
+  const head = words('import', mode, tools);
   switch (form.kind) {
     case 'names': {
       const names = form.names.map(({ name, alias }) =>
@@ -544,7 +550,7 @@ function importing({ form, source, mode, options }: NodeOf<'import'>): string {
       return `${head} { ${names.join(', ')} } from ${from}${tail(options)}`;
     }
     case 'namespace':
-      return `${head} ${from}${form.alias === undefined ? '' : ` as @${form.alias}`}${tail(options)}`;
+      return `${head} ${tools === '' ? '' : 'from '}${from}${form.alias === undefined ? '' : ` as @${form.alias}`}${tail(options)}`;
     case 'templates':
       return `${head} templates from ${from} as @${form.alias}${parameters(form.parameters)}${tail(options)}`;
     case 'policy':

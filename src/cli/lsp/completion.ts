@@ -229,17 +229,27 @@ function filters({ names }: ScriptView): Item[] {
 
 /** `import { … } from "./m.mld"`: what that file offers. */
 function imported({ view, offset, line, modules }: Asked): Completion | undefined {
-  const [, typed] = /^[ \t]*\/?import[ \t]*\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
+  const [, tools, typed] =
+    /^[ \t]*\/?import[ \t]*(tools[ \t]*)?\{[^}]*?@?([\w-]*)$/.exec(line) ?? [];
   if (typed === undefined) return undefined;
   const { text } = view.script;
   const end = text.indexOf('\n', offset);
   const rest = text.slice(offset, end === -1 ? text.length : end);
+  if (tools !== undefined) {
+    const [, connector] = /\}[ \t]*from[ \t]*mcp[ \t]*["'`]([^"'`\n]+)/.exec(rest) ?? [];
+    return { items: toolsOf(connector, view, modules), at: offset - typed.length };
+  }
   const [, path] = /\}[ \t]*from[ \t]*["'<]?([^"'>\s]+)/.exec(rest) ?? [];
   const probe = readScript(`import "${path ?? ''}" as @m`, 'strict', view.file);
   const [bound] = probe.names;
   const module = bound && modules.of(bound, view.file);
   const names = module ? modules.exports(module) : [];
   return { items: names.map((name) => item('variable', name)), at: offset - typed.length };
+}
+
+function toolsOf(connector: string | undefined, { file }: Scripted, modules: Modules): Item[] {
+  const known = connector === undefined ? undefined : modules.tools(connector, file);
+  return known && 'names' in known ? known.names.map((name) => item('function', name)) : [];
 }
 
 /** Names after `@`. */
@@ -319,11 +329,16 @@ const fieldsNamed = (names: readonly string[]): Item[] => names.map((name) => it
 
 function membersOf(meaning: Meaning, view: Scripted, modules: Modules): Item[] {
   if (meaning.kind === 'module') {
-    return modules.exports(meaning.module).map((name) => item('module', name));
+    const names = modules.exports(meaning.module).map((name) => item('module', name));
+    const { script } = meaning.module;
+    return script ? [...names, item('field', '__meta__', 'its front matter')] : names;
   }
   const { fields } = meaning;
   if (/^(?:mx|ctx)$/.test(fields.at(-1) ?? '')) return listed('field', 'value_mx');
   if (meaning.kind === 'ambient') return membersOfAmbient(meaning.name, fields, view);
+  const connector = meaning.kind === 'bound' ? meaning.home.bound : undefined;
+  if (connector?.kind === 'namespace' && connector.connector && fields.length === 0)
+    return toolsOf(connector.connector, view, modules);
   const type = typeOfMeaning(meaning);
   const value = meaning.kind === 'bound' ? literalAt(meaning.home.bound.value, fields) : undefined;
   return [...fieldsNamed(keysOf(value)), ...methodsOf(type)];

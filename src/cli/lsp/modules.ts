@@ -1,11 +1,11 @@
 // Files that scripts import, read for their names only. Open documents come first, so that what is
 // being typed in one is seen in the others.
-import { statSync } from 'node:fs';
+import { readdirSync, statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
 import { type Directive, type Library, resolveExtends, type ToolItem } from '../../items/index.ts';
 import { findScriptProject } from '../../runtime/index.ts';
-import { type AroundScript, type Bound, staticText } from '../../script/index.ts';
+import { type AroundScript, type Bound, type KnownTools, staticText } from '../../script/index.ts';
 import { readScript, type ScriptView } from './view.ts';
 
 const MAX_FILE = 1024 * 1024;
@@ -79,7 +79,23 @@ export function createModules(userFolder: string, opened: (file: string) => stri
     around: (from: string, inputs: readonly string[] = []): AroundScript => ({
       inputs,
       module: (written) => modules.at(written, from)?.script?.parsed.script,
+      tools: (connector) => modules.tools(connector, from),
     }),
+    /** The tools of a connector, by the files that stand for them. */
+    tools(connector: string, from: string): KnownTools | undefined {
+      if (/[\s/\\:@]/.test(connector)) {
+        const message = `\`${connector}\` is no connector`;
+        return { message, hint: 'connect it once with `km mcp add NAME …`' };
+      }
+      const project = findScriptProject(dirname(from), userFolder);
+      try {
+        const files = readdirSync(join(project, '.ai/tools/mcp', connector));
+        const names = files.flatMap((file) => /^(.+)\.ya?ml$/.exec(file)?.[1] ?? []);
+        return { names: names.filter((name) => !/^(?:connector|mapping)$/.test(name)).sort() };
+      } catch {
+        return undefined; // a connector of one's own may have put them elsewhere
+      }
+    },
     /** Goes from an imported name to where it is bound; a name that is not imported is at home. */
     home(start: Home): Home {
       let here = start;

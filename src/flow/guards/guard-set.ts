@@ -36,8 +36,9 @@ function createIndex(list: readonly Guard[]) {
   };
 
   const collect = (op: Operation, held: readonly string[]): readonly Guard[] => {
-    const named = op.type === 'exe' ? byName.get(op.name) : undefined;
-    let found: Set<Guard> | undefined = named && new Set(named);
+    const names = op.type === 'exe' ? [op.name] : (op.called ?? []);
+    const named = byName.size > 0 ? names.flatMap((name) => byName.get(name) ?? []) : [];
+    let found: Set<Guard> | undefined = named.length > 0 ? new Set(named) : undefined;
     const add = (key: string) => {
       const matching = byKey.find(key);
       if (matching.length > 0) found = new Set([...(found ?? []), ...matching]);

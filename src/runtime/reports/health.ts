@@ -8,36 +8,16 @@ import {
   plainText,
   systemClock,
 } from '../../base/index.ts';
-import type { ToolItem } from '../../items/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../../store/index.ts';
 import type { ServedItems } from '../identity.ts';
 import type { Runtime } from '../runtime.ts';
+import { type KnownServer, knownServers } from '../shared/connectors.ts';
 import { registryFile } from '../threads.ts';
 
 /** Ways in for people and programs; scripts have a policy of their own. */
 export const DOORS = ['cli', 'mcp', 'library', 'web'];
 
 type Env = Readonly<Record<string, string | undefined>>;
-
-/** A connector, and the tools that were written for it. */
-export interface KnownServer {
-  readonly name: string;
-  readonly item: ToolItem;
-  readonly tools: readonly ToolItem[];
-}
-
-/** Other MCP servers, as files tell of them. */
-export async function knownServers({ library }: Pick<Runtime, 'library'>): Promise<KnownServer[]> {
-  const { serverName, isGenerated } = await import('../../mcp/index.ts');
-  const all = library.all('tool');
-  return all
-    .filter(({ tags, source }) => tags.includes('mcp_connector') && source !== 'bundle')
-    .map((item) => ({
-      name: serverName(item.tool?.config ?? {}, item.id),
-      item,
-      tools: all.filter((tool) => isGenerated(tool, item.id)),
-    }));
-}
 
 /** One thing that is as it should be, or is not. */
 interface HealthFinding {

@@ -37,6 +37,7 @@ import { absent, isFileList, withText } from '../values/kinds.ts';
 import { compileCode, compileCommand, compileNames, type Execute } from './command.ts';
 import { compileArm } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
+import { compileProcess } from './with-options.ts';
 
 const MAX_DEPTH = 64;
 /** So many calls inside of one another are done at once; then the stack begins anew. */
@@ -74,11 +75,28 @@ function judged(c: Compiler, { at }: Expression, env: Environment, run: Eval): M
   );
 }
 
+/** A command or code, also with options of its process: then the whole body of a function. */
+function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
+  if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
+  if (node.kind === 'code')
+    return { ...executed(bodyKindOf(node), compileCode(c, node)), code: node };
+  if (node.kind !== 'with' || node.options.pipeline) return undefined;
+  const isOfProcess = [...node.options.entries.keys()].every((key) => OF_PROCESS.has(key));
+  const body = isOfProcess ? compileProcessBody(c, node.value) : undefined;
+  const options = body && compileProcess(c, node.options);
+  if (!body || !options) return undefined;
+  const run: Body['run'] = async (env, isStage) =>
+    await body.run({ ...env, process: await options(env) }, isStage);
+  return { ...body, run };
+}
+
+const OF_PROCESS: ReadonlySet<string> = new Set(['stdin', 'timeout', 'stream']);
+
 function compileBody(c: Compiler, node: Expression, labels: readonly string[]): Body {
   const inner = node.kind === 'run-value' ? node.action : node;
   const written = bodyKindOf(inner);
-  if (inner.kind === 'command') return executed(written, compileCommand(c, inner));
-  if (inner.kind === 'code') return { ...executed(written, compileCode(c, inner)), code: inner };
+  const process = compileProcessBody(c, inner);
+  if (process) return process;
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
   const evaluate = c.expression(inner);
   // A prompt with open slots is filled in where it is given back.

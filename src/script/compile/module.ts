@@ -190,6 +190,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     const message = '`import module` needs a registry reference, not a path';
     return () => raise('invalid_input', message, { hint: 'leave `module` out' });
   }
+  if (source.kind === 'connector') return compileTools(c, node, source.name);
   if (source.kind !== 'path') {
     return (env) => {
       const value = source.kind === 'input' ? env.run.input : env.run.payload;
@@ -208,6 +209,24 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     const op = { type: 'import', ...named, location };
     await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
       found = await load(c, node, place, folders, inner);
+      return makeValue(null);
+    });
+    return found ? bindFrom(c, node, env, found) : absent();
+  };
+}
+
+/** `import tools … from mcp "NAME"`: few scripts do it, so what it needs is loaded when one does. */
+function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'template'>): Eval {
+  const name = c.text(written.parts);
+  return async (env) => {
+    const value = await name(env);
+    const place = `mcp:${textOf(value).trim()}`;
+    let found: Exports | undefined;
+    const named = { name: place, target: place, opLabels: [], retryOwner: false };
+    const op = { type: 'import', ...named, location: placeOf(c.unit, node.at) };
+    await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
+      const { toolExports } = await import('../run/connector-tools.ts');
+      found = await toolExports(source, inner);
       return makeValue(null);
     });
     return found ? bindFrom(c, node, env, found) : absent();
@@ -258,7 +277,7 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
       for (const { name, alias } of form.names) {
         // Guards are active already; their names stand for no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        bind(alias, memberOf(exports, name, source.kind !== 'path'));
+        bind(alias, memberOf(exports, name, /^(?:input|payload)$/.test(source.kind)));
       }
       break;
     case 'namespace':

@@ -136,6 +136,10 @@ function guardOf(patterns: Patterns): GuardSet {
 export function applyPolicy(run: RunState, { data }: Value): void {
   if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
   for (const key of Object.keys(data)) {
+    if (key === 'authorizations')
+      raise('config_invalid', '`authorizations` is not part of this version', {
+        hint: 'say what is allowed with `allow`, `labels` and guards',
+      });
     if (!KEYS.includes(key))
       raise('config_invalid', `\`${key}\` is nothing a script's policy can say`, {
         hint: KEYS.join(', '),

@@ -19,6 +19,7 @@ import { entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import {
+  type CallSite,
   type Environment,
   Executable,
   evaluateAll,
@@ -177,7 +178,16 @@ const callTool: ScriptCall = async (values, { env, at }) => {
   const given = await parameters?.(env);
   if (given && !isObject(given.data))
     return raise('invalid_input', 'the parameters of `@tool` are an object');
-  const entries = given ? entriesOf(given) : [];
+  return await performTool(tool, given ? entriesOf(given) : [], { env, at });
+};
+
+/** The operation `tool`: each parameter is an input. */
+export async function performTool(
+  tool: string,
+  entries: readonly (readonly [string, Value])[],
+  { env, at }: Pick<CallSite, 'env' | 'at'>,
+  called: readonly string[] = [],
+): Promise<Value> {
   const reads = env.run.world.reads?.(tool);
   const op = {
     type: 'tool',
@@ -187,13 +197,14 @@ const callTool: ScriptCall = async (values, { env, at }) => {
     retryOwner: true,
     location: placeOf(env.unit, at),
     ...(reads && { reads }),
+    ...(called.length > 0 && { called }),
   };
   const inputs = entries.map(([key, value]) => ({ name: key, value }));
   return await operate(env, op, inputs, async (passed, inner) => {
     const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
     return unwrap(await env.run.world.tool(tool, named, inner.frame));
   });
-};
+}
 
 const callHelp: ScriptCall = async (values, { env }) => {
   const [action, message] = await evaluateAll(values, env);

@@ -10,18 +10,21 @@ import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
-  isStreamStart,
   isWildcardArm,
-  parseRunAction,
+  parseStream,
   parseValue,
+  refuseLater,
   refuseSlash,
+  refuseStream,
   STATEMENT_WORDS,
 } from './value.ts';
 
 const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
 const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
-   null show log output append allow deny retry ask done continue skip let var bail`.split(/\s+/),
+   null box show log output append allow deny retry ask done continue skip let var bail stream`.split(
+    /\s+/,
+  ),
 );
 const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
@@ -214,8 +217,10 @@ function parseLine(r: Reader): ActionExpression {
   refuseSlash(r, 'let');
   const verdict = r.scope.inGuard ? parseVerdict(r, r.word()) : undefined;
   if (verdict !== undefined) return decidedBy(verdict);
-  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  const streamed = parseStream(r);
+  if (streamed) return streamed;
   const word = r.word();
+  if (word === 'stream') refuseStream(r);
   if (word === undefined) {
     const isText = isTextStart(r);
     if (r.peek() !== '@' && !isText) r.fail(`expected a statement, found ${r.shown()}`);
@@ -229,6 +234,7 @@ function parseLine(r: Reader): ActionExpression {
   }
   const acted = parseActing(r, word, false);
   if (acted !== undefined) return acted;
+  refuseLater(r, word);
   if (word === 'run' || isFlowWord(word)) return asLine(parseValue(r));
   const end = at + word.length;
   if (STATEMENT_WORDS.has(word))

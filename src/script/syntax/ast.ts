@@ -76,6 +76,8 @@ interface Statements {
     /** A path, or `@input` / `@payload`, or any other registry-like reference as text. */
     source:
       | { readonly kind: 'path'; readonly path: NodeOf<'template'> }
+      /** `tools … from mcp "NAME"` */
+      | { readonly kind: 'connector'; readonly name: NodeOf<'template'> }
       | { readonly kind: 'input' | 'payload' };
     /** `static`, `live`, `local`, `cached(1h)`, `module`: as written. */
     mode: string | undefined;
@@ -338,8 +340,9 @@ export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | 
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
-  'call-stage': { target: NodeOf<'reference'> };
-  'code-stage': { code: NodeOf<'command' | 'code'> };
+  'call-stage': { target: NodeOf<'reference'>; isStream?: true };
+  /** `stream sh {…}`: what it says is shown as it comes. */
+  'code-stage': { code: NodeOf<'command' | 'code'>; isStream?: true };
   'effect-stage': { effect: NodeOf<'effect'> };
   /** `while(20, 5ms) @step` */
   'while-stage': { limit: Expression; pauseMs: number; target: NodeOf<'reference'> };

@@ -70,6 +70,14 @@ function parseFolder(r: Reader): NodeOf<'template'> | undefined {
 
 /** `using @v as NAME` */
 function parseUsing(r: Reader): Using | undefined {
+  if (r.sees(/[ \t]*using[ \t]+auth:/y)) {
+    r.blanks();
+    r.fail('`using auth:…` is not part of this version', {
+      end: r.pos + 'using auth:'.length,
+      hint: 'hand a value over with `using @value as NAME`',
+      code: 'unsupported',
+    });
+  }
   if (!r.takeAfterSpace(/using[ \t]+(?=@)/y)) return undefined;
   const value = parseReference(r);
   r.space();

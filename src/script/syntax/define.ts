@@ -1,7 +1,7 @@
 // What binds names: `var`, `exe`, `let`, `+=`.
 import type { Expression, NodeOf, Parameter } from './ast.ts';
 import type { Reader } from './cursor.ts';
-import { parseValue } from './value.ts';
+import { parseValue, refuseUnsupported } from './value.ts';
 
 const LABELS = /[A-Za-z_][\w:.-]*(?:[ \t]*,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=@)/y;
 /** With `@` an object may be meant; then it holds more than names. */
@@ -41,6 +41,10 @@ export function refuseFixed(r: Reader, name: string, at: number): void {
 
 /** Stands behind `var`. */
 export function parseVar(r: Reader, at: number): NodeOf<'var'> {
+  if (r.sees(/tools[ \t]+(?:[A-Za-z_][\w:.,\t -]*)?@/y)) {
+    const hint = 'functions can stand in an object: `var @t = { name: @f }`';
+    refuseUnsupported(r, 'var tools', { at, end: r.pos + 'tools'.length, hint });
+  }
   const labels = parseLabels(r);
   const name = parseTarget(r, 'var');
   return { kind: 'var', labels, name, value: parseRight(r, name), at, end: r.pos };

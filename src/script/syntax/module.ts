@@ -54,12 +54,29 @@ function parseForm(r: Reader): { form: Form; source: Source } {
     const parameters = r.peek() === '(' ? parseParameters(r) : [];
     return { form: { kind: 'templates', alias, parameters }, source };
   }
+  if (r.take(/tools[ \t]*(?=\{|from(?![\w-]))/y)) return parseTools(r);
   if (r.take(/policy[ \t]+@/y)) {
     const alias = r.name('after `@`');
     return { form: { kind: 'policy', alias }, source: parseFrom(r) };
   }
   const source = parseSource(r);
   return { form: { kind: 'namespace', alias: parseAlias(r) }, source };
+}
+
+/** `{ @a } from mcp "NAME"`, `from mcp "NAME" as @n` */
+function parseTools(r: Reader): { form: Form; source: Source } {
+  const form = r.take('{') ? parseNames(r) : undefined;
+  r.blanks();
+  if (!r.takeWord('from')) r.fail(`expected \`from\`, found ${r.shown()}`);
+  if (!r.takeWord('mcp')) {
+    r.fail(`expected \`mcp\`, found ${r.shown()}`, {
+      hint: 'tools come from a connector: `import tools { @name } from mcp "NAME"`',
+    });
+  }
+  const source: Source = { kind: 'connector', name: parsePathText(r, 'after `mcp`') };
+  if (form) return { form, source };
+  const alias = parseAlias(r) ?? r.fail('`import tools` needs names in braces, or `as @name`');
+  return { form: { kind: 'namespace', alias }, source };
 }
 
 /** ` as @x` */

@@ -27,6 +27,8 @@ export interface Bound {
   readonly type?: string;
   /** Of `import`: the file, and the name it has there. */
   readonly source?: { readonly path: NodeOf<'template'>; readonly name?: string };
+  /** Of `import tools`: the connector. */
+  readonly connector?: string;
 }
 
 type BoundKind =
@@ -131,6 +133,7 @@ const loopNames = ({ key, name }: Binding): [name: string, written: string][] =>
 function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] {
   const { form, source } = node;
   const path = source.kind === 'path' ? source.path : undefined;
+  const connector = source.kind === 'connector' ? staticText(source.name) : undefined;
   const bound = (kind: BoundKind, name: string, place: Range, inFile?: string): Bound => ({
     name,
     kind,
@@ -138,6 +141,7 @@ function importedBy(node: NodeOf<'import'>, text: string, seen: Range): Bound[] 
     seen,
     labels: [],
     ...(path ? { source: { path, ...(inFile === undefined ? {} : { name: inFile }) } } : {}),
+    ...(connector === undefined ? {} : { connector }),
   });
   if (form.kind === 'names') {
     const from = text.indexOf('{', node.at);
@@ -169,6 +173,10 @@ function placeOfAlias(text: string, alias: string, from: number, to: number): Ra
 /** `./my-lib.mld` is `@my_lib` when nothing else is said. */
 export const derivedName = (path: string): string =>
   basename(path, extname(path)).replace(/[^A-Za-z0-9_]/g, '_');
+
+/** `list_files` is `listFiles` as well: how tools of connectors are called. */
+export const camelCased = (name: string): string =>
+  name.replace(/[^A-Za-z0-9]+([A-Za-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 
 /** A path without anything put in but `@root`; undefined when it is known only at run time. */
 export function staticText({ parts }: NodeOf<'template'>): string | undefined {
@@ -252,3 +260,10 @@ export function bodyKindOf(body: Expression): string {
   if (body.kind === 'code') return body.language === 'bash' ? 'sh' : body.language;
   return BODY_KINDS[body.kind] ?? 'exe';
 }
+
+/** Bodies that a block of each kind can call by name. */
+export const HELPER_BODIES: Readonly<Record<NodeOf<'helpers'>['language'], readonly string[]>> = {
+  js: ['js'],
+  node: ['node', 'js'],
+  py: ['py'],
+};

@@ -11,7 +11,7 @@ import { parseFile } from './file.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare } from './text.ts';
-import { parseValue, STATEMENT_WORDS } from './value.ts';
+import { isLaterStart, isStreamLine, parseValue, STATEMENT_WORDS } from './value.ts';
 
 const RULES: Rules = {
   value: parseValue,
@@ -37,7 +37,7 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
   const r = new Reader(text, mode, RULES);
   const problems: SyntaxProblem[] = [];
   if (text.startsWith('\uFEFF')) r.pos = 1;
-  const frontMatter = takeFrontMatter(r);
+  const frontMatter = takeFrontMatter(r, problems);
   const body = mode === 'markdown' ? readMarkdown(r, problems) : readStrict(r, problems);
   // Nothing is tried any more once the fuel is used up, so what was read may not be what was meant.
   if (r.fuel <= 0 && problems.length === 0) {
@@ -48,10 +48,19 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
   return { script: problems.length === 0 ? partial : undefined, partial, problems };
 }
 
-function takeFrontMatter(r: Reader): string | undefined {
+const RESUMES = /^resume:[ \t]*(["']?)(?:auto|manual|never)\1[ \t]*(?:#.*)?$/m;
+
+function takeFrontMatter(r: Reader, problems: SyntaxProblem[]): string | undefined {
   const found = frontMatterAt(r.text, r.pos);
   if (found === undefined || found === 'open') return undefined;
   r.pos = found.after;
+  const resumes = RESUMES.exec(r.slice(found.start, found.end));
+  if (resumes) {
+    const at = found.start + resumes.index;
+    const message = '`resume` is not part of this version: every run begins at the beginning';
+    const end = at + 'resume'.length;
+    problems.push({ at, end, message, hint: 'leave the line out', code: 'unsupported' });
+  }
   return r.slice(found.start, found.end).replace(/\r?\n$/, '');
 }
 
@@ -116,9 +125,12 @@ function looksLikeStatement(r: Reader): boolean {
 function isSlashed(r: Reader): boolean {
   const at = r.pos;
   const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
-  const isStream = found === 'stream' && r.sees(/[ \t]*(?:@|\{|[a-z]+(?::|[ \t]*[({]))/y);
+  if (found !== undefined) r.pos -= found.length;
+  const isLater = isLaterStart(r);
+  const isText = found === 'stream' && !isStreamLine(r);
   r.pos = at;
-  return found !== undefined && (found === '' || isStream || STATEMENT_WORDS.has(found));
+  if (found === undefined || isText) return false;
+  return found === '' || isLater || STATEMENT_WORDS.has(found);
 }
 
 /** Text and statements, line by line. */

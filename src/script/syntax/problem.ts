@@ -43,6 +43,7 @@ export type ProblemCode =
   | 'shell_operator'
   | 'too_deep'
   | 'unknown_key'
+  | 'unsupported'
   | 'reserved_name';
 
 export interface SyntaxProblem {

@@ -1,13 +1,13 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { ActionExpression, NodeOf } from './ast.ts';
+import type { ActionExpression, Expression, NodeOf } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
 import { parseWordObject } from './literal.ts';
 import { parseArguments } from './reference.ts';
-import { parseValue } from './value.ts';
+import { parseValue, refuseUnsupported } from './value.ts';
 
 type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
 
@@ -107,6 +107,16 @@ export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
 }
 
+function refuseAuthorizations(r: Reader, member: Expression): void {
+  const entries = member.kind === 'object' ? member.entries : [];
+  for (const entry of entries) {
+    if (entry.kind !== 'pair' || entry.key !== 'authorizations') continue;
+    const { at, end } = entry.value;
+    const hint = 'say what is allowed with `allow`, `labels` and guards';
+    refuseUnsupported(r, 'authorizations', { at, end, hint });
+  }
+}
+
 /** Stands behind `policy`. */
 export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const name = parseTarget(r, 'policy');
@@ -116,5 +126,6 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
   const members = r.take(/union[ \t]*(?=\()/y)
     ? parseArguments(r)
     : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
+  for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
 }

@@ -10,7 +10,15 @@ import { parseWordObject } from './literal.ts';
 import { parseExport, parseImport } from './module.ts';
 import { parseGuard, parseHook, parsePolicy } from './rule.ts';
 import { isTextStart } from './text.ts';
-import { hintOfWord, isFlowWord, isStreamStart, parseRunAction, parseValue } from './value.ts';
+import {
+  hintOfWord,
+  isFlowWord,
+  parseRunAction,
+  parseStream,
+  parseValue,
+  refuseLater,
+  refuseStream,
+} from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
 export function parseStatement(r: Reader): Statement {
@@ -23,7 +31,8 @@ function readStatement(r: Reader): Statement {
   const at = r.pos;
   if (r.peek() === '@' || isTextStart(r)) return parseCall(r);
   if (r.take('=>')) return parseReturn(r, at);
-  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  const streamed = parseStream(r);
+  if (streamed) return streamed;
   const word = r.word() ?? '';
   if (word !== 'foreach' && isFlowWord(word))
     return { kind: 'flow', value: parseFlow(r, true), at, end: r.pos };
@@ -52,6 +61,7 @@ const DEFINITIONS = new Map<string, (r: Reader, at: number) => Statement>(
 );
 
 function refuseText(r: Reader, word: string): never {
+  refuseLater(r, word);
   const end = r.pos + word.length;
   if (word === 'let') {
     r.fail('`let` stands in blocks only', { end, hint: 'use `var @x = …`', code: 'misplaced' });
@@ -61,6 +71,7 @@ function refuseText(r: Reader, word: string): never {
   }
   if (isLeaveWord(word))
     r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
+  if (word === 'stream') refuseStream(r);
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
     hint: hintOfWord(r, word) ?? 'text stands in markdown files (.md); here write `show "…"`',

@@ -12,12 +12,19 @@ import {
   valuesOf,
   visit,
 } from './ast.ts';
-import { type Bound, namesIn, staticText } from './outline.ts';
+import {
+  type Bound,
+  bodyKindOf,
+  camelCased,
+  HELPER_BODIES,
+  namesIn,
+  staticText,
+} from './outline.ts';
 
 export interface NameFinding extends Range {
   readonly code:
     | ('name_unbound' | 'argument_missing' | 'argument_surplus')
-    | ('exists_of_path' | 'exception_wide');
+    | ('exists_of_path' | 'exception_wide' | 'helper_kind');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -31,7 +38,14 @@ export interface Surroundings {
   readonly inputs: readonly string[];
   /** The script that an import names; undefined where that cannot be known. */
   module(path: string): ScriptTree | undefined;
+  /** The tools of a connector; undefined where that cannot be known. */
+  tools?(connector: string): KnownTools | undefined;
 }
+
+/** Names of tools, or why there are none. */
+export type KnownTools =
+  | { readonly names: readonly string[] }
+  | { readonly message: string; readonly hint: string };
 
 // How names are read. The same as the compiler reads them, by the form of what they stand in.
 
@@ -479,7 +493,33 @@ class Names {
     return countArguments(node, exe, given, before, missing);
   }
 
-  ofImport({ form, source }: NodeOf<'import'>): NameFinding[] {
+  /** A name is a warning: a person may have given the tool another one. */
+  #ofTools({ form }: NodeOf<'import'>, name: NodeOf<'template'>): NameFinding[] {
+    const connector = staticText(name);
+    const known = connector === undefined ? undefined : this.#around.tools?.(connector);
+    const { at, end } = name;
+    const finding = (message: string, hint: string): NameFinding => ({
+      ...{ at, end, code: 'name_unbound', severity: 'warning' },
+      ...{ message, hint },
+    });
+    if (!known) return [];
+    if ('message' in known) return [{ ...finding(known.message, known.hint), severity: 'error' }];
+    const { names } = known;
+    const all = new Set([...names, ...names.map(camelCased)]);
+    const wanted = form.kind === 'names' ? form.names.map((one) => one.name) : [];
+    return wanted
+      .filter((one) => !all.has(one))
+      .map((one) =>
+        finding(
+          `the connector \`${connector}\` has no tool \`${one}\``,
+          hintOfName(one, [...all]) ?? `it has ${names.join(', ') || 'none'}`,
+        ),
+      );
+  }
+
+  ofImport(node: NodeOf<'import'>): NameFinding[] {
+    const { form, source } = node;
+    if (source.kind === 'connector') return this.#ofTools(node, source.name);
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
     const exports = this.#exportsOf(path);
     if (form.kind !== 'names' || source.kind !== 'path' || !exports) return [];
@@ -501,14 +541,31 @@ class Names {
   ofStatement(node: NodeOf<'augment' | 'export' | 'helpers'>): NameFinding[] {
     const names = 'names' in node ? (node.names ?? []) : [node.name];
     const isGuard = (name: string): boolean => this.#bound.has(name);
-    return names
+    const placeOf = (name: string): Range => {
+      const at = Math.max(node.at, this.#tree.text.indexOf(name, node.at));
+      return { at, end: at + name.length };
+    };
+    const unbound = names
       .filter((name) => !this.#isKnown(name, node.at) && !(node.kind === 'export' && isGuard(name)))
-      .map((name) => {
-        const at = Math.max(node.at, this.#tree.text.indexOf(name, node.at));
-        return this.#unbound(name, { at, end: at + name.length }, 'needed');
-      });
+      .map((name) => this.#unbound(name, placeOf(name), 'needed'));
+    if (node.kind !== 'helpers') return unbound;
+    const bodies = HELPER_BODIES[node.language];
+    const isOther = (name: string): boolean => {
+      const { kind, exe, value } = this.#find(name, node.at) ?? {};
+      return kind === 'variable' ? value !== undefined : exe !== undefined && !isBody(exe, bodies);
+    };
+    const others = names.filter(isOther).map((name): NameFinding => {
+      const message = `\`${name}\` cannot be a helper of ${node.language} blocks`;
+      const hint = `its body must be ${bodies.map((word) => `\`${word} { … }\``).join(' or ')}`;
+      return { ...placeOf(name), code: 'helper_kind', severity: 'error', message, hint };
+    });
+    return [...unbound, ...others];
   }
 }
+
+/** Code of one of these kinds and nothing else. */
+const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
+  kinds.includes(bodyKindOf(body)) && !(body.kind === 'with' && body.options.pipeline);
 
 const ENDINGS: Readonly<Record<Use, readonly ['error' | 'warning', string]>> = {
   needed: ['error', ''],

@@ -67,6 +67,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
       const request = { item_type, item_id: id, parameters: plain, values };
       return kernel.execute(request, ports.caller(frame));
     },
+    connector: (name, frame) => ports.connector(name, frame),
     reads: (id) => ports.readsOf(id),
     help: (action, message, frame) =>
       // What guidance is asked about is a topic; everything else is told why.
