@@ -103,6 +103,17 @@ function isConcerned(
   return prefix === undefined || (first !== undefined && textOf(first.value).startsWith(prefix));
 }
 
+/** The label is the operation's own: declared, or given by a policy. */
+function isOfLabel(
+  { filter }: ScriptHook,
+  op: Operation,
+  inputs: readonly Argument[],
+  { policy }: Frame,
+): boolean {
+  const labels = [...(op.labels ?? []), ...policy.operationLabels(op, [])];
+  return inputs.length > 0 && filter.forLabels(labels).length > 0;
+}
+
 function portOf(state: HookState): ScriptHooks {
   return {
     async before(op, given, frame) {
@@ -110,14 +121,19 @@ function portOf(state: HookState): ScriptHooks {
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
         // A label: once for each input that carries it. Otherwise once, for all of them.
+        let isAsked = false;
         for (const [at, { value }] of inputs.entries()) {
           if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
+          isAsked = true;
           const now = await ask(state, hook, { one: value }, undefined, frame);
           inputs = inputs.map((input, index) =>
             now && index === at ? { ...input, value: addMarks(now, value.meta.descriptor) } : input,
           );
         }
-        if (isConcerned(hook, op, inputs, frame))
+        if (
+          isConcerned(hook, op, inputs, frame) ||
+          (!isAsked && isOfLabel(hook, op, inputs, frame))
+        )
           inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
       }
       return inputs === given ? undefined : inputs.map(({ value }) => value);
