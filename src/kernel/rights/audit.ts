@@ -99,7 +99,10 @@ export function auditRow(
   const isNamed = target !== '' && name !== type && name !== target;
   const operation = `${type}:${isNamed || target === '' ? name : target}`;
   const about = { ...who, operation, target: isNamed ? target : callTarget(entry) };
-  if (outcome.ok) return { ...about, decision: 'allowed', reason: liftedIn(entry) };
+  if (outcome.ok) {
+    const reason = entry.trace.length === 0 ? '' : liftedIn(entry);
+    return { ...about, decision: 'allowed', reason };
+  }
   const { code, detail } = outcome.error;
   const decision = code === 'permission_denied' ? 'denied' : 'failed';
   return { ...about, decision, reason: `${code}: ${detail.message}` };

@@ -18,10 +18,10 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { quoteWord } from '../run/command-words.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { patternProblem, refusal, refusalOf } from '../run/patterns.ts';
-import { quoteWord } from './command-line.ts';
 
 const KEYS =
   'allow deny danger capabilities labels operations defaults rules locked name description'.split(
