@@ -100,11 +100,15 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/** Guards were asked for the call; policies and privileged guards still look at what is really run. */
-const partFrame = (env: Environment, isPart: boolean): Environment =>
-  isPart
-    ? { ...env, frame: childFrame(env.frame, { selection: { only: [] }, isPart: true }) }
-    : env;
+/**
+ * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
+ * that its words alone concern: by a key, or by a label that a policy gives it.
+ */
+function partFrame(env: Environment, isPart: boolean): Environment {
+  if (!isPart) return env;
+  const selection = { ...env.frame.selection, partOf: env.frame };
+  return { ...env, frame: childFrame(env.frame, { selection, isPart: true }) };
+}
 
 function operationOf(
   unit: SourceUnit,

@@ -14,11 +14,14 @@ import {
   addMarks,
   childFrame,
   createGuardSet,
+  type Descriptor,
   defineGuard,
   type Frame,
   folderLabel,
   type GuardSet,
   type GuardView,
+  isValue,
+  labelsOfOperation,
   type MaybePromise,
   makeContainer,
   makeValue,
@@ -90,13 +93,27 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   };
 }
 
+/** What it says, or puts in the place of a value, was chosen by its conditions. */
+function marked(given: Verdict, marks: Descriptor): Verdict {
+  if (given.kind === 'allow') return { ...given, isSaid: true };
+  if (given.kind !== 'allow_value') return { ...given, marks };
+  const { value } = given;
+  return {
+    ...given,
+    value: addMarks(isValue(value) ? value : makeValue(value), marks),
+    isSaid: true,
+  };
+}
+
 /** No arm matched: allow. */
 function verdict(value: Value): Verdict {
   const left = leaveOf(value);
-  const given = verdictOf(left ? left.value : value);
-  if (given) return 'text' in given ? given : { ...given, isSaid: true };
+  const said = left ? left.value : value;
+  const given = verdictOf(said);
+  const { descriptor: marks } = said.meta;
+  if (given) return marked(given, marks);
   if (left?.word === 'retry')
-    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text };
+    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text, marks };
   if (left || value.data === null) return { kind: 'allow' };
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
@@ -160,12 +177,19 @@ function portOf(state: HookState): ScriptHooks {
       const shown = () => inputs.map((input, at) => ({ ...input, value: valueAt(current, at) }));
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
-        // A label: once for each input that carries it. Otherwise once, for all of them.
+        // A label: once for each input that carries it, else once where the operation has it. Otherwise
+        // once, for all of them.
+        let isOfInput = current.length === 0;
         for (const [at, input] of shown().entries()) {
-          if (hook.filter.forMarks(input.value.meta.descriptor, 'before').length > 0)
-            replace(at, await ask(hook, [input], undefined, frame));
+          if (hook.filter.forMarks(input.value.meta.descriptor, 'before').length === 0) continue;
+          isOfInput = true;
+          replace(at, await ask(hook, [input], undefined, frame));
         }
-        if (hook.filter.forOperation(op, frame.held, 'before').length === 0) continue;
+        const labels = isOfInput ? [] : labelsOfOperation(op, frame);
+        const concerned =
+          hook.filter.forOperation(op, frame.held, 'before').length +
+          hook.filter.forLabels(labels).length;
+        if (concerned === 0) continue;
         const given = await ask(hook, shown(), undefined, frame);
         const isList = given && current.length > 1 && Array.isArray(given.data);
         const values = isList ? entriesOf(given).map(([, value]) => value) : [given];
@@ -178,7 +202,7 @@ function portOf(state: HookState): ScriptHooks {
       for (const hook of state.hooks) {
         const isConcerned =
           hook.filter.forOperation(op, frame.held, 'after').length > 0 ||
-          hook.filter.forMarks(current.meta.descriptor, 'after').length > 0;
+          hook.filter.forResult(op, current.meta.descriptor).length > 0;
         if (hook.timing !== 'after' || !isConcerned) continue;
         current = (await ask(hook, inputs, current, frame)) ?? current;
       }
@@ -262,7 +286,10 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   return async (env) => {
     const value = await evaluate?.(env);
     if (decision !== 'allow')
-      return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
+      return ruling(
+        { kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] },
+        value?.meta.descriptor,
+      );
     const labels = {
       clear: edit?.clear ?? false,
       add: [...(edit?.add ?? []), ...list(await add?.(env))],
