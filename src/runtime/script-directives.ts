@@ -183,7 +183,13 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     },
     code(request, frame) {
       const { kind, source, parameters, stdin = null, folder } = request;
-      const given = { source, parameters: plainJson(parameters), stdin, folder };
+      const helpers = request.helpers.map(({ name, source: body = null, captured = [] }) => ({
+        name,
+        source: body,
+        captured: plainJson(captured),
+      }));
+      const called = helpers.length > 0 ? { helpers } : {};
+      const given = { source, parameters: plainJson(parameters), stdin, folder, ...called };
       const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
       return act(about, () => world.code(request, frame), withMarks, codeOf);
     },

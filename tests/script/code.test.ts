@@ -4,6 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
+import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { parseScript } from '../../src/script/syntax/parse.ts';
 import { type Ran, runCommand } from '../support/command-line.ts';
 import { printScript } from '../support/print-script.ts';
@@ -319,6 +320,19 @@ test.each([
   expect(output).toContain('helper');
 });
 
+test('a check says so before anything runs', async () => {
+  const { root, env } = project({
+    'a.mld':
+      'exe @h(x) = `hi @x`\nexe @g(x) = py { return x } with { timeout: 5 }\nvar @v = 1\nexe py = { h, g, v, nobody }',
+  });
+  const { output, code } = await runCommand(['check', 'a.mld'], root, env);
+  expect(output).toContain('`h` cannot be a helper of py blocks');
+  expect(output).toContain('`v` cannot be a helper of py blocks');
+  expect(output).toContain('nothing binds `@nobody`');
+  expect(output).not.toContain('`g`');
+  expect(code).toBe(3);
+});
+
 inSandbox('an object that a function named like a language gives is an object', async () => {
   const ran = await run(`exe @py = { "a": 1 }\nvar @o = @py()\nshow @o.a`);
   expect(ran).toEqual(printed('1'));
@@ -509,4 +523,266 @@ test('helpers of every language are read and written back', () => {
   for (const word of ['py', '@python', 'python'])
     expect(said(`exe ${word} = { a }`)).toBe('exe py = { a }\n');
   expect(said('exe sh = { a }')).toBeUndefined();
+});
+
+// ---- stream
+
+inSandbox('what streams is shown once', async () => {
+  const ran = await run(`
+exe @tick() = stream sh {echo 1; sleep 1; echo 2}
+show @tick()`);
+  expect(ran).toEqual(printed('1', '2'));
+});
+
+/** Prints, and goes on when somebody has heard it. */
+const WAITS = 'echo one; while [ ! -e go.txt ]; do sleep 0.02; done; echo two';
+
+inSandbox.each([
+  ['on a function', `exe @f() = stream sh {${WAITS}}\nshow @f()`],
+  ['before a call', `exe @f() = sh {${WAITS}}\nrun stream @f()`],
+  ['as a statement', `exe @f() = sh {${WAITS}}\nstream @f()`],
+  ['as a statement of a name', `exe @f = sh {${WAITS}}\nstream @f`],
+  ['before a block', `stream sh {${WAITS}}`],
+  ['in a right-hand side', `exe @f() = sh {${WAITS}}\nvar @x = null ?? stream @f()`],
+  ['in a block', `exe @f() = [\n  stream sh {${WAITS}}\n  => "end"\n]\nvar @x = @f()`],
+  ['in an arm', `exe @f() = sh {${WAITS}}\nwhen [ * => stream @f() ]`],
+  ['as a stage', `var @x = "in" | stream sh {${WAITS}}`],
+  ['as a function in a stage', `exe @f(x) = sh {${WAITS}}\nvar @x = "in" | stream @f`],
+  ['with other options inside', `exe @f() = sh {${WAITS}} with { timeout: "20s" }\nstream @f()`],
+  ['in markdown', `/exe @f() = sh {${WAITS}}\n/stream @f()\n`],
+])('it is shown as it comes: %s', async (_where, text) => {
+  const fixture = project({});
+  const runtime = await fixture.open();
+  let heard = '';
+  const done = await runScriptIn(runtime, {
+    text,
+    ...(text.startsWith('/') && { name: 'a.md', mode: 'markdown' }),
+    onOutput(piece) {
+      heard += piece;
+      if (heard === 'one\n') fixture.write('go.txt', '');
+    },
+  });
+  await runtime.close();
+  expect(heard).toBe('one\ntwo\n');
+  expect(done).toMatchObject({ ok: true, output: { text: 'one\ntwo\n' } });
+});
+
+inSandbox('before every kind of block, and before what cannot stream', async () => {
+  const ran = await run(
+    `
+stream cmd {echo cmd}
+stream { echo braces }
+stream js { console.log("js") }
+stream nodejs { console.log("node") }
+stream py { print("py") }
+stream "a text"
+stream <note.txt>
+exe @t(x) = \`t @x\`
+stream @t(1)
+for @i in [2, 3] => stream @t(@i)
+var @v = "variable"
+stream @v
+show stream @t(4)
+exe @block() = [
+  stream "in a block"
+  stream @t(5)
+  => stream @t(6)
+]
+show @block()
+var @list = [stream @t(7), stream @t(8)]
+show @list.join(" ")`,
+    { 'note.txt': 'a file' },
+  );
+  expect(ran).toEqual(
+    printed(
+      ...'cmd,braces,js,node,py,a text,a file,t 1,t 2,t 3,variable,t 4,in a block,t 5,t 6,t 7 t 8'.split(
+        ',',
+      ),
+    ),
+  );
+});
+
+inSandbox('what streams keeps labels, and a function that streams is judged once', async () => {
+  const ran = await run(`
+var secret @k = "k"
+var untrusted @u = "u"
+exe @f(x) = stream sh {echo "$x"}
+var @r = @f(@k)
+var @s = "in" | stream @f
+var @t = @u | stream sh {cat}
+show \`@r.mx.labels @s.mx.labels @t.mx.labels\`
+guard @g before op:sh = when [ @mx.op.type == "run" => deny "asked twice"  * => allow ]
+show @f("again")`);
+  expect(ran).toEqual(printed('k', 'in', 'u', '["secret"] [] ["untrusted"]', 'again'));
+});
+
+inSandbox(
+  'guards see what is streamed, and nothing streams that one judges afterwards',
+  async () => {
+    const functions = 'exe @f(x) = sh {echo "$x"}\n';
+    const before = 'guard @g before op:run = when [ * => deny "no" ]\n';
+    for (const way of ['stream @f(1)', 'run stream @f(1)', 'stream sh {echo 1}'])
+      expect(await run(`${before}${functions}${way}`)).toMatchObject({
+        code: 4,
+        output: expect.stringContaining('no'),
+      });
+    const show = await run(`guard @g before op:show = when [ * => deny "no" ]\nstream "x"`);
+    expect(show.code).toBe(4);
+    const after = 'guard @g after @f = when [ * => allow ]\n';
+    for (const way of ['stream @f(1)', 'var @x = "a" | stream @f', 'show stream @f(1)']) {
+      const { code, output } = await run(`${after}${functions}${way}`);
+      expect(output).toContain('cannot stream while a guard judges its result');
+      expect(code).toBe(1);
+    }
+    const made = await run(`${after}exe @f(x) = stream sh {echo "$x"}\nshow @f(1)`);
+    expect(made.code).toBe(1);
+  },
+);
+
+inSandbox('in a module nothing is streamed, and in markdown other lines are text', async () => {
+  const ran = await run('import { @f } from "./lib.mld"\nshow @f()', {
+    'lib.mld': 'exe @f() = stream sh {echo f}\nstream @f()\nstream "x"',
+  });
+  expect(ran).toEqual(printed('f'));
+  const { script } = project({
+    'a.md':
+      '/stream of words (and more)\n/stream\n/stream "shown"\nstream @f()\n/stream js { 1 + 1 }\n',
+  });
+  expect(await script('a.md')).toEqual(
+    printed('/stream of words (and more)', '/stream', 'shown', 'stream @f()', '2'),
+  );
+});
+
+test.each([
+  ['stream', 'after `stream`'],
+  ['stream of words', 'after `stream`'],
+  ['if true [ stream 1 ]', 'after `stream`'],
+  ['show stream sh {echo}', '`show` executes nothing'],
+  ['exe @f() = [ => /stream @g() ]', 'no slash here'],
+])('is no statement: %s', (text, message) => {
+  const { problems } = parseScript(text, { mode: 'strict', file: 'a.mld' });
+  expect(problems[0]?.message).toContain(message);
+});
+
+test('streams are read and written back', () => {
+  const text = `run @f() with { stream: true }
+var @x = @a | stream @f | stream sh (@b):out {cat}
+show "x" with { stream: true }
+exe @f() = sh {ls} with { stream: true }
+`;
+  const { script, problems } = parseScript(
+    text
+      .replace('run @f() with { stream: true }', 'stream @f()')
+      .replace('show "x" with { stream: true }', 'stream "x"')
+      .replace('sh {ls} with { stream: true }', 'stream sh {ls}'),
+    { mode: 'strict', file: 'a.mld' },
+  );
+  expect(problems).toEqual([]);
+  expect(script && printScript(script)).toBe(text);
+});
+
+// ---- formats
+
+inSandbox('csv is read into rows before the first stage', async () => {
+  const ran = await run(`
+exe @table() = cmd {printf 'item,qty\\n"nuts, mixed",3\\nfigs,12\\n'}
+exe @list(rows) = js { return rows.slice(1).map(r => r[0] + "=" + r[1]).join("; ") }
+show @table() with { format: "csv", pipeline: [@list] }
+var @v = run cmd {printf 'a,b\\n1,2\\n'} with { format: "csv", pipeline: [@list] }
+show @v
+show @table() | @list with { format: "csv" }`);
+  expect(ran).toEqual(printed('nuts, mixed=3; figs=12', '1=2', 'nuts, mixed=3; figs=12'));
+});
+
+test('quotes, line breaks, empty cells and empty texts', async () => {
+  const ran = await run(
+    `
+exe @json(rows) = js { return "rows " + JSON.stringify(rows) }
+show <a.csv> with { format: "csv", pipeline: [@json] }
+show "" with { format: "csv", pipeline: [@json] }
+var @none = null
+show @none with { format: "csv", pipeline: [@json] }
+show "one" with { format: "csv", pipeline: [@json] }
+show "," with { format: "csv", pipeline: [@json] }`,
+    {
+      'a.csv': '\ufeffa,"b ""q"""\r\n"x\ny, z",\r\n\r\n"",2\rlast ,"quoted"more\n',
+    },
+  );
+  const rows = [
+    ['a', 'b "q"'],
+    ['x\ny, z', ''],
+    ['', '2'],
+    ['last ', 'quotedmore'],
+  ];
+  expect(ran).toEqual(
+    printed(
+      `rows ${JSON.stringify(rows)}`,
+      'rows []',
+      'rows []',
+      'rows [["one"]]',
+      'rows [["",""]]',
+    ),
+  );
+});
+
+test("the own text stays the source's, and without stages the value is read all the same", async () => {
+  const ran = await run(`
+exe @tagged(x) = \`tag @x\`
+exe @own(x) = js { return x.toString() + "|" + x.length }
+show "a,b" with { format: "csv", pipeline: [show, @tagged] }
+show "a,b" with { format: "csv", pipeline: [@own] }
+var @rows = "a,b\\nc,d" with { format: "csv" }
+show @rows
+show @rows[1][0]
+for @row in @rows => show @row.join("-")`);
+  expect(ran).toEqual(printed('a,b', 'tag [["a","b"]]', 'a,b|1', 'a,b\nc,d', 'c', 'a-b', 'c-d'));
+});
+
+test('xml hands on what `@xml` makes, json data, text the text', async () => {
+  const ran = await run(`
+exe @kind(x) = js { return typeof x + " " + (typeof x === "string" ? x : JSON.stringify(x)) }
+var @o = { "k": [1] }
+show @o with { format: "xml", pipeline: [@kind] }
+var @same = @xml(@o)
+show \`string @same\`
+show "words" with { format: "xml", pipeline: [@kind] }
+show '{"a": 1}' with { format: "json", pipeline: [@kind] }
+show '{"a": 1}' with { format: "text", pipeline: [@kind] }`);
+  const xml = 'string <K>\n  <ITEM>1</ITEM>\n</K>';
+  expect(ran).toEqual(
+    printed(xml, xml, 'string <DOCUMENT>\nwords\n</DOCUMENT>', 'object {"a":1}', 'string {"a": 1}'),
+  );
+});
+
+test.each([
+  ['"yaml"', '"a"', '`yaml` is no format'],
+  ['"CSV"', '"a"', '`CSV` is no format'],
+  ['""', '"a"', '`` is no format'],
+  ['"json"', '"{a"', 'the source is no JSON'],
+  ['"json"', '""', 'the source is no JSON'],
+  ['"csv"', `'a,"b'`, 'a quote is never closed'],
+])('is an error: format %s of %s', async (format, source, message) => {
+  for (const form of [`, pipeline: [@upper]`, '']) {
+    const { code, output } = await run(`show ${source} with { format: ${format}${form} }`);
+    expect(output).toContain(message);
+    expect(code).toBe(1);
+  }
+});
+
+test('rows keep labels, also those of the word that says how they are read', async () => {
+  const ran = await run(`
+var secret @csv = "a,b\\nc,d"
+var untrusted @json = '[1, 2]'
+var pii @how = "csv"
+exe @first(rows) = js { return rows[0][0] }
+var @rows = @csv with { format: "csv" }
+var @one = @csv with { format: "csv", pipeline: [@first] }
+var @two = @json with { format: "json", pipeline: [@sort] }
+var @x = @csv with { format: "xml", pipeline: [@trim] }
+var @h = "a,b" with { format: @how, pipeline: [@sort] }
+show \`@rows[1][1].mx.labels @one.mx.labels @two.mx.labels @x.mx.labels @h.mx.labels\`
+guard @g before secret = when [ @mx.op.type == "show" => deny "no"  * => allow ]
+show @rows[0][0]`);
+  expect(ran.output).toContain('["secret"] ["secret"] ["untrusted"] ["secret"] ["pii"]\n');
+  expect(ran.code).toBe(4);
 });

@@ -266,11 +266,12 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const shown = kind === 'sh' ? { metadata: { command: node.body } } : {};
   const op = operationOf(c.unit, kind, node.at, shown);
   return async (env, named, isPart, isStage) => {
-    const all = [...named, ...(await names(env))];
+    const all = node.names.length === 0 ? named : [...named, ...(await names(env))];
     const { given, folder } = await setting(env);
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
-    const helpers = kind === 'sh' ? NONE : await helpersIn(env, kind, node.body, all);
+    const isAlone = kind === 'sh' || env.run.helpers[kind].size === 0;
+    const helpers = isAlone ? NONE : await helpersIn(env, kind, node.body, all);
     const captured = helpers.flatMap((helper) => helper.captured);
     const inputs = [...all, ...extra, ...captured, ...stdinInput(stdin)];
     const own = env.process?.isStream

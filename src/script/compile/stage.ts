@@ -5,7 +5,6 @@ import {
   addMarks,
   describe,
   makeContainer,
-  makeValue,
   mergeDescriptors,
   type Operation,
   type Value,
@@ -29,12 +28,13 @@ import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
-import { parseJsonText, stageInput } from '../values/data.ts';
+import { stageInput } from '../values/data.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
+import { formatReader } from '../values/transforms.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
-import { orDenied } from './function.ts';
+import { marksOfRefusal, orDenied } from './function.ts';
 import { DEFAULT_CAP, runBranches } from './loop.ts';
 import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileCallee, invoke } from './reference.ts';
@@ -52,7 +52,7 @@ const stageOperation = ({ unit }: Compiler, name: string, at: number): Operation
 /** The stage input comes first, explicit arguments follow; the call inside shares the stage's budget. */
 function callRun(
   c: Compiler,
-  { target: node, at }: NodeOf<'call-stage' | 'while-stage'>,
+  { target: node, at, ...stage }: NodeOf<'call-stage' | 'while-stage'>,
   isFirst = false,
 ): NamedRun {
   const { target, steps, values: extra } = compileCallee(c, node);
@@ -61,7 +61,8 @@ function callRun(
   const op = stageOperation(c, name, at);
   // Nothing comes in where a group begins: `|| @a(1) || @b(2)` are plain calls.
   const takesInput = !isFirst || extra.length === 0;
-  const run: Walk = async (input, env) => {
+  const run: Walk = async (input, outer) => {
+    const env = streamed(outer, stage);
     const callee = await target(env);
     const first = takesInput ? [stageInput(input)] : [];
     const executable = executableOf(callee);
@@ -78,8 +79,10 @@ function callRun(
         ? { name: 'input', value }
         : { name: `argument${index - first.length + 1}`, value },
     );
+    let hasBegun = false;
     const perform = () =>
       operate(env, op, inputs, (passed, inner, { trace }) => {
+        hasBegun = true;
         if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
         return call(passed.map(given), {
           ...inner,
@@ -88,7 +91,10 @@ function callRun(
       });
     const { refused } = executable;
     if (!refused) return await perform();
-    return await orDenied(perform, (fault) => refused(values, { env, at, isStage: true }, fault));
+    return await orDenied(perform, (fault) => {
+      const marks = marksOfRefusal(fault, hasBegun, env.frame, values);
+      return refused(values, { env, at, isStage: true }, { fault, marks });
+    });
   };
   return { run, name };
 }
@@ -103,18 +109,27 @@ function passing(env: Environment, value: Value): Environment {
   return pipe ? { ...withFacts(env, { pipe: () => pipeFacts(pipe) }), pipe } : env;
 }
 
-function codeRun(c: Compiler, { code, at }: NodeOf<'code-stage'>): NamedRun {
+/** `| stream @f`: for this stage alone. */
+const streamed = (env: Environment, stage: object): Environment =>
+  'isStream' in stage ? { ...env, process: { ...NO_OPTIONS, isStream: true } } : env;
+
+const NO_OPTIONS = { stdin: undefined, timeoutMs: undefined };
+
+function codeRun(c: Compiler, { code, at, ...stage }: NodeOf<'code-stage'>): NamedRun {
   const execute = code.kind === 'command' ? compileCommand(c, code) : compileCode(c, code);
   const name = code.kind === 'command' ? 'cmd' : code.language;
   const op = stageOperation(c, name, at);
-  const run: Walk = (input, env) =>
-    operate(env, op, [{ name: 'input', value: stageInput(input) }], async ([passed], inner) => {
-      const stage = { ...inner, pipe: withInput(inner, passed) };
+  const run: Walk = (input, outer) => {
+    const env = streamed(outer, stage);
+    const inputs = [{ name: 'input', value: stageInput(input) }] as const;
+    return operate(env, op, inputs, async ([passed], inner) => {
+      const here = { ...inner, pipe: withInput(inner, passed) };
       const first = code.kind === 'command' ? [] : [{ name: 'input', value: passed }];
       const named = [...first, ...env.named];
-      const value = await execute(stage, named, false, true);
+      const value = await execute(here, named, false, true);
       return addMarks(value, describe({ taint: [`src:${name === 'bash' ? 'sh' : name}`] }));
     });
+  };
   return { run, name };
 }
 
@@ -210,7 +225,7 @@ function isRepeatable(node: Expression | undefined): boolean {
 }
 
 const isName = (node: Expression): node is NodeOf<'reference'> =>
-  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+  node.kind === 'reference' && !node.steps.some(({ kind }) => kind === 'call');
 
 /** A bare name of a function as the source is a call of it, which can be made again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {
@@ -223,14 +238,6 @@ function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluat
       ),
     repeats: (env) => whenReady(evaluate(env), (value) => executableOf(value) !== undefined),
   };
-}
-
-/** `format`: "json" parses the source before the first stage, "text" keeps it from being parsed. */
-function formatSource(value: Value, format: string): Value {
-  if (format === 'text')
-    return makeValue(textOf(value), { descriptor: value.meta.descriptor, origin: { format } });
-  if (format === 'json') return parseJsonText(value);
-  return raise('invalid_input', `\`${format}\` is no format; use "json" or "text"`);
 }
 
 export function compilePipeline(
@@ -273,7 +280,10 @@ function compilePlans(
   const { evaluate, repeats } = compileSource(c, source);
   const formatted: Eval | undefined =
     evaluate && format
-      ? async (env) => formatSource(await evaluate(env), (await format(env)).text)
+      ? async (env) => {
+          const read = formatReader(await format(env));
+          return read(await evaluate(env));
+        }
       : evaluate;
   const plan: SourcePlan = { evaluate: formatted, repeats, effects };
   return (env) => runPipeline(env, plan, plans);

@@ -38,7 +38,7 @@ import { compileFor, compileLoop, compileSifted } from './loop.ts';
 import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
-import { withGuards } from './with-options.ts';
+import { compileWith, withGuards } from './with-options.ts';
 
 function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
@@ -127,6 +127,16 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
 
 /** `run @f` and `run @f()` are the same; what is no function cannot be run. */
 export function compileRunnable(c: Compiler, action: Expression): Eval {
+  const ran = ranWith(action);
+  if (ran && action.kind === 'with') {
+    // `stream @x` of what is no function shows it.
+    const isShown = action.options.entries.has('stream');
+    const run = compileRunnable(c, ran);
+    const value = c.expression(ran);
+    const either: Eval = (env) =>
+      whenReady(value(env), (found) => (executableOf(found) ? run(env) : found));
+    return compileWith(c, action, isShown && !isCall(ran) ? either : run);
+  }
   const evaluate = c.expression(action);
   if (action.kind !== 'reference') return evaluate;
   const isCalled = isCall(action);
@@ -136,11 +146,20 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     );
 }
 
+/** `run @f(…) with { … }`: what is run, unless the options do more than run it. */
+function ranWith(action: Expression): NodeOf<'reference'> | undefined {
+  if (action.kind !== 'with') return undefined;
+  const { value, options } = action;
+  const isPlain = options.pipeline === undefined && !options.entries.has('format');
+  return isPlain && value.kind === 'reference' ? value : undefined;
+}
+
 /** `run @f(…)` contains the call; commands and code are operations of their own. */
 function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
-  if (action.kind !== 'reference') return evaluate;
-  const { name } = action;
+  const ran = action.kind === 'reference' ? action : ranWith(action);
+  if (!ran) return evaluate;
+  const { name } = ran;
   const location = placeOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));
@@ -194,11 +213,13 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   if (node.kind === 'for')
     return node.batch ? compileBatch(c, node) : compilePrintedFor(c, node, true);
   const act = c.action(node);
-  if (!isPrinted(node, isWhen)) return act;
+  if (isStatement(node)) return act;
+  const prints = isPrinted(node, isWhen);
   return (env) => {
+    // A module's values that nobody takes are not made.
     if (env.isDefining) return absent();
     return whenReady(act(env), (value) => {
-      if (!leaveOf(value)) print(env, value, node.at);
+      if (prints && !leaveOf(value)) print(env, value, node.at);
       return value;
     });
   };
@@ -240,7 +261,8 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
 /** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
-  return endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
+  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
+  return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
 /** Prints what it gives, but not in functions and modules. */

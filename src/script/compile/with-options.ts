@@ -2,15 +2,16 @@
 import { isObject } from '../../base/index.ts';
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Compiler, Eval, ProcessOptions } from '../run/environment.ts';
+import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
+import { formatReader } from '../values/transforms.ts';
 
 /** Those of a guard's decision are none of a value. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
-function refuseUnknown({ entries }: NodeOf<'options'>): void {
+export function refuseUnknown({ entries }: NodeOf<'options'>): void {
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
@@ -53,7 +54,11 @@ export function compileOption(
   return node && c.expression(node);
 }
 
-function compileProcess(c: Compiler, node: NodeOf<'options'>): Eval<ProcessOptions> | undefined {
+/** What is not said here holds as it was said further out. */
+export function compileProcess(
+  c: Compiler,
+  node: NodeOf<'options'>,
+): Eval<ProcessOptions> | undefined {
   const stdin = compileOption(c, node, 'stdin');
   const timeout = compileOption(c, node, 'timeout');
   const stream = compileOption(c, node, 'stream');
@@ -62,22 +67,51 @@ function compileProcess(c: Compiler, node: NodeOf<'options'>): Eval<ProcessOptio
     const input = await stdin?.(env);
     const limit = await timeout?.(env);
     const flag = await stream?.(env);
-    const isStream = flag !== undefined && isTruthy(flag);
-    return { stdin: input, timeoutMs: limit && durationMs(limit), isStream };
+    const outer = env.process;
+    return {
+      stdin: input ?? outer?.stdin,
+      timeoutMs: limit ? durationMs(limit) : outer?.timeoutMs,
+      isStream: flag ? isTruthy(flag) : (outer?.isStream ?? false),
+    };
   };
 }
 
-export function compileWith(c: Compiler, node: NodeOf<'with'>): Eval {
+/** `format` is about the source of a pipeline, wherever that stands; without stages, about the value. */
+function compileStaged(c: Compiler, { value, options }: NodeOf<'with'>): Eval {
+  const format = compileOption(c, options, 'format');
+  const stages = options.pipeline ?? [];
+  if (!format) return options.pipeline ? c.stages(value, stages) : c.expression(value);
+  if (value.kind === 'pipeline' && value.source)
+    return c.stages(value.source, [...value.stages, ...stages], format);
+  if (options.pipeline) return c.stages(value, stages, format);
+  const evaluate = c.expression(value);
+  return async (env) => {
+    const read = formatReader(await format(env));
+    return read(await evaluate(env));
+  };
+}
+
+/** `inner`: what is done with the options, unless it is the value itself. */
+export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Eval {
   const { options } = node;
   refuseUnknown(options);
-  const inner = options.pipeline
-    ? c.stages(node.value, options.pipeline, compileOption(c, options, 'format'))
-    : c.expression(node.value);
+  const evaluate = inner ?? compileStaged(c, node);
   const process = compileProcess(c, options);
   const guards = options.entries.get('guards');
-  const selected = guards ? withGuards(c, guards, inner) : inner;
+  const selected = guards ? withGuards(c, guards, evaluate) : evaluate;
   if (!process) return selected;
-  return async (env) => await selected({ ...env, process: await process(env) });
+  return async (env) => {
+    const given = await process(env);
+    if (options.pipeline && given.isStream) refuseJudged(env);
+    return await selected({ ...env, process: given });
+  };
+}
+
+/** What streams is out before an after-guard could object to what a stage made. */
+function refuseJudged({ frame }: Environment): void {
+  const stage = { type: 'pipeline-stage', name: '', opLabels: [] };
+  if (frame.guards.mayObjectAfter(stage, frame.held))
+    raise('invalid_input', 'a pipeline cannot stream while a guard judges its result');
 }
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */

@@ -5,6 +5,7 @@
 // and those of its file are the block's, and whoever judges calls of it judges the block.
 import type { Input, MaybePromise, Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { HELPER_BODIES } from '../syntax/outline.ts';
 import {
   type Environment,
   type Executable,
@@ -15,13 +16,6 @@ import {
 } from './environment.ts';
 import { operate } from './operate.ts';
 
-/** Bodies that a block of each kind can call. */
-const CALLABLE: Readonly<Record<HelperLanguage, readonly string[]>> = {
-  js: ['js'],
-  node: ['node', 'js'],
-  py: ['py'],
-};
-
 /** `exe py = { name }` */
 export function addHelper({ scope, run }: Environment, language: HelperLanguage, name: string) {
   const found = scope.find(name);
@@ -30,8 +24,8 @@ export function addHelper({ scope, run }: Environment, language: HelperLanguage,
     return raise('not_found', `\`${name}\` is no function, so it cannot be a helper`, { name });
   const { bodyKind } = executable.signature;
   const { helper } = executable;
-  if (!helper || !CALLABLE[language].includes(bodyKind)) {
-    const bodies = CALLABLE[language].map((word) => `\`${word} { … }\``).join(' or ');
+  if (!helper || !HELPER_BODIES[language].includes(bodyKind)) {
+    const bodies = HELPER_BODIES[language].map((word) => `\`${word} { … }\``).join(' or ');
     return raise('invalid_input', `\`${name}\` cannot be a helper of ${language} blocks`, {
       name,
       hint: `its body must be ${bodies}`,
@@ -65,7 +59,6 @@ export async function helpersIn(
   own: readonly Named[],
 ): Promise<readonly UsedHelper[]> {
   const all = env.run.helpers[language];
-  if (all.size === 0) return NONE;
   const used = new Map<string, UsedHelper>();
   const open = [source];
   for (let text = open.pop(); text !== undefined; text = open.pop()) {

@@ -340,8 +340,9 @@ export type BinaryOperator = Comparison | Arithmetic | Equality | '&&' | '||' | 
 
 interface Stages {
   /** `@f`, `@f("x")`, `@parse.llm`: the target's last `call` step holds the further arguments. */
-  'call-stage': { target: NodeOf<'reference'> };
-  'code-stage': { code: NodeOf<'command' | 'code'> };
+  'call-stage': { target: NodeOf<'reference'>; isStream?: true };
+  /** `stream sh {…}`: what it says is shown as it comes. */
+  'code-stage': { code: NodeOf<'command' | 'code'>; isStream?: true };
   'effect-stage': { effect: NodeOf<'effect'> };
   /** `while(20, 5ms) @step` */
   'while-stage': { limit: Expression; pauseMs: number; target: NodeOf<'reference'> };

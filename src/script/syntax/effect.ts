@@ -45,7 +45,8 @@ function refuseExecution(r: Reader): void {
       hint: 'put it in a variable: `var @x = …`',
     });
   }
-  if (r.peek() === '{' || isCodeStart(r) || r.sees(/run(?![\w-])/y)) {
+  const isStream = r.sees(/stream[ \t]+(?!@)/y);
+  if (r.peek() === '{' || isCodeStart(r) || isStream || r.sees(/run(?![\w-])/y)) {
     r.fail('`show` executes nothing', {
       hint: 'write `run { … }`, or show a variable that holds the result',
     });

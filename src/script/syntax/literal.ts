@@ -5,8 +5,8 @@ import type { Reader } from './cursor.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 
 const OPENS_BLOCK =
-  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
-const MAY_OPEN_BLOCK = /@|(?:run|when|for|foreach|loop)(?![\w-])/y;
+  /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|stream[ \t]+["'`<[]|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
+const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
 const BLOCK_IN_ARGUMENT = /=>|let[ \t]+(?:[\w:.,-]+[ \t]+)*@/y;
 const BLOCK_HERE = 'a block cannot stand here';
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
@@ -94,6 +94,9 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
 export function asLine(value: Expression): ActionExpression {
   const { kind, at, end } = value;
   if (kind === 'run-value') return { kind: 'run', action: value.action, at, end };
+  // `stream` before it, not among its options.
+  if (kind === 'with' && value.options.entries.get('stream')?.at === at)
+    return { kind: 'run', action: value, at, end };
   const isFlow =
     kind === 'when' || kind === 'if' || kind === 'for' || kind === 'foreach' || kind === 'loop';
   return isFlow ? { kind: 'flow', value, at, end } : value;

@@ -260,3 +260,10 @@ export function bodyKindOf(body: Expression): string {
   if (body.kind === 'code') return body.language === 'bash' ? 'sh' : body.language;
   return BODY_KINDS[body.kind] ?? 'exe';
 }
+
+/** Bodies that a block of each kind can call by name. */
+export const HELPER_BODIES: Readonly<Record<NodeOf<'helpers'>['language'], readonly string[]>> = {
+  js: ['js'],
+  node: ['node', 'js'],
+  py: ['py'],
+};

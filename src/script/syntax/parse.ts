@@ -11,7 +11,7 @@ import { parseFile } from './file.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare } from './text.ts';
-import { isLaterStart, parseValue, STATEMENT_WORDS } from './value.ts';
+import { isLaterStart, isStreamLine, parseValue, STATEMENT_WORDS } from './value.ts';
 
 const RULES: Rules = {
   value: parseValue,
@@ -125,11 +125,12 @@ function looksLikeStatement(r: Reader): boolean {
 function isSlashed(r: Reader): boolean {
   const at = r.pos;
   const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
-  const isStream = found === 'stream' && r.sees(/[ \t]*(?:@|\{|[a-z]+(?::|[ \t]*[({]))/y);
   if (found !== undefined) r.pos -= found.length;
   const isLater = isLaterStart(r);
+  const isText = found === 'stream' && !isStreamLine(r);
   r.pos = at;
-  return found !== undefined && (found === '' || isLater || isStream || STATEMENT_WORDS.has(found));
+  if (found === undefined || isText) return false;
+  return found === '' || isLater || STATEMENT_WORDS.has(found);
 }
 
 /** Text and statements, line by line. */

@@ -10,7 +10,7 @@ export const OPTION_NAMES = new Set(
 );
 const EFFECT = /(?:show|log|output|append)(?![\w-])/y;
 const STAGE_ON_NEXT_LINE = new RegExp(
-  String.raw`[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|${CODE_WORDS})\b))`,
+  String.raw`[ \t\r]*\n[ \t]*(?=\|\|?[ \t]*(?:[@|{]|(?:show|log|output|append|while|stream|${CODE_WORDS})\b))`,
   'y',
 );
 const ANY_ON_NEXT_LINE = /[ \t\r]*\n[ \t]*(?=\|)/y;
@@ -121,7 +121,18 @@ function parsePause(r: Reader): number {
   return number * (UNITS_MS[found.replace(/[\d.]/g, '')] ?? 1);
 }
 
+const STREAM = new RegExp(String.raw`stream[ \t]+(?=@|(?:${CODE_WORDS})\b)`, 'y');
+
 function parseStage(r: Reader, braces = refuseBraces): PipelineStage {
+  const at = r.pos;
+  if (!r.take(STREAM)) return readStage(r, braces);
+  const stage = readStage(r, braces);
+  return stage.kind === 'call-stage' || stage.kind === 'code-stage'
+    ? { ...stage, isStream: true, at }
+    : stage;
+}
+
+function readStage(r: Reader, braces: Braces): PipelineStage {
   const at = r.pos;
   if (r.peek() === '@') {
     const target = parseReference(r);

@@ -13,10 +13,11 @@ import { isTextStart } from './text.ts';
 import {
   hintOfWord,
   isFlowWord,
-  isStreamStart,
   parseRunAction,
+  parseStream,
   parseValue,
   refuseLater,
+  refuseStream,
 } from './value.ts';
 
 /** Stands at the first character behind an optional slash. Its line is used up afterwards. */
@@ -30,7 +31,8 @@ function readStatement(r: Reader): Statement {
   const at = r.pos;
   if (r.peek() === '@' || isTextStart(r)) return parseCall(r);
   if (r.take('=>')) return parseReturn(r, at);
-  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  const streamed = parseStream(r);
+  if (streamed) return streamed;
   const word = r.word() ?? '';
   if (word !== 'foreach' && isFlowWord(word))
     return { kind: 'flow', value: parseFlow(r, true), at, end: r.pos };
@@ -69,6 +71,7 @@ function refuseText(r: Reader, word: string): never {
   }
   if (isLeaveWord(word))
     r.fail(`\`${word}\` has nothing to leave here`, { end, code: 'misplaced' });
+  if (word === 'stream') refuseStream(r);
   return r.fail(`expected a statement, found ${r.shown()}`, {
     end: r.lineEnd(),
     hint: hintOfWord(r, word) ?? 'text stands in markdown files (.md); here write `show "…"`',

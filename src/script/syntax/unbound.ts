@@ -12,12 +12,19 @@ import {
   valuesOf,
   visit,
 } from './ast.ts';
-import { type Bound, camelCased, namesIn, staticText } from './outline.ts';
+import {
+  type Bound,
+  bodyKindOf,
+  camelCased,
+  HELPER_BODIES,
+  namesIn,
+  staticText,
+} from './outline.ts';
 
 export interface NameFinding extends Range {
   readonly code:
     | ('name_unbound' | 'argument_missing' | 'argument_surplus')
-    | ('exists_of_path' | 'exception_wide');
+    | ('exists_of_path' | 'exception_wide' | 'helper_kind' | 'label_removed');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -534,14 +541,31 @@ class Names {
   ofStatement(node: NodeOf<'augment' | 'export' | 'helpers'>): NameFinding[] {
     const names = 'names' in node ? (node.names ?? []) : [node.name];
     const isGuard = (name: string): boolean => this.#bound.has(name);
-    return names
+    const placeOf = (name: string): Range => {
+      const at = Math.max(node.at, this.#tree.text.indexOf(name, node.at));
+      return { at, end: at + name.length };
+    };
+    const unbound = names
       .filter((name) => !this.#isKnown(name, node.at) && !(node.kind === 'export' && isGuard(name)))
-      .map((name) => {
-        const at = Math.max(node.at, this.#tree.text.indexOf(name, node.at));
-        return this.#unbound(name, { at, end: at + name.length }, 'needed');
-      });
+      .map((name) => this.#unbound(name, placeOf(name), 'needed'));
+    if (node.kind !== 'helpers') return unbound;
+    const bodies = HELPER_BODIES[node.language];
+    const isOther = (name: string): boolean => {
+      const { kind, exe, value } = this.#find(name, node.at) ?? {};
+      return kind === 'variable' ? value !== undefined : exe !== undefined && !isBody(exe, bodies);
+    };
+    const others = names.filter(isOther).map((name): NameFinding => {
+      const message = `\`${name}\` cannot be a helper of ${node.language} blocks`;
+      const hint = `its body must be ${bodies.map((word) => `\`${word} { … }\``).join(' or ')}`;
+      return { ...placeOf(name), code: 'helper_kind', severity: 'error', message, hint };
+    });
+    return [...unbound, ...others];
   }
 }
+
+/** Code of one of these kinds and nothing else. */
+const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
+  kinds.includes(bodyKindOf(body)) && !(body.kind === 'with' && body.options.pipeline);
 
 const ENDINGS: Readonly<Record<Use, readonly ['error' | 'warning', string]>> = {
   needed: ['error', ''],

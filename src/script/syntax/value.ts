@@ -24,7 +24,7 @@ const NUMBER = /-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w])/y;
 const WILDCARD_ARM = /\*[ \t]*=>/y;
 export const STATEMENT_WORDS = new Set(
   `var exe run show log output append import export for when if loop guard hook policy profiles needs
-   return bail`.split(/\s+/),
+   return bail stream`.split(/\s+/),
 );
 
 /** Words of older versions and of other languages, and what is written here. */
@@ -102,6 +102,36 @@ const STREAM = new RegExp(
 
 /** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
 export const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
+
+/** The same before anything that a statement may show: a text, a file, a list. */
+const STREAM_STATEMENT = /stream[ \t]+(?=["'`<[]|::)/y;
+
+/** A line that begins with the word, where what it needs follows; stands at the word. */
+export function parseStream(r: Reader): NodeOf<'run' | 'effect'> | undefined {
+  const at = r.pos;
+  if (isStreamStart(r)) return { kind: 'run', action: parseRunAction(r), at, end: r.pos };
+  if (!r.take(STREAM_STATEMENT)) return undefined;
+  const value = asStream(parseValue(r), at);
+  const rest = { target: undefined, format: undefined, at, end: r.pos };
+  return { kind: 'effect', effect: 'show', value, ...rest };
+}
+
+/** Nothing follows that could be shown as it comes. */
+export const refuseStream = (r: Reader): never =>
+  r.fail('expected a command, code or a call after `stream`', {
+    end: r.pos + 'stream'.length,
+    hint: 'write `stream @f()` or `stream sh { … }`',
+  });
+
+/** For markdown, where other lines are text. */
+export const isStreamLine = (r: Reader): boolean => isStreamStart(r) || r.sees(STREAM_STATEMENT);
+
+/** Inside of a value, where it belongs to what follows alone. */
+function parseStreamed(r: Reader): Expression {
+  const at = r.pos;
+  r.take(STREAM);
+  return asStream(r.peek() === '{' ? parseCommand(r, r.pos) : parsePrimary(r), at);
+}
 
 function asStream(made: Expression, at: number): Expression {
   const { value, options } = made.kind === 'with' ? made : { value: made, options: undefined };
@@ -205,6 +235,7 @@ export function parsePrimary(r: Reader): Expression {
       return { kind: 'literal', value: true, isWildcard: true, at, end: r.pos };
     default:
       if (isTextStart(r)) return parseText(r);
+      if (isStreamStart(r)) return parseStreamed(r);
       return isCodeStart(r) ? parseCode(r) : parseWord(r);
   }
 }

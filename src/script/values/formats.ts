@@ -51,6 +51,35 @@ export function csvOfTable(text: string): string | undefined {
   return [lines[rule - 1] ?? '', ...body].map((line) => row(cellsOf(line))).join('\n');
 }
 
+/** A cell, quoted or bare; behind the closing quote more of it may follow. */
+const CELL = /"([^"]*(?:""[^"]*)*)"([^,\r\n]*)|[^,\r\n]*/y;
+const LINE_END = /\r\n|\n|\r/y;
+
+/** Rows of texts, a header like any other; undefined when a quote is never closed. Empty lines are none. */
+export function rowsOfCsv(text: string): string[][] | undefined {
+  const rows: string[][] = [];
+  let row: string[] = [];
+  const end = text.length;
+  for (let at = text.startsWith('\ufeff') ? 1 : 0; at < end; ) {
+    CELL.lastIndex = at;
+    const [written = '', quoted, more = ''] = CELL.exec(text) ?? [];
+    if (quoted === undefined && written.startsWith('"')) return undefined;
+    row.push(quoted === undefined ? written : quoted.replaceAll('""', '"') + more);
+    at += written.length;
+    const isComma = text[at] === ',';
+    if (isComma) at += 1;
+    // A comma at the very end has an empty cell behind it.
+    if (isComma && at === end) row.push('');
+    LINE_END.lastIndex = at;
+    const [broken = ''] = isComma ? [] : (LINE_END.exec(text) ?? []);
+    at += broken.length;
+    if (isComma && at < end) continue;
+    if (row.length > 1 || written !== '') rows.push(row);
+    row = [];
+  }
+  return rows;
+}
+
 // JSON as people and models write it: comments, trailing commas, bare keys, single quotes, line
 // breaks in texts. The text is rewritten token by token as strict JSON and read by the usual parser,
 // so bounds and own properties hold here as everywhere.

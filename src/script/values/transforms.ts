@@ -12,7 +12,16 @@ import {
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { linesOf, trimBlankLines } from '../files/sections.ts';
-import { csvOfData, csvOfTable, findJson, parseRelaxed, xmlOfData, xmlOfText } from './formats.ts';
+import { parseJsonText } from './data.ts';
+import {
+  csvOfData,
+  csvOfTable,
+  findJson,
+  parseRelaxed,
+  rowsOfCsv,
+  xmlOfData,
+  xmlOfText,
+} from './formats.ts';
 import {
   absent,
   computed,
@@ -154,6 +163,49 @@ async function fileExists(value: Value, port: TransformPort): Promise<Value> {
   } catch {
     return answer(false);
   }
+}
+
+/** The text of a source, read as something else; its own text stays. */
+function readAs(value: Value, data: Json): Value {
+  const { descriptor, origin } = value.meta;
+  return makeValue(data, {
+    descriptor,
+    origin: { ...origin, files: false },
+    text: textOf(value),
+  });
+}
+
+// How `with { format }` reads the source of a pipeline.
+const FORMATS: Readonly<Record<string, (value: Value) => Value>> = {
+  text: (value) =>
+    makeValue(textOf(value), { descriptor: value.meta.descriptor, origin: { format: 'text' } }),
+  json(value) {
+    const { data } = value;
+    const outcome = typeof data === 'string' ? parseJson(data) : undefined;
+    if (!outcome || outcome.ok) return parseJsonText(value);
+    const reason = outcome.error.detail.message.replace(/^not valid JSON: /, '');
+    return raise('invalid_input', `the source is no JSON: ${reason}`);
+  },
+  csv(value) {
+    const rows = value.data === null ? [] : rowsOfCsv(textOf(value));
+    if (!rows) return raise('invalid_input', 'the source is no CSV: a quote is never closed');
+    return readAs(value, rows);
+  },
+  xml: (value) =>
+    makeValue(xml(value), { descriptor: value.meta.descriptor, origin: { format: 'text' } }),
+};
+
+/** `"json"`, `"text"`, `"csv"`, `"xml"`: reads a source so. Which it is may be somebody's secret. */
+export function formatReader(format: Value): (value: Value) => Value {
+  const word = textOf(format);
+  const read = Object.hasOwn(FORMATS, word) ? FORMATS[word] : undefined;
+  if (!read) {
+    const hint = `use ${Object.keys(FORMATS)
+      .map((one) => `"${one}"`)
+      .join(', ')}`;
+    return raise('invalid_input', `\`${word}\` is no format`, { hint });
+  }
+  return (value) => addMarks(read(value), format.meta.descriptor);
 }
 
 const FUNCTIONS: Readonly<Record<string, Work>> = {
