@@ -586,12 +586,17 @@ return { text: \`@r.title @r.stars\` }`;
       },
       [],
     );
-    await connect(made.fixture, { tools: [ADD_NOTE] });
+    const title = { type: 'string', description: 'STRANGER', default: 'STRANGER' };
+    const { properties, ...rest } = ADD_NOTE.inputSchema;
+    const inputSchema = { ...rest, title: 'STRANGER', properties: { ...properties, title } };
+    await connect(made.fixture, { tools: [{ ...ADD_NOTE, description: 'STRANGER', inputSchema }] });
     const done = await run(made, 'may');
     expect(done).toMatchObject({ status: 'completed', outputs: { text: 'tea 4' } });
     const events = await eventsOf(made, done.thread_id);
     const tools = events.flatMap(({ data }) => (typeof data.tool === 'string' ? data.tool : []));
     expect([...new Set(tools)]).toEqual(['script:connector', 'mcp/notes/add_note']);
+    // What is noted of the import are names and types, none of a stranger's words.
+    expect(JSON.stringify(events)).not.toContain('STRANGER');
     expect(await run(made, 'not')).toMatchObject({ status: 'failed', code: 'permission_denied' });
   });
 
