@@ -170,6 +170,18 @@ for @v in ["milk, tea", ["bread"], "rum", null] => show @kind(@v)`;
     expect(await said(text)).toBe('drinks\nother\nspirits\nother');
   });
 
+  test('stands in patterns with `!`, `&&`, `||` and parentheses', async () => {
+    const text = `
+exe @k(v) = when @v [
+  !~= "a, b, c" => "not"
+  ~= "a" || ~= ["b", "c"] => "some"
+  !(~= ["a", "b"]) => "other"
+  ~= "a,b" && !~= "b" => "ab"
+]
+for @v in ["x", "a", "c, b", "a,c", "a, b"] => show @k(@v)`;
+    expect(await said(text)).toBe('not\nsome\nsome\nother\nab');
+  });
+
   test('many elements are compared in one go, too many lists are refused', async () => {
     const many = Array.from({ length: 50_000 }, (_, at) => at).join(',');
     expect(await said(`var @l = "${many}"\nshow @l ~= @l`)).toBe('true');
@@ -539,6 +551,11 @@ show @exists("new.txt")`;
     expect(await said(text, { files })).toBe(
       'false true true true false\n2\n["docs/a.md"]\nfalse\nnot given given\ntrue',
     );
+  });
+
+  test('a pipeline on a line of its own prints the answer', async () => {
+    const text = `${SETTING}"docs/none.md" | @exists\n@there | @exists\n@there | @fileExists`;
+    expect(await said(text, { files: FILES })).toBe('false\ntrue\ntrue');
   });
 
   test('one of your own has the name', async () => {

@@ -1,12 +1,14 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { ActionExpression, Expression, NodeOf } from './ast.ts';
+import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
 import { parseWordObject } from './literal.ts';
+import { staticText } from './outline.ts';
 import { parseArguments } from './reference.ts';
+import type { NameFinding } from './unbound.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
 
 type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
@@ -128,4 +130,73 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
     : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
   for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
+}
+
+// What can be said about changes of labels without running: where a label would be taken away by somebody
+// who may not, and which ones nobody may.
+
+type RemovalSaid = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
+
+const BY_GUARD: RemovalSaid = {
+  severity: 'error',
+  message: 'only a privileged guard may remove labels',
+  hint: 'write `guard privileged …` if that is meant',
+};
+const BY_OTHERS: RemovalSaid = {
+  severity: 'error',
+  message: 'only a privileged guard may remove labels, a function may add some',
+  hint: 'let a `guard privileged … after …` remove it',
+};
+const fixed = (label: string): RemovalSaid => ({
+  severity: 'warning',
+  message: `\`${label}\` says where data came from and is never removed`,
+});
+
+const isRemoving = (edit: LabelEdit | undefined): boolean =>
+  edit !== undefined && (edit.clear || edit.remove.length > 0);
+
+/** Labels of a list as written; what is computed is not known. */
+const writtenIn = (node: Expression | undefined): string[] =>
+  node?.kind === 'array'
+    ? node.items.flatMap(({ value }) =>
+        value.kind === 'template' ? (staticText(value) ?? []) : [],
+      )
+    : [];
+
+function ofVerdict({ labels, options }: NodeOf<'verdict'>, isPrivileged: boolean): RemovalSaid[] {
+  const listed = options?.entries.get('removeLabels');
+  const isEmpty = listed?.kind === 'array' && listed.items.length === 0;
+  const names = [...(labels?.remove ?? []), ...writtenIn(listed)];
+  if (!isPrivileged && (isRemoving(labels) || (listed && !isEmpty))) return [BY_GUARD];
+  return names.filter((label) => /^(?:src|dir):/.test(label)).map(fixed);
+}
+
+type LabelHolder = NodeOf<'guard' | 'exe' | 'verdict' | 'return'>;
+
+const changesLabels = (item: object): item is LabelHolder =>
+  'kind' in item && /^(?:guard|exe|verdict|return)$/.test(String(item.kind));
+
+function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalSaid[] {
+  if (node.kind === 'verdict') return ofVerdict(node, isPrivileged);
+  return node.kind === 'return' && isRemoving(node.labels) ? [BY_OTHERS] : [];
+}
+
+/** Removals of labels that a run would refuse, in no order. */
+export function labelFindings({ body }: Pick<ScriptTree, 'body'>): NameFinding[] {
+  const found: NameFinding[] = [];
+  const open: (readonly [item: unknown, isPrivileged: boolean])[] = [[body, false]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [item, outer] = next;
+    if (typeof item !== 'object' || item === null) continue;
+    let isPrivileged = outer;
+    if (changesLabels(item)) {
+      if (item.kind === 'guard') isPrivileged = item.privileged;
+      const { at, end } = item;
+      for (const finding of findingsAt(item, isPrivileged))
+        found.push({ at, end, code: 'label_removed', ...finding });
+    }
+    const inside = item instanceof Map ? item.values() : Object.values(item);
+    for (const inner of inside) open.push([inner, isPrivileged]);
+  }
+  return found;
 }
