@@ -638,6 +638,7 @@ describe('a null that was read', () => {
   const functions = `
 exe @kind(v) = js { return v === null ? "null here" : typeof v }
 exe @tell(v) = \`told @v\`
+exe @outputs(v) = \`@p[0] @p[1] @p[-1] (@mx.input)@p[7]\`
 exe @read(t) = [ => @parse.llm(@t) ]
 var @r = "no json" | @parse.llm
 `;
@@ -653,6 +654,7 @@ var @r = "no json" | @parse.llm
     ['"x" | @parse.llm | @typeof', 'null'],
     ['"x" | @parse.llm | show "seen" | @tell', 'seen\ntold null'],
     ['@read("x")', 'null'],
+    ['"x" | @parse.llm | @outputs', 'x null null (null)'],
     ['"x" | @read | @tell', 'told null'],
     ['@r.isNull()', 'true'],
     ['@exists(@r)', 'false'],
