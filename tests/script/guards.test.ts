@@ -267,7 +267,7 @@ var secret @s = "s"
 show "x"`);
     expect(fault).toBe('');
     expect(show(text)).toEqual([
-      ...['before exe a', 'before var done', 'before var done', 'after var', 'x'],
+      ...['before exe ["a"]', 'before var done', 'before var done', 'after var', 'x'],
     ]);
   });
 

@@ -480,7 +480,9 @@ function rule(s: Rule): string {
     }
     case 'hook': {
       const name = s.name === undefined ? undefined : `@${s.name}`;
-      return `${words('hook', name, s.timing, s.filter)} = ${block(s.body)}`;
+      const quote = s.prefix?.includes('"') ? (s.prefix.includes("'") ? '`' : "'") : '"';
+      const prefix = s.prefix === undefined ? '' : `(${quote}${s.prefix}${quote})`;
+      return `${words('hook', name, s.timing, s.filter)}${prefix} = ${block(s.body)}`;
     }
     case 'policy': {
       const [only] = s.members;

@@ -35,6 +35,7 @@ import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts'
 import {
   absent,
   isAbsent,
+  isReadNull,
   isStructure,
   KEEP,
   keepOf,
@@ -72,7 +73,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
-    return isPipeView(value) && found.data === null ? absent() : found;
+    return isPipeView(value) && isNothing(found) ? absent() : found;
   };
 }
 
@@ -136,6 +137,9 @@ function callableField(value: Value, name: string): Value | undefined {
   return executableOf(found) && found;
 }
 
+/** Null, unless it was read: such a one is an output like any other. */
+const isNothing = (value: Value): boolean => value.data === null && !isReadNull(value);
+
 export function invoke(
   target: Value,
   name: string,
@@ -179,7 +183,7 @@ function index(c: Compiler, node: Expression, reading: Reading): Walk {
   return (value, env) =>
     whenReady(evaluate(env), (at) => {
       const found = indexOf(value, at, mode);
-      return isPipeView(value) && found.data === null ? absent() : found;
+      return isPipeView(value) && isNothing(found) ? absent() : found;
     });
 }
 

@@ -11,7 +11,7 @@ import { parseArguments } from './reference.ts';
 import type { NameFinding } from './unbound.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
 
-type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
+type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'> & Pick<NodeOf<'hook'>, 'prefix'>;
 
 /** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
 function parseHead(r: Reader, word: string): Head {
@@ -38,15 +38,29 @@ function parseHead(r: Reader, word: string): Head {
       hint: 'a label (`secret`), an operation (`op:show`) or a function (`@f`)',
     });
   }
+  const prefix = filter.startsWith('@') && r.peek() === '(' ? parsePrefix(r, word) : undefined;
   r.blanks();
   r.expect('=', 'after the filter');
   r.breakAfter();
-  return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', '') };
+  return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', ''), prefix };
 }
 
-/** A name, not the filter `@f`: something other than `=` follows it. */
+/** `("src/")` behind a hook's function: how the text of the first argument begins. */
+function parsePrefix(r: Reader, word: string): string {
+  const given =
+    word === 'hook' ? r.match(/\([ \t]*(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)[ \t]*\)/y) : undefined;
+  if (given !== undefined) return given.slice(1, -1).trim().slice(1, -1);
+  return r.fail(`expected \`=\` after the filter, found ${r.shown()}`, {
+    hint:
+      word === 'hook'
+        ? 'write how the first argument begins: `@f("src/")`'
+        : 'a guard judges every call of a function; look at `@mx.args` in its arms',
+  });
+}
+
+/** A name, not the filter `@f`: something other than `=` or `(` follows it. */
 const isName = (r: Reader, timing: string | undefined): boolean =>
-  r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*=/y));
+  r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*[=(]/y));
 
 const DECIDES = new Set(['verdict', 'when', 'if']);
 const LINES = new Set(['let', 'augment', 'flow', 'return']);
@@ -67,7 +81,7 @@ function decides(action: ActionExpression): boolean {
 /** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
-  const head = parseHead(r, 'guard');
+  const { prefix: _, ...head } = parseHead(r, 'guard');
   const start = r.pos;
   if (!r.takeWord('when'))
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
@@ -105,8 +119,17 @@ function parsePrivileged(r: Reader): boolean {
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook runs before or after', { at });
-  const body = r.within({ inLoop: false }, () => parseBlock(r, 'the hook'));
+  const body = r.within({ inLoop: false, inBody: true }, () => parseHookBody(r));
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
+}
+
+/** A `when` is the only line of its block: what its arms give is given back. */
+function parseHookBody(r: Reader): NodeOf<'block'> {
+  const at = r.pos;
+  if (!r.takeWord('when')) return parseBlock(r, 'the hook');
+  const value = parseWhen(r, at);
+  const { end } = value;
+  return { kind: 'block', body: [{ kind: 'flow', value, at, end }], at, end };
 }
 
 function refuseAuthorizations(r: Reader, member: Expression): void {
