@@ -95,6 +95,8 @@ export interface LabelChange {
   readonly remove?: readonly string[];
   /** Removes every label there is. */
   readonly clear?: boolean;
+  /** Of an operation's inputs each; otherwise those that are replaced, or the first. */
+  readonly ofAll?: boolean;
 }
 
 interface Allowing {
@@ -162,6 +164,10 @@ export interface GuardSet {
   readonly locked: GuardSet;
   /** Guards whose label these marks hold, in source order. */
   forMarks(descriptor: Descriptor, phase: Phase): readonly Guard[];
+  /** The same for the result of an operation; effects have none. */
+  forResult(op: Operation, descriptor: Descriptor): readonly Guard[];
+  /** Guards before whose label an operation itself has, in source order. */
+  forLabels(labels: readonly string[]): readonly Guard[];
   /** Guards on the operation or its function, in source order. */
   forOperation(op: Operation, held: readonly string[], phase: Phase): readonly Guard[];
   /** Could an after-guard object to this operation, whatever its result turns out to be? */

@@ -71,6 +71,7 @@ export {
   mergeAll,
   mergeDescriptors,
   removeLabels,
+  toolsIn,
 } from './values/labels.ts';
 export { createRecordFile, openRecords } from './values/record-file.ts';
 export {

@@ -110,6 +110,11 @@ export interface Argument {
   readonly place?: LookAtPlace;
 }
 
+const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']);
+
+/** Has no result that a label could be on: what leaves is judged before it does. */
+export const isEffect = ({ type }: Operation): boolean => EFFECTS.has(type);
+
 const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
 
 export const isRisk = (word: string): word is OperationRisk =>

@@ -36,6 +36,7 @@ import { VariableScope } from './run/scope.ts';
 import type { Mode, ScriptTree } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './syntax/problem.ts';
+import { labelFindings } from './syntax/rule.ts';
 import { type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
@@ -160,7 +161,10 @@ export type AroundScript = Partial<Omit<Surroundings, 'provided'>>;
 
 /** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
 export const unboundIn = (tree: ScriptTree, around: AroundScript = {}): NameFinding[] =>
-  nameFindings(tree, { provided: PROVIDED, inputs: [], module: () => undefined, ...around });
+  [
+    ...nameFindings(tree, { provided: PROVIDED, inputs: [], module: () => undefined, ...around }),
+    ...labelFindings(tree),
+  ].sort((a, b) => a.at - b.at);
 
 /** Problems of form; where there are none, those of names. */
 export function diagnose(

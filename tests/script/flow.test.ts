@@ -58,6 +58,9 @@ describe('slips found when a script is read', () => {
     'var @r = [\n  [\n    let @x = 1\n    => @x\n  ]\n]',
     'var @r = [[ [[let @x = 1 => @x]] ]]',
     'var @r = [[=> 1]]',
+    'var @r = [[when @a => 1\n=> 2]]',
+    'var @r = [[@a], [@f()\n=> 1], 3]',
+    'var @r = [[\n  let @x = ]]',
     'var @r = { rows: [[let @x = 1 => @x]] }',
     'exe @f(x) = @x\nshow @f([[let @x = 1 => @x]])',
     'exe @f() = [ let @y = [[let @x = 1 => @x]]  => @y ]',
@@ -541,7 +544,7 @@ show \`@a @b @f() @g()\``),
     const world = await play('import { @x } from "./lib.mld"\nshow @x', {
       files: {
         'lib.mld':
-          'var @x = 1\nexe @f() = "called"\nwhen true => cmd {echo no}\nfor @a in [1] => js { return "no" }\nwhen true => @f()\n',
+          'var @x = 1\nexe @f() = "called"\nwhen true => cmd {echo no}\nfor @a in [1] => js { return "no" }\nwhen true => @f()\nexe @g() = [ show "no"  => 1 ]\nif true [ @g() ]\nfor @a in [1] [ @g() ]\nwhen true => [ @g() ]\nwhen true => @g() | @upper | show\nif true [ loop(1) [ @g() | @upper ] ]\nfor @a in [1] => @g() => | @upper\n',
       },
     });
     expect(world.fault).toBe('');
@@ -691,9 +694,11 @@ show @call(@first)
 run @first | @ask
 show \`@first|@upper\`
 var @x = @first | show | @ask
+exe @both() = [ => { x: \`x@mx.try\` } ]
+show @both().x | @ask
 var @v = "text"
 show @v | @ask`),
-    ).toEqual(['f3', 'f3', 'f3', 'f3', 'F1', 'f1', 'f2', 'f3', 'text']);
+    ).toEqual(['f3', 'f3', 'f3', 'f3', 'F1', 'f1', 'f2', 'f3', 'x3', 'text']);
   });
 
   test('a module gives the function', async () => {

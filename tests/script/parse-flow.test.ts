@@ -171,6 +171,14 @@ describe('rules', () => {
       'hook @h after op:exe = [ show @output\n=> @output ]',
       'hook @h after op:exe = [ show @output => @output ]',
     ],
+    [
+      'hook before @read(\'src/\') = when [ @input[0] => "x" ]',
+      'hook before @read("src/") = [ when [ @input[0] => "x" ] ]',
+    ],
+    [
+      'guard before op:run = when [ * => [ log "x"\ndeny "no" ] ] with { privileged: true }',
+      'guard privileged before op:run = when [ * => [ log "x" => deny "no" ] ]',
+    ],
     ['policy @p = union(@a, @b)', 'policy @p = union(@a, @b)'],
     ['policy @p = { allow: ["sh"] }', 'policy @p = { allow: ["sh"] }'],
     ['needs { cmd: [git, npm], sh }', "needs { cmd: ['git', 'npm'], sh: true }"],

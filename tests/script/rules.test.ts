@@ -568,3 +568,155 @@ output "x" to "c/rules.md"`;
     expect((await read(', danger: ["fs:r:~/.netrc"]')).out).toBe('K\n');
   });
 });
+
+const READ = 'exe @read(f) = `r @f`\n';
+
+describe('filters of hooks', () => {
+  rows([
+    [
+      'a function whose first argument begins so',
+      `${READ}hook @h before @read("src/") = [ show \`reading @input[0]\` ]\nshow @read("src/a")\nshow @read("doc/b")`,
+      'reading src/a\nr src/a\nr doc/b\n',
+    ],
+    [
+      'without a name, after, in a pipeline, in other quotes',
+      `${READ}hook after @read('src/') = [ => \`(@output)\` ]\nshow "src/a" | @read\nshow "doc/b" | @read`,
+      '(r src/a)\nr doc/b\n',
+    ],
+    [
+      'a call without arguments begins with nothing',
+      'exe @f(x) = "f"\nhook before @f("") = [ show "seen" ]\nshow @f()\nshow @f("")',
+      'f\nseen\nf\n',
+    ],
+    [
+      'what begins so is told by the text of a value',
+      `exe @f(x) = "f"\nhook before @f("{") = [ show "data" ]\nshow @f({ "a": 1 })\nshow @f(12)`,
+      'data\nf\nf\n',
+    ],
+    [
+      'a guard takes no such filter',
+      'guard before @f("x") = when [ * => allow ]',
+      '',
+      3,
+      'a guard judges every call of a function',
+    ],
+    ['only a text stands there', 'hook before @f(3) = [ show "x" ]', '', 3, '`@f("src/")`'],
+    [
+      '`@input` is the list of inputs',
+      'exe @f(a, b) = "f"\nhook before @f = [ show `@input.length @input[1] @input.any.text.includes("y")` ]\nvar @r = @f("x", "y")',
+      '2 y true\n',
+    ],
+    [
+      'of a label it is the value',
+      'hook before secret = [ show `@input.length` ]\nvar secret @k = "abc"\nlog @k',
+      '3\n3\n',
+    ],
+    [
+      'a list replaces by position, another value the first',
+      'exe @f(a, b) = `@a @b`\nhook before @f("1") = [ => ["x", "y"] ]\nhook before @f("2") = [ => "z" ]\nshow @f("1", "b")\nshow @f("2", "b")',
+      'x y\nz b\n',
+    ],
+    [
+      'what is replaced keeps its labels, and gains those of what it is made of',
+      `${READ}var untrusted @u = "u"\nvar secret @k = "src/k"\nhook before @read("src/") = [ => @u ]\nhook after @read = [ => "plain" ]\nvar @r = @read(@k)\nshow \`@r @r.mx.labels.includes("secret") @r.mx.labels.includes("untrusted")\``,
+      'plain true true\n',
+    ],
+  ]);
+
+  rows([
+    [
+      'a `when` as body: what an arm gives is given back, an effect is not',
+      'hook before op:show = when [\n  @input[0] == "a" => "b"\n  @input[0] == "c" => log "saw c"\n  @input[0] == "d" => [ let @x = "e"\n    => @x ]\n]\nshow "a"\nshow "c"\nshow "d"\nshow "x"',
+      'b\nc\ne\nx\n',
+      0,
+      'saw c',
+    ],
+    [
+      'errors go to @mx.hooks.errors',
+      'hook @h before op:for:iteration = when [ * => @nobody.x.y ]\nfor @x in [1] => show @x\nshow `@mx.hooks.errors[0].hook`',
+      '1\nh\n',
+    ],
+    ['and nothing is decided', 'hook before op:show = when [ * => deny "no" ]\nshow "x"', '', 3],
+  ]);
+
+  rows([
+    [
+      'each round of `for`',
+      'hook before op:for:iteration = [ show `before @mx.for.index of @mx.for.total: @input[0] @mx.op.type @mx.op.subtype`\n  when @input[0] == "b" => "B" ]\nhook after op:for:iteration = [ => `<-@output` ]\nvar @r = for @x in ["a", "b"] => `[@x]`\nshow @r.join(" ")',
+      'before 0 of 2: a for iteration\nbefore 1 of 2: b for iteration\n<-[a] <-[B]\n',
+    ],
+    [
+      'of those that the filter leaves, and not of the loop itself',
+      'hook before op:for = [ show "loop" ]\nhook before op:for:iteration = [ show "round" ]\nfor @x in [1, 2] when @x > 1 => show @x\nfor @x in [] => show @x',
+      'loop\nround\n2\nloop\n',
+    ],
+    [
+      'a round that is skipped stays skipped, a block gives what it gave',
+      'hook after op:for:iteration = [ => "new" ]\nvar @r = for @x in [1, 2, 3] [ if @x == 2 [ continue ]\n => @x ]\nshow @r.join(" ")\nvar @s = for @x in [1, 2] => when [ @x == 1 => skip\n * => @x ]\nshow @s.join(" ")',
+      'new new new\nnew\n',
+    ],
+    [
+      'each window of a parallel loop',
+      'hook before op:for:batch = [ show `window @mx.for.batchIndex: @mx.for.batchSize of @mx.for.total`\n  => for @v in @input => @v * 10 ]\nhook after op:for:batch = [ show `gave @output` ]\nvar @r = for parallel(2) @x in [1, 2, 3] => @x + 1\nshow @r.join(" ")',
+      'window 0: 2 of 3\ngave [11,21]\nwindow 1: 1 of 3\ngave [31]\n11 21 31\n',
+    ],
+    [
+      'whose results may be replaced',
+      'hook after op:for:batch = [ => for @v in @output => @v * 2 ]\nvar @r = for parallel(2) @x in [1, 2, 3] => @x\nshow @r.join(" ")',
+      '2 4 6\n',
+    ],
+    [
+      'a loop in order has no windows',
+      'hook before op:for:batch = [ show "window" ]\nfor @x in [1] => show @x',
+      '1\n',
+    ],
+    [
+      'an item that fails is listed by its own place',
+      'hook before op:for:batch = [ show "window" ]\nexe @f(x) = js { if (x === 2) throw new Error("no"); return x }\nvar @r = for parallel(1) @x in [1, 2] => @f(@x)\nshow `@mx.errors[0].index @mx.errors[0].key`',
+      'window\nwindow\n1 1\n',
+    ],
+    [
+      'each round of `loop`, and not the loop',
+      'hook before op:loop = [ show `round @mx.loop.iteration: @input[0]` ]\nhook after op:loop = [ show `gave @output` ]\nshow loop(5) [ when @input >= 1 => done "end"\n continue (@input ?? 0) + 1 ]',
+      'round 1: null\ngave 1\nround 2: 1\ngave end\nend\n',
+    ],
+    [
+      'whose input and result may be replaced',
+      'hook before op:loop = when [ @mx.loop.iteration == 1 => 5 ]\nhook after op:loop = when [ @output == 6 => 9 ]\nshow loop(3) until @input == 9 [ continue @input + 1 ]',
+      '9\n',
+    ],
+    [
+      'labels go through a round',
+      'hook before op:for:iteration = [ => "x" ]\nhook after op:for:iteration = [ => "y" ]\nvar secret @k = "k"\nvar untrusted @u = "u"\nvar @r = for @v in [@k, @u] => @v\nshow `@r[0] @r[0].mx.labels @r[1] @r[1].mx.labels`',
+      'y ["secret","untrusted"] y ["untrusted","secret"]\n',
+    ],
+    [
+      'through a window',
+      'hook before op:for:batch = [ => ["x", "x"] ]\nhook after op:for:batch = [ => ["y", "y"] ]\nvar secret @k = "k"\nvar @r = for parallel(2) @v in [@k, "u"] => @v\nshow `@r[0] @r[0].mx.labels`',
+      'y ["secret"]\n',
+    ],
+    [
+      'and through a round of `loop`',
+      'hook after op:loop = [ => "y" ]\nvar secret @k = "k"\nvar @r = loop(1) [ done @k ]\nshow `@r @r.mx.labels`',
+      'y ["secret"]\n',
+    ],
+    [
+      'guards judge what a hook does, and denials are errors of the hook',
+      'guard before op:log = when [ * => deny "no log" ]\nhook before op:for:iteration = [ log "x" ]\nfor @x in [1] => show @x\nshow `@mx.hooks.errors.length`',
+      '1\n1\n',
+    ],
+    [
+      'hooks are off inside hooks',
+      'hook before op:for:iteration = [ for @y in [1, 2] => show `inner @y` ]\nfor @x in ["a"] => show @x',
+      'inner 1\ninner 2\na\n',
+    ],
+  ]);
+
+  test('hooks of a module look on, too', async () => {
+    const files = {
+      'm.mld': 'hook before op:for:iteration = [ show `m @input[0]` ]\nvar @x = 1\n',
+    };
+    const text = 'import { @x } from "./m.mld"\nfor @v in ["a"] => show @v';
+    expect((await run(text, files)).out).toBe('m a\na\n');
+  });
+});

@@ -170,6 +170,18 @@ for @v in ["milk, tea", ["bread"], "rum", null] => show @kind(@v)`;
     expect(await said(text)).toBe('drinks\nother\nspirits\nother');
   });
 
+  test('stands in patterns with `!`, `&&`, `||` and parentheses', async () => {
+    const text = `
+exe @k(v) = when @v [
+  !~= "a, b, c" => "not"
+  ~= "a" || ~= ["b", "c"] => "some"
+  !(~= ["a", "b"]) => "other"
+  ~= "a,b" && !~= "b" => "ab"
+]
+for @v in ["x", "a", "c, b", "a,c", "a, b"] => show @k(@v)`;
+    expect(await said(text)).toBe('not\nsome\nsome\nother\nab');
+  });
+
   test('many elements are compared in one go, too many lists are refused', async () => {
     const many = Array.from({ length: 50_000 }, (_, at) => at).join(',');
     expect(await said(`var @l = "${many}"\nshow @l ~= @l`)).toBe('true');
@@ -541,6 +553,11 @@ show @exists("new.txt")`;
     );
   });
 
+  test('a pipeline on a line of its own prints the answer', async () => {
+    const text = `${SETTING}"docs/none.md" | @exists\n@there | @exists\n@there | @fileExists`;
+    expect(await said(text, { files: FILES })).toBe('false\ntrue\ntrue');
+  });
+
   test('one of your own has the name', async () => {
     const text = 'exe @exists(x) = `mine @x`\nshow @exists("a")\nshow "b" | @exists';
     expect(await said(text)).toBe('mine a\nmine b');
@@ -621,6 +638,7 @@ describe('a null that was read', () => {
   const functions = `
 exe @kind(v) = js { return v === null ? "null here" : typeof v }
 exe @tell(v) = \`told @v\`
+exe @outputs(v) = \`@p[0] @p[1] @p[-1] (@mx.input)@p[7]\`
 exe @read(t) = [ => @parse.llm(@t) ]
 var @r = "no json" | @parse.llm
 `;
@@ -636,6 +654,7 @@ var @r = "no json" | @parse.llm
     ['"x" | @parse.llm | @typeof', 'null'],
     ['"x" | @parse.llm | show "seen" | @tell', 'seen\ntold null'],
     ['@read("x")', 'null'],
+    ['"x" | @parse.llm | @outputs', 'x null null (null)'],
     ['"x" | @read | @tell', 'told null'],
     ['@r.isNull()', 'true'],
     ['@exists(@r)', 'false'],

@@ -232,7 +232,7 @@ export function createValuePrinter(action: PrintAction) {
     const isTight =
       c.kind === 'test' &&
       (isPrimary(c.value) || (c.value.kind === 'binary' && OPERATOR_LEVEL[c.value.operator] > 3));
-    return isTight || c.kind === 'not' ? test(c) : `(${test(c)})`;
+    return isTight || c.kind === 'not' || c.kind === 'denied' ? test(c) : `(${test(c)})`;
   }
 
   const collected = (batch: readonly PipelineStage[] | undefined): string =>
@@ -363,12 +363,12 @@ export function createValuePrinter(action: PrintAction) {
   return { value, operand, condition, run, template, options, tail, block };
 }
 
-/** Before a value: `label`, `!label`, `trusted!`, `clear!`. */
+/** Before a value: `label`, `!label`, `clear!`; `trusted!` is short for `!untrusted,trusted`. */
 export function edit(labels: LabelEdit | undefined): string[] {
   if (labels === undefined) return [];
-  if (labels.clear) return ['clear!'];
-  if (labels.add.length === 0) return labels.remove.map((label) => `!${label}`);
-  return [labels.remove.length > 0 ? `${labels.add.join(',')}!` : labels.add.join(',')];
+  const { add, remove, clear } = labels;
+  const changes = [...(clear ? ['clear!'] : []), ...remove.map((label) => `!${label}`), ...add];
+  return changes.length === 0 ? [] : [changes.join(',')];
 }
 
 function isPrimary(e: Expression): boolean {
@@ -480,7 +480,9 @@ function rule(s: Rule): string {
     }
     case 'hook': {
       const name = s.name === undefined ? undefined : `@${s.name}`;
-      return `${words('hook', name, s.timing, s.filter)} = ${block(s.body)}`;
+      const quote = s.prefix?.includes('"') ? (s.prefix.includes("'") ? '`' : "'") : '"';
+      const prefix = s.prefix === undefined ? '' : `(${quote}${s.prefix}${quote})`;
+      return `${words('hook', name, s.timing, s.filter)}${prefix} = ${block(s.body)}`;
     }
     case 'policy': {
       const [only] = s.members;

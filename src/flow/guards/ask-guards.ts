@@ -3,6 +3,7 @@
 import {
   heard,
   inTurn,
+  isObject,
   type Json,
   type JsonObject,
   type Outcome,
@@ -22,8 +23,15 @@ import type {
   Verdict,
 } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
-import { carries, type Descriptor, EMPTY, mergeAll, mergeDescriptors } from '../values/labels.ts';
-import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
+import {
+  carries,
+  type Descriptor,
+  EMPTY,
+  mergeAll,
+  mergeDescriptors,
+  toolsIn,
+} from '../values/labels.ts';
+import { elementOf, isValue, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
 import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
 import { type Allowed, insidePart, liftedFrom } from './exceptions.ts';
@@ -44,6 +52,8 @@ class GuardRound implements Judgement {
   output: Value | undefined;
   readonly findings: Finding[] = [];
   readonly trace: TraceEntry[] = [];
+  /** Guards on labels that were asked for an input: they are not asked for the operation as well. */
+  readonly #heard = new Set<Guard>();
   exception: PolicyException | undefined;
   /** What privileged guards with a say about policies have allowed. */
   readonly #allowed: Allowed[] = [];
@@ -102,6 +112,17 @@ class GuardRound implements Judgement {
     });
   }
 
+  /** `ctx.tools`: who made what is judged; what merely decided about it is not among them. */
+  #toolsOf(subject: Subject): JsonObject {
+    const { inputs, output, frame } = this;
+    const { tools } = frame.facts;
+    const known = typeof tools === 'function' ? tools() : tools;
+    const one = output ?? this.#inputOf(subject)?.value;
+    const judged = one ? [one] : inputs.map(({ value }) => value);
+    const history = toolsIn(judged.map(({ meta }) => meta.descriptor));
+    return { calls: [], ...(isObject(known) ? known : {}), history };
+  }
+
   /** Changes the judged value: the result, one input, or so many of all inputs. */
   #apply(subject: Subject, change: Change, positions: number): void {
     if (this.output) {
@@ -114,18 +135,22 @@ class GuardRound implements Judgement {
     });
   }
 
-  /** True when a value was replaced; a list replaces inputs by position, else the first one. */
-  #replace(subject: Subject, guard: Guard, value: Value | Json): boolean {
+  /** A list replaces inputs by position, any other value the first one. */
+  #listFor(subject: Subject, value: Value | Json | undefined): readonly Json[] | undefined {
     const data = isValue(value) ? value.data : value;
-    const list = subject === 'all' && !this.output && Array.isArray(data) ? data : undefined;
+    return subject === 'all' && !this.output && Array.isArray(data) ? data : undefined;
+  }
+
+  /** True when a value was replaced. */
+  #replace(subject: Subject, guard: Guard, value: Value | Json): boolean {
+    const list = this.#listFor(subject, value);
     let any = false;
+    const by = { guard, phase: this.phase, isOfAll: subject === 'all' };
     const change: Change = (old, at) => {
-      if (wasReplaced(old, guard, this.phase)) return old;
+      if (wasReplaced(old, by)) return old;
       any = true;
-      const item = list ? (list[at] ?? null) : value;
-      const marked =
-        list && isValue(value) ? relabel(makeValue(item as Json), value.meta.descriptor) : item;
-      return replaced(old, marked, guard, this.phase);
+      const one = list && isValue(value) ? elementOf(value, at) : value;
+      return replaced(old, list && !isValue(value) ? (list[at] ?? null) : one, by);
     };
     this.#apply(subject, change, list ? list.length : 1);
     return any;
@@ -160,8 +185,8 @@ class GuardRound implements Judgement {
     const value = verdict.kind === 'allow_value' ? verdict.value : undefined;
     const isReplaced = value !== undefined && this.#replace(subject, guard, value);
     if (labels) {
-      const count = Math.max(1, this.inputs.length);
-      this.#apply(subject, (old) => relabelled(old, labels, guard), count);
+      const count = labels.ofAll ? this.inputs.length : this.#listFor(subject, value)?.length;
+      this.#apply(subject, (old) => relabelled(old, labels, guard), count ?? 1);
     }
     if (guard.lifts && verdict.isSaid) this.#allowed.push({ guard, inputs: this.inputs });
     const shown = isValue(value) ? value.data : (value ?? null);
@@ -177,6 +202,7 @@ class GuardRound implements Judgement {
       // Also where the guard logs something: that is an operation of its own, and not what it is about.
       op,
       guard: () => this.#factsOf(guard, subject, marks),
+      tools: () => this.#toolsOf(subject),
       descriptor: marks,
     };
     const view = {
@@ -200,12 +226,19 @@ class GuardRound implements Judgement {
 
   #askAll(subject: Subject, guards: readonly Guard[]): MaybePromise<void> {
     return inTurn(guards, (guard) => {
-      const { filter } = guard;
-      // A privileged guard earlier in the line may have taken the label away.
-      const isConcerned = filter.kind !== 'label' || carries(this.#marksOf(subject), filter.label);
-      const isAsked = isConcerned && isSelected(guard, this.frame.selection);
-      return isAsked ? this.#ask(subject, guard) : undefined;
+      const isAsked = this.#concerns(subject, guard) && isSelected(guard, this.frame.selection);
+      if (!isAsked) return undefined;
+      this.#heard.add(guard);
+      return this.#ask(subject, guard);
     });
+  }
+
+  #concerns(subject: Subject, guard: Guard): boolean {
+    const { filter } = guard;
+    if (filter.kind !== 'label') return true;
+    if (subject === 'all') return !this.#heard.has(guard);
+    // A privileged guard earlier in the line may have taken the label away.
+    return carries(this.#marksOf(subject), filter.label);
   }
 
   /** The condition alone is judged too, when an operation without inputs stands under it. */
@@ -220,13 +253,21 @@ class GuardRound implements Judgement {
   }
 
   perOperation(): MaybePromise<void> {
-    const { frame, op, phase } = this;
-    return this.#askAll('all', frame.guards.forOperation(op, frame.held, phase));
+    const { frame, op, phase, inputs } = this;
+    const onKeys = frame.guards.forOperation(op, frame.held, phase);
+    const onLabels = phase === 'before' ? guardsOfLabels(op, inputs, frame) : NOBODY;
+    if (onLabels.length === 0) return this.#askAll('all', onKeys);
+    const all = new Set([...onKeys, ...onLabels]);
+    return this.#askAll(
+      'all',
+      frame.guards.list.filter((guard) => all.has(guard)),
+    );
   }
 
   perResult(output: Value): MaybePromise<void> {
     this.output = output;
-    return this.#askAll('output', this.frame.guards.forMarks(output.meta.descriptor, 'after'));
+    const { frame, op } = this;
+    return this.#askAll('output', frame.guards.forResult(op, output.meta.descriptor));
   }
 
   /** When all have spoken. */
@@ -274,11 +315,31 @@ const answerOf = (guard: Guard, view: GuardView): MaybePromise<Outcome<Verdict>>
     (error) => crashed(`guard ${guard.name}`, error),
   );
 
+const NOBODY: readonly Guard[] = Object.freeze([]);
+const NO_LABELS: readonly string[] = Object.freeze([]);
+
+/**
+ * Guards on a label that the operation itself has: declared, by its risk, or given by a policy. Labels of
+ * the functions around it are not its own. Nothing goes in: there is nothing to judge.
+ */
+function guardsOfLabels(
+  op: Operation,
+  inputs: readonly Argument[],
+  frame: Frame,
+): readonly Guard[] {
+  if (inputs.length === 0) return NOBODY;
+  const { labels = NO_LABELS, risk = NO_LABELS } = op;
+  const given = frame.policy.operationLabels(op, NO_LABELS);
+  if (labels.length + risk.length + given.length === 0) return NOBODY;
+  return frame.guards.forLabels([...labels, ...risk, ...given]);
+}
+
 /** No guard and no policy could object: the common case, decided by look-ups alone. */
 export function isUncontested(op: Operation, inputs: readonly Argument[], frame: Frame): boolean {
   const { guards, influence, held, policy } = frame;
   if (guards.list.length > 0) {
     if (guards.forOperation(op, held, 'before').length > 0) return false;
+    if (guardsOfLabels(op, inputs, frame).length > 0) return false;
     if (guards.forMarks(influence, 'before').length > 0) return false;
     for (const { value } of inputs) {
       if (guards.forMarks(value.meta.descriptor, 'before').length > 0) return false;
@@ -291,7 +352,7 @@ export function isUncontested(op: Operation, inputs: readonly Argument[], frame:
 export function isUncontestedAfter(op: Operation, result: Value, frame: Frame): boolean {
   const { guards, held } = frame;
   return (
-    guards.forMarks(result.meta.descriptor, 'after').length === 0 &&
+    guards.forResult(op, result.meta.descriptor).length === 0 &&
     guards.forOperation(op, held, 'after').length === 0
   );
 }

@@ -18,7 +18,7 @@ const NO_PIPE: JsonObject = Object.freeze({
   isPipeline: false,
 });
 
-const NO_CALLS: JsonObject = Object.freeze({ calls: [] });
+const NO_CALLS: JsonObject = Object.freeze({ calls: [], history: [] });
 const NO_ERRORS: JsonObject = Object.freeze({ errors: [] });
 
 const PIPE_ALIASES = [
@@ -43,8 +43,16 @@ function pipeOf({ facts }: Frame): JsonObject {
   return isObject(pipe) ? { ...NO_PIPE, ...pipe } : NO_PIPE;
 }
 
-const argumentsOf = ({ inputs }: Frame): JsonObject =>
-  Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]));
+const argumentsOf = ({ facts, inputs }: Frame): Json =>
+  facts.args === undefined
+    ? Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]))
+    : read(facts.args);
+
+/** Of the arguments: `ctx.args.names`. */
+function argumentNames(frame: Frame): string[] {
+  const given = argumentsOf(frame);
+  return isObject(given) ? Object.keys(given) : [];
+}
 
 /** What is known about an operation. */
 export const OPERATION_VIEW: ViewTable<Operation> = {
@@ -78,8 +86,11 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   for: ({ facts }) => facts.for ?? null,
   loop: ({ facts }) => facts.loop ?? null,
   while: ({ facts }) => facts.while ?? null,
-  args: (frame) => (frame.facts.args === undefined ? argumentsOf(frame) : read(frame.facts.args)),
-  tools: ({ facts }) => read(facts.tools ?? NO_CALLS),
+  args: argumentsOf,
+  tools({ facts }) {
+    const tools = read(facts.tools);
+    return isObject(tools) ? { ...NO_CALLS, ...tools } : NO_CALLS;
+  },
   profile: ({ facts }) => facts.profile ?? null,
   hooks: ({ facts }) => read(facts.hooks ?? NO_ERRORS),
   thread: ({ facts }) => read(facts.thread),
@@ -93,11 +104,21 @@ export const CONTEXT_VIEW: ViewTable<Frame> = {
   ),
 };
 
+/** Handed over as a whole, names and arguments cannot be told apart by how they are asked for. */
+const WHOLE_VIEW: ViewTable<Frame> = {
+  ...CONTEXT_VIEW,
+  args(frame) {
+    const given = argumentsOf(frame);
+    return isObject(given) ? { names: argumentNames(frame), ...given } : given;
+  },
+};
+
 /** Made when asked for; members are computed when read. */
-export const contextOf = (frame: Frame): JsonObject => viewOf(CONTEXT_VIEW, frame);
+export const contextOf = (frame: Frame): JsonObject => viewOf(WHOLE_VIEW, frame);
 
 /** One member of `ctx`, or of `ctx.op`, without making the others; undefined when there is none. */
 export function contextMember(frame: Frame, name: string, inner?: string): Json | undefined {
+  if (name === 'args' && inner === 'names') return argumentNames(frame);
   const isOperation = name === 'op' || name === 'operation';
   const op =
     isOperation && inner !== undefined && inner !== 'sources' ? currentOf(frame) : undefined;

@@ -94,9 +94,11 @@ function verdictOf({ verdict, on }: GuardSource): Verdict {
   if (kind === 'deny' || kind === 'retry' || kind === 'ask') {
     return { kind, text: text?.trim() || `no reason given (filter ${on})` };
   }
+  // Whoever wrote it means all that goes in.
   const labels = {
     ...(add_labels ? { add: add_labels } : {}),
     ...(remove_labels ? { remove: remove_labels } : {}),
+    ofAll: true,
   };
   const said = { labels, isSaid: true } as const;
   return kind === 'allow_value' ? { kind, value: value ?? null, ...said } : { kind, ...said };

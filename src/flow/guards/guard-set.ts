@@ -2,7 +2,7 @@
 // concern pays two look-ups.
 
 import type { Guard, GuardSelection, GuardSet, Phase } from '../frame.ts';
-import { createKeyIndex, eachKey, type Operation } from '../operation.ts';
+import { createKeyIndex, eachKey, isEffect, type Operation } from '../operation.ts';
 import { type Descriptor, filtersFor } from '../values/labels.ts';
 
 const NOBODY: readonly Guard[] = Object.freeze([]);
@@ -25,12 +25,17 @@ function createIndex(list: readonly Guard[]) {
   const inOrder = (found: ReadonlySet<Guard>): readonly Guard[] =>
     found.size === 0 ? NOBODY : list.filter((guard) => found.has(guard));
 
+  const forLabels = (labels: readonly string[]): readonly Guard[] => {
+    if (byLabel.size === 0 || labels.length === 0) return NOBODY;
+    const filters = labels.flatMap(filtersFor);
+    return inOrder(new Set(filters.flatMap((filter) => byLabel.get(filter) ?? [])));
+  };
+
   const forMarks = (descriptor: Descriptor): readonly Guard[] => {
     if (byLabel.size === 0 || descriptor.taint.length === 0) return NOBODY;
     const known = seen.get(descriptor);
     if (known) return known;
-    const filters = descriptor.taint.flatMap(filtersFor);
-    const found = inOrder(new Set(filters.flatMap((filter) => byLabel.get(filter) ?? [])));
+    const found = forLabels(descriptor.taint);
     seen.set(descriptor, found);
     return found;
   };
@@ -55,7 +60,7 @@ function createIndex(list: readonly Guard[]) {
     return last.found;
   };
 
-  return { forMarks, forOperation, hasLabels: byLabel.size > 0 };
+  return { forLabels, forMarks, forOperation, hasLabels: byLabel.size > 0 };
 }
 
 export function createGuardSet(list: readonly Guard[]): GuardSet {
@@ -71,9 +76,11 @@ export function createGuardSet(list: readonly Guard[]): GuardSet {
       return ofPolicies;
     },
     forMarks: (descriptor, phase) => index[phase].forMarks(descriptor),
+    forResult: (op, descriptor) => (isEffect(op) ? NOBODY : index.after.forMarks(descriptor)),
+    forLabels: (labels) => index.before.forLabels(labels),
     forOperation: (op, held, phase) => index[phase].forOperation(op, held),
     mayObjectAfter: (op, held) =>
-      index.after.hasLabels || index.after.forOperation(op, held).length > 0,
+      (index.after.hasLabels && !isEffect(op)) || index.after.forOperation(op, held).length > 0,
   };
   return set;
 }

@@ -4,13 +4,14 @@ import { fail, globProblem, type Json, type Outcome, ok } from '../../base/index
 import type { Guard, GuardFilter, GuardTiming, LabelChange, Phase, Verdict } from '../frame.ts';
 import { normalizePattern } from '../operation.ts';
 import {
+  ANYTHING,
   addLabels,
   markReplaced,
   mergeDescriptors,
   removeLabels,
   withSources,
 } from '../values/labels.ts';
-import { isValue, makeValue, relabel, type Value } from '../values/value.ts';
+import { changeMarks, isValue, makeValue, relabel, type Value } from '../values/value.ts';
 
 export const ALLOW: Verdict = Object.freeze({ kind: 'allow' });
 
@@ -70,28 +71,44 @@ export function defineGuard(definition: GuardDefinition): Outcome<Guard> {
 // What a guard may do to a value it lets pass. A label guard replaces the same data once per phase;
 // the note about it travels in the descriptor, so it holds for everything derived from that data.
 
-/** INVARIANT: a replacement keeps the labels of what it replaces; only privileged guards take any. */
-export function replaced(old: Value, value: Value | Json, guard: Guard, phase: Phase): Value {
-  const given = isValue(value) ? value : makeValue(value);
-  const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
-  const named = withSources(kept, [`guard:${guard.name}`]);
-  const { filter } = guard;
-  const marked =
-    filter.kind === 'label' ? markReplaced(named, entryOf(guard, filter.label, phase)) : named;
-  return relabel(given, marked);
+interface Replacer {
+  readonly guard: Guard;
+  readonly phase: Phase;
+  /** The label is the operation's: the guard judges all inputs, whatever each of them carries. */
+  readonly isOfAll: boolean;
 }
 
-const entryOf = (guard: Guard, label: string, phase: Phase): string =>
-  `${phase} ${guard.id} ${label}`;
+/** `guard:NAME` in the sources of what a guard made; one without a name is known by its filter. */
+const sourceOf = ({ name, on }: Guard): string =>
+  `guard:${name.startsWith('@') ? name.slice(1) : on}`;
 
-export const wasReplaced = (value: Value, guard: Guard, phase: Phase): boolean =>
-  guard.filter.kind === 'label' &&
-  value.meta.descriptor.replaced.includes(entryOf(guard, guard.filter.label, phase));
+/** INVARIANT: a replacement keeps the labels of what it replaces; only privileged guards take any. */
+export function replaced(old: Value, value: Value | Json, by: Replacer): Value {
+  const given = isValue(value) ? value : makeValue(value);
+  const kept = mergeDescriptors(old.meta.descriptor, given.meta.descriptor);
+  const named = withSources(kept, [sourceOf(by.guard)]);
+  const entry = entryOf(by);
+  return relabel(given, entry === undefined ? named : markReplaced(named, entry));
+}
 
-export function relabelled(value: Value, change: LabelChange | undefined, guard: Guard): Value {
-  if (!change?.add?.length && !change?.remove?.length && !change?.clear) return value;
-  const { descriptor } = value.meta;
-  const removed = removeLabels(descriptor, change.clear ? descriptor.taint : (change.remove ?? []));
-  const added = addLabels(removed, change.add ?? []);
-  return relabel(value, withSources(added, [`guard:${guard.name}`]));
+const entryOf = ({ guard, phase, isOfAll }: Replacer): string | undefined => {
+  const { filter, id } = guard;
+  if (filter.kind !== 'label') return undefined;
+  return `${phase} ${id} ${isOfAll ? ANYTHING : filter.label}`;
+};
+
+export function wasReplaced(value: Value, by: Replacer): boolean {
+  const entry = entryOf(by);
+  return entry !== undefined && value.meta.descriptor.replaced.includes(entry);
+}
+
+/** The same data with other labels, on the whole and on every element. */
+export function relabelled(value: Value, change: LabelChange, guard: Guard): Value {
+  const { add = [], remove = [], clear = false } = change;
+  if (add.length === 0 && remove.length === 0 && !clear) return value;
+  const source = [sourceOf(guard)];
+  return changeMarks(value, (marks) => {
+    const removed = removeLabels(marks, clear ? marks.taint : remove);
+    return withSources(addLabels(removed, add), source);
+  });
 }

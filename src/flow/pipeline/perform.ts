@@ -151,7 +151,7 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
   const marks = marksOfInputs(attempt);
   const concerned =
     outcome.error.code === RETRY_CODE ||
-    frame.guards.forMarks(marks, 'after').length > 0 ||
+    frame.guards.forResult(op, marks).length > 0 ||
     frame.guards.forOperation(op, frame.held, 'after').length > 0;
   if (concerned) effects.drop();
   else effects.flush();

@@ -19,7 +19,7 @@ export interface ProvenanceNode {
   readonly place: { readonly file: string | null; readonly line: number | null };
   /** Of what it made. */
   readonly labels: readonly string[];
-  /** Where data came in here: `file:…`, `command:…`, `guard:@name`. */
+  /** Where data came in here: `file:…`, `command:…`, `guard:name`. */
   readonly sources: readonly string[];
   /** The operations whose results it worked on. */
   readonly from: readonly number[];

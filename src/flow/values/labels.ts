@@ -11,7 +11,7 @@ export interface Descriptor {
   readonly labels: readonly string[];
   /** The labels first, then the automatic ones (`src:…`, `dir:…`), in order of appearance. */
   readonly taint: readonly string[];
-  /** Where it came from: `file:…`, `command:…`, `tool:…@turn`, `guard:@name`. */
+  /** Where it came from: `file:…`, `command:…`, `tool:…@turn`, `guard:name`. */
   readonly sources: readonly string[];
   /** Kind of operation that made it; several kinds are sorted and joined with `|`. */
   readonly capability: string | null;
@@ -114,11 +114,17 @@ function mergeCapability(a: string | null, b: string | null): string | null {
 const labelOf = (entry: string): string =>
   entry.slice(entry.indexOf(' ', entry.indexOf(' ') + 1) + 1);
 
-/** Kept while every side that carries the guard's label has been replaced by it. */
+/** Instead of a label: the guard judged an operation, so all data is its concern. */
+export const ANYTHING = '*';
+
+const isUnconcerned = (side: Descriptor, label: string): boolean =>
+  label !== ANYTHING && !carries(side, label);
+
+/** Kept while every side that is the guard's concern has been replaced by it. */
 function mergeReplaced(a: Descriptor, b: Descriptor): readonly string[] {
   if (a.replaced.length + b.replaced.length === 0) return NONE;
   const settled = (entry: string, side: Descriptor) =>
-    side.replaced.includes(entry) || !carries(side, labelOf(entry));
+    side.replaced.includes(entry) || isUnconcerned(side, labelOf(entry));
   return [...union(a.replaced, b.replaced)]
     .filter((entry) => settled(entry, a) && settled(entry, b))
     .toSorted();
@@ -195,6 +201,18 @@ export const markReplaced = (descriptor: Descriptor, entry: string): Descriptor 
   descriptor.replaced.includes(entry)
     ? descriptor
     : intern({ ...descriptor, replaced: [...descriptor.replaced, entry].toSorted() });
+
+/** Functions and tools that made what carries these, in order, each once. */
+export function toolsIn(descriptors: readonly Descriptor[]): { name: string }[] {
+  const names = new Set<string>();
+  for (const { sources } of descriptors) {
+    for (const source of sources) {
+      const name = /^(?:function|tool):(.+)$/.exec(source)?.[1];
+      if (name !== undefined) names.add(name);
+    }
+  }
+  return Array.from(names, (name) => ({ name }));
+}
 
 // Faults carry the descriptor of the values they mention: an error text can quote what was read.
 // It rides in `detail` under a symbol: it survives `withDetail`, and no JSON ever shows it.

@@ -184,6 +184,20 @@ export function relabel(value: Value, descriptor: Descriptor): Value {
   return new LabelledValue(value.data, meta, ownText(value));
 }
 
+/** The same data with its marks changed, on the whole and on every element by itself. */
+export function changeMarks(value: Value, change: (marks: Descriptor) => Descriptor): Value {
+  const { descriptor, origin, elements } = value.meta;
+  if (!elements) return relabel(value, change(descriptor));
+  const { own, shape, parts } = elements;
+  const changed = Object.freeze({
+    own: change(own),
+    shape: change(shape),
+    parts: new Map(Array.from(parts, ([key, part]) => [key, changeMarks(part, change)])),
+  });
+  const meta = Object.freeze({ descriptor: change(descriptor), origin, elements: changed });
+  return new LabelledValue(value.data, meta, ownText(value));
+}
+
 /** The same data, marks and text with more facts about where it was made. */
 export function withOrigin(value: Value, facts: Origin): Value {
   const origin = Object.freeze({ ...value.meta.origin, ...facts });

@@ -12,6 +12,7 @@ import {
   mayLeave,
   type NodeOf,
 } from '../syntax/ast.ts';
+import { absent } from '../values/kinds.ts';
 import { compileCode, compileCommand, compileExecution } from './command.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
 import { compileFile } from './file.ts';
@@ -37,7 +38,7 @@ export function createCompiler(unit: SourceUnit, isFunction = false): Compiler {
     forFunction: () => (isFunction ? c : createCompiler(unit, true)),
     expression: (node, reading = 'value') => compileExpression(c, node, reading),
     action: (node) => compileAction(c, node),
-    lines: (nodes) => runLines(nodes.map((node) => compileAction(c, node))),
+    lines: (nodes) => runLines(nodes.map((node) => compileLine(c, node))),
     text: (parts) => compileText(c, parts),
     stages: (source, stages, format) => compilePipeline(c, source, stages, format),
     piped: (stages) => compilePiped(c, stages),
@@ -121,6 +122,13 @@ const compileRound = (c: Compiler, { body, isSifted }: NodeOf<'for'>): Eval =>
 function compileExpression(c: Compiler, node: Expression, reading: Reading): Eval {
   const compile = EXPRESSIONS[node.kind] as Compile<Expression['kind']>;
   return compile(c, node, reading);
+}
+
+/** A call or a pipeline as a line of a file that is imported does not run, like a `run` there. */
+function compileLine(c: Compiler, node: ActionExpression): Eval {
+  const act = compileAction(c, node);
+  if (c.isFunction || isStatement(node)) return act;
+  return (env) => (env.isDefining ? absent() : act(env));
 }
 
 /** An arm, a loop's body, a line of a block. */

@@ -1,22 +1,27 @@
 // Functions. A call is one operation: arguments are its inputs, the body sees the file's names and the
 // parameters and nothing of the caller's.
-import { shielded, whenReady } from '../../base/index.ts';
+import { type JsonObject, shielded, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   childFrame,
+  type Descriptor,
   descriptorOfFault,
+  EMPTY,
+  type Frame,
   type Input,
   isCatchableDenial,
   judgementOf,
   type MaybePromise,
   makeValue,
+  mergeAll,
   type Operation,
   type Value,
 } from '../../flow/index.ts';
-import { raise, ScriptFault } from '../fault.ts';
+import { raise, ScriptFault, toFault } from '../fault.ts';
 import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type CallChain,
+  type CallRefusal,
   type CallSite,
   type Compiler,
   type Environment,
@@ -54,6 +59,18 @@ const executed = (kind: string, execute: Execute): Body => ({
   kind,
   run: (env, isStage) => execute(env, env.named, true, isStage),
 });
+
+/** Fault marks of arguments that could not be evaluated, for whoever answers for the call. */
+const noting =
+  (evaluate: Eval, noted: Descriptor[]): Eval =>
+  (env) =>
+    shielded(
+      () => evaluate(env),
+      (error) => {
+        noted.push(descriptorOfFault(toFault(error).fault));
+        throw error;
+      },
+    );
 
 const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 
@@ -257,28 +274,39 @@ export function compileFunction(
     };
     const refused =
       denied &&
-      (async (values: readonly Value[], site: CallSite, fault: ScriptFault) => {
+      (async (values: readonly Value[], site: CallSite, { fault, marks }: CallRefusal) => {
         const chain = enter(site.env.chain, executable, node);
         const env = bodyEnv(site, site.env.frame, chain, values);
-        const value = await denied.run(deniedEnv(env, fault));
+        const args = Object.fromEntries(env.named.map(({ name, value }) => [name, value.data]));
+        const value = await denied.run(deniedEnv(env, fault, marks, args));
         // An effect in a `denied` arm yields nothing.
         const isEffect = denied.action.kind === 'effect';
         const answer = isEffect ? absent(value.meta.descriptor) : returned(value, site.env);
-        return addMarks(answer, descriptorOfFault(fault.fault));
+        return addMarks(answer, marks);
       });
     const perform: ScriptCall = (given, site) => {
       const { env, isStage } = site;
       const chain = enter(env.chain, executable, node);
       const seen: Value[] = [];
+      const noted: Descriptor[] = [];
+      let hasBegun = false;
+      const values = refused ? given.map((value) => noting(value, noted)) : given;
       const run = () => {
-        const inputs = inputsOf(node, given, site, seen);
+        const inputs = inputsOf(node, values, site, seen);
         return operate(env, isStage ? stage : call, inputs, (values, { frame }) => {
+          hasBegun = true;
           env.run.calls.push(node.name);
           const inside = bodyEnv(site, frame, chain, values);
           return whenReady(body.run(inside, isStage), (value) => asData(returned(value, env)));
         });
       };
-      const answer = () => (refused ? orDenied(run, (fault) => refused(seen, site, fault)) : run());
+      const answer = () =>
+        refused
+          ? orDenied(run, (fault) => {
+              const marks = marksOfRefusal(fault, hasBegun, env.frame, seen, noted);
+              return refused(seen, site, { fault, marks });
+            })
+          : run();
       return chain.depth % MAX_STACKED === 0 ? Promise.resolve().then(answer) : answer();
     };
     const helper = helped?.(defined);
@@ -298,10 +326,32 @@ export const orDenied = (
     throw error;
   });
 
-function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
+/**
+ * What the answer to a refused call is made of: its arguments and what was judged. What has not begun did
+ * not happen, so neither the labels of the function nor its source are on it.
+ */
+export function marksOfRefusal(
+  { fault }: ScriptFault,
+  hasBegun: boolean,
+  { influence }: Frame,
+  values: readonly Value[],
+  noted: readonly Descriptor[] = [],
+): Descriptor {
+  if (hasBegun) return descriptorOfFault(fault);
+  const judged = judgementOf(fault);
+  const passed = judged?.inputs.map(({ value }) => value) ?? [];
+  const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
+  return mergeAll([influence, judged?.frame.influence ?? EMPTY, ...all, ...noted]);
+}
+
+function deniedEnv(
+  env: Environment,
+  { fault }: ScriptFault,
+  marks: Descriptor,
+  args: JsonObject,
+): Environment {
   const { detail } = fault;
   const judged = judgementOf(fault);
-  const marks = descriptorOfFault(fault);
   const given = Array.isArray(detail.reasons) ? detail.reasons : [];
   const found = judged?.findings ?? [];
   const denials = found.filter(({ kind }) => kind === 'deny').map(({ text }) => text);
@@ -310,6 +360,7 @@ function deniedEnv(env: Environment, { fault }: ScriptFault): Environment {
   const { attempt: tried, max, hints } = judged?.frame.retry ?? FIRST_ATTEMPT;
   return withFacts(env, {
     denied: true,
+    args,
     descriptor: marks,
     guard: {
       name: detail.guard ?? null,

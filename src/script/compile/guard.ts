@@ -2,7 +2,6 @@
 
 import {
   isObject,
-  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -10,23 +9,18 @@ import {
   whenReady,
 } from '../../base/index.ts';
 import {
-  type Argument,
   addMarks,
   childFrame,
   createGuardSet,
   defineGuard,
-  type Frame,
   folderLabel,
-  type GuardSet,
   type GuardView,
   type MaybePromise,
-  makeContainer,
   makeValue,
-  type ScriptHooks,
   type Value,
   type Verdict,
 } from '../../flow/index.ts';
-import { raise, toFault } from '../fault.ts';
+import { raise } from '../fault.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -35,13 +29,13 @@ import {
   evaluateAll,
   given,
   newPath,
-  type RunState,
 } from '../run/environment.ts';
-import { caught, unwrap, valueAt } from '../run/operate.ts';
+import { addHook, roundOf, type ScriptHook } from '../run/hooks.ts';
+import { caught, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { lineOf, shownPlace } from '../syntax/problem.ts';
-import { absent, entriesOf, isAbsent } from '../values/kinds.ts';
+import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
@@ -101,108 +95,20 @@ function verdict(value: Value): Verdict {
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
 
-// `/hook before|after FILTER = [ … ]`: blocks that see operations go by and may replace what goes in or
-// comes out. They cannot decide; their errors are collected, never raised.
-
-interface ScriptHook {
-  readonly name: string;
-  readonly timing: 'before' | 'after';
-  /** Filters are those of guards, so the guards' own index answers them. */
-  readonly filter: GuardSet;
-  run(
-    inputs: readonly Argument[],
-    output: Value | undefined,
-    frame: Frame,
-  ): MaybePromise<Value | undefined>;
-}
-
-interface HookState {
-  readonly hooks: ScriptHook[];
-  readonly errors: Json[];
-}
-
-const states = new WeakMap<RunState, HookState>();
-
-/** The first hook mounts the port; until then operations pay nothing. */
-function hookState(run: RunState): HookState {
-  const known = states.get(run);
-  if (known) return known;
-  const state: HookState = { hooks: [], errors: [] };
-  states.set(run, state);
-  run.ground = childFrame(run.ground, {
-    ports: { scriptHooks: portOf(state) },
-    ctx: { hooks: () => ({ errors: [...state.errors] }) },
-  });
-  return state;
-}
-
-function portOf(state: HookState): ScriptHooks {
-  const ask = async (
-    hook: ScriptHook,
-    ...call: Parameters<ScriptHook['run']>
-  ): Promise<Value | undefined> => {
-    try {
-      return await hook.run(...call);
-    } catch (error) {
-      state.errors.push({ hook: hook.name, message: toFault(error).message });
-      return undefined;
-    }
-  };
-  return {
-    async before(op, inputs, frame) {
-      const current = inputs.map(({ value }) => value);
-      let isChanged = false;
-      const replace = (at: number, value: Value | undefined) => {
-        if (!value || at >= current.length) return;
-        current[at] = value;
-        isChanged = true;
-      };
-      const shown = () => inputs.map((input, at) => ({ ...input, value: valueAt(current, at) }));
-      for (const hook of state.hooks) {
-        if (hook.timing !== 'before') continue;
-        // A label: once for each input that carries it. Otherwise once, for all of them.
-        for (const [at, input] of shown().entries()) {
-          if (hook.filter.forMarks(input.value.meta.descriptor, 'before').length > 0)
-            replace(at, await ask(hook, [input], undefined, frame));
-        }
-        if (hook.filter.forOperation(op, frame.held, 'before').length === 0) continue;
-        const given = await ask(hook, shown(), undefined, frame);
-        const isList = given && current.length > 1 && Array.isArray(given.data);
-        const values = isList ? entriesOf(given).map(([, value]) => value) : [given];
-        for (const [at, value] of values.entries()) replace(at, value);
-      }
-      return isChanged ? current : undefined;
-    },
-    async after(op, result, inputs, frame) {
-      let current = result;
-      for (const hook of state.hooks) {
-        const isConcerned =
-          hook.filter.forOperation(op, frame.held, 'after').length > 0 ||
-          hook.filter.forMarks(current.meta.descriptor, 'after').length > 0;
-        if (hook.timing !== 'after' || !isConcerned) continue;
-        current = (await ask(hook, inputs, current, frame)) ?? current;
-      }
-      return current === result ? undefined : current;
-    },
-  };
-}
-
 export function compileHook(c: Compiler, node: NodeOf<'hook'>): Eval {
   const block = compileBlock(c.forFunction(), node.body);
-  const { timing } = node;
+  const { timing, prefix } = node;
   return (env) => {
     const on = folderLabel(env.run.world.root, node.filter);
     const name = node.name ?? `hook at line ${lineOf(c.unit, node.at)}`;
     const decide = () => ok({ kind: 'allow' } as const);
     const filter = createGuardSet([unwrap(defineGuard({ name, on, timing, decide }))]);
-    const run: ScriptHook['run'] = async (inputs, output, frame) => {
-      const values = inputs.map(({ value }) => value);
-      const [first] = values;
-      const input = first && values.length === 1 ? first : makeContainer(values);
+    const run: ScriptHook['run'] = async (subject, output, frame) => {
+      const input = 'one' in subject ? subject.one : guardInputs(subject.all);
       const left = leaveOf(await block(ruleEnv(env, frame, input, output)));
       return left?.word === 'return' && !isAbsent(left.value) ? left.value : undefined;
     };
-    hookState(env.run).hooks.push({ name, timing, filter, run });
+    addHook(env.run, { name, timing, filter, prefix, round: roundOf(on), run });
     return absent();
   };
 }

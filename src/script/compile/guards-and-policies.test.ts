@@ -232,7 +232,7 @@ describe('hooks', () =>
   check([
     [
       'replace inputs and results',
-      'hook before op:show = [ => `[@input]` ]\nhook after op:exe = [ => `(@output)` ]\nexe @f(x) = `f @x`\nshow @f("a")',
+      'hook before op:show = [ => `[@input[0]]` ]\nhook after op:exe = [ => `(@output)` ]\nexe @f(x) = `f @x`\nshow @f("a")',
       '[(f a)]',
     ],
     [

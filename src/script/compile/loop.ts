@@ -25,6 +25,7 @@ import {
   onPath,
   under,
 } from '../run/environment.ts';
+import { hookedRound, type RoundHooks, roundHooks } from '../run/hooks.ts';
 import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
@@ -32,7 +33,7 @@ import type { Binding, NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
-import { isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
+import { entriesOf, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
@@ -80,6 +81,8 @@ interface Plan {
   readonly body: Eval;
   readonly isCollecting: boolean;
   readonly branches: Branches;
+  /** Who looks at each round. */
+  readonly hooks?: RoundHooks;
 }
 
 function roundEnv(
@@ -98,25 +101,33 @@ function roundEnv(
 }
 
 /** A round the filter leaves out is one that was skipped, because of what the filter read. */
-function runRound(env: Environment, plan: Plan): MaybePromise<Round> {
+function runRound(env: Environment, plan: Plan, item: LoopItem): MaybePromise<Round> {
   return whenReady(plan.filter?.(env), (answer) => {
     const marks = answer?.meta.descriptor ?? EMPTY;
     if (answer) decided(env, marks, plan.branches);
     if (answer && !isTruthy(answer)) return { marks };
-    return whenReady(plan.body(under(env, marks)), (value) =>
+    return whenReady(roundBody(under(env, marks), plan, item), (value) =>
       // `return` inside the block of a collecting loop is the item's value.
       roundOf(addMarks(plan.isCollecting ? takeReturn(value) : value, marks)),
     );
   });
 }
 
+function roundBody(env: Environment, plan: Plan, item: LoopItem): MaybePromise<Value> {
+  const { hooks, node, body } = plan;
+  if (!hooks) return body(env);
+  const bind = (value: Value) => bindItem(env.scope, node.bind, { ...item, value });
+  return hookedRound(hooks, env, item.value, bind, () => body(env));
+}
+
 function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): MaybePromise<Rounds> {
   const found: Value[] = [];
   let marks = EMPTY;
-  const round = (index: number) => runRound(roundEnv(onPath(env), plan, items, index), plan);
-  const ended = inTurn(items, (_item, index) =>
+  const round = (index: number, item: LoopItem) =>
+    runRound(roundEnv(onPath(env), plan, items, index), plan, item);
+  const ended = inTurn(items, (next, index) =>
     whenReady(
-      whenReady(env.run.breathe(), () => round(index)),
+      whenReady(env.run.breathe(), () => round(index, next)),
       ({ item, end, marks: more }) => {
         marks = mergeDescriptors(marks, more);
         if (item) found.push(item);
@@ -129,10 +140,16 @@ function inOrder(env: Environment, plan: Plan, items: readonly LoopItem[]): Mayb
 
 const SKIPPED = Symbol('skipped');
 
+interface Branched<T> {
+  readonly results: (T | Value)[];
+  readonly errors: Json[];
+  readonly marks: Descriptor;
+}
+
 /**
  * Branches side by side, at most `cap` at once, with a pause between starts; results in the order given.
  * One that fails gives a record of its error instead. `marks`: of those that failed. `isFatal`: a fault
- * that ends them all.
+ * that ends them all. `from`: the place of the first in a longer list.
  */
 export async function runBranches<T, I extends LoopItem>(
   { run }: Environment,
@@ -141,7 +158,8 @@ export async function runBranches<T, I extends LoopItem>(
   pauseMs: number,
   work: (item: I, index: number) => Promise<T>,
   isFatal: (fault: Fault) => boolean = () => false,
-): Promise<{ results: (T | Value)[]; errors: Json[]; marks: Descriptor }> {
+  from = 0,
+): Promise<Branched<T>> {
   const results: (T | Value)[] = [];
   const errors: Json[] = [];
   let marks = EMPTY;
@@ -155,7 +173,7 @@ export async function runBranches<T, I extends LoopItem>(
       if (isFatal(fault.fault)) throw fault;
       const { message } = fault;
       const { key, value } = item;
-      const place = { index, key: /^\d+$/.test(key) ? Number(key) : key };
+      const place = { index: from + index, key: /^\d+$/.test(key) ? Number(key) : key };
       const record = { ...place, message, error: message, value: value.data };
       errors.push(record);
       const descriptor = mergeDescriptors(value.meta.descriptor, descriptorOfFault(fault.fault));
@@ -176,6 +194,43 @@ export async function runBranches<T, I extends LoopItem>(
   return { results, errors, marks };
 }
 
+/** Somebody looks at each window of so many branches: the next one begins when it has ended. */
+async function inWindows(
+  env: Environment,
+  items: LoopItem[],
+  cap: number,
+  hooks: RoundHooks,
+  branches: (
+    window: readonly LoopItem[],
+    from: number,
+  ) => Promise<Branched<Value | typeof SKIPPED>>,
+): Promise<Branched<Value | typeof SKIPPED>> {
+  const results: (Value | typeof SKIPPED)[] = [];
+  const errors: Json[] = [];
+  let marks = EMPTY;
+  for (let from = 0; from < items.length; from += cap) {
+    const window = items.slice(from, from + cap);
+    const place = { batchIndex: from / cap, batchSize: window.length };
+    const inner = withFacts(env, { for: { total: items.length, parallel: true, ...place } });
+    const values = await hooks.before(
+      window.map(({ value }) => value),
+      inner,
+    );
+    const given = window.map((item, at) => ({ ...item, value: values[at] ?? item.value }));
+    items.splice(from, given.length, ...given);
+    const ran = await branches(given, from);
+    const found = ran.results.filter((result) => result !== SKIPPED);
+    const list = makeContainer(found);
+    const now = await hooks.after(list, values, inner);
+    const { descriptor } = now.meta;
+    const changed = Array.isArray(now.data) ? entriesOf(now).map(([, value]) => value) : [now];
+    results.push(...(now === list ? found : changed.map((value) => addMarks(value, descriptor))));
+    errors.push(...ran.errors);
+    marks = mergeDescriptors(marks, ran.marks);
+  }
+  return { results, errors, marks };
+}
+
 async function inParallel(
   env: Environment,
   plan: Plan,
@@ -184,11 +239,23 @@ async function inParallel(
 ): Promise<Rounds> {
   let marks = EMPTY;
   const pauseMs = plan.node.parallel?.pauseMs ?? 0;
-  const ran = await runBranches(env, items, cap, pauseMs, async (_item, index) => {
-    const round = await runRound(roundEnv(env, plan, items, index), plan);
-    marks = mergeDescriptors(marks, round.marks);
-    return round.item ?? SKIPPED;
-  });
+  const current = [...items];
+  const branches = (window: readonly LoopItem[], from = 0) =>
+    runBranches(
+      env,
+      window,
+      cap,
+      pauseMs,
+      async (item, index) => {
+        const round = await runRound(roundEnv(env, plan, current, from + index), plan, item);
+        marks = mergeDescriptors(marks, round.marks);
+        return round.item ?? SKIPPED;
+      },
+      undefined,
+      from,
+    );
+  const hooks = roundHooks(env, 'batch', plan.node.at);
+  const ran = hooks ? await inWindows(env, current, cap, hooks, branches) : await branches(current);
   const { results, errors } = ran;
   env.path.errors = { list: errors, marks: mergeDescriptors(marks, ran.marks) };
   if (errors.length > 0 && errors.length === items.length) {
@@ -239,9 +306,11 @@ export function compileFor(
       const shape = shapeMarks(list);
       decided(inner, shape, branches);
       const round = under(inner, shape);
+      const hooks = roundHooks(round, 'iteration', node.at);
+      const own = hooks ? { ...plan, hooks } : plan;
       const rounds = node.parallel
-        ? whenReady(cap(round), (count) => inParallel(round, plan, items, count))
-        : inOrder(round, plan, items);
+        ? whenReady(cap(round), (count) => inParallel(round, own, items, count))
+        : inOrder(round, own, items);
       return whenReady(rounds, ({ found, end, marks }) => {
         if (end && leaveOf(end)) return end;
         const result = makeContainer(found, mergeDescriptors(shape, marks));
@@ -294,6 +363,11 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
       const rounds = roundsOf(given);
       let marks = given?.meta.descriptor ?? EMPTY;
       let input = makeValue(null);
+      const hooks = roundHooks(env, 'round', node.at);
+      const round = (inside: Environment) => {
+        const bind = (value: Value) => inside.scope.bind('input', 'loop', value);
+        return hooks ? hookedRound(hooks, inside, input, bind, () => body(inside)) : body(inside);
+      };
       for (let index = 0; index < rounds; index++) {
         await env.run.breathe(index > 0 ? node.pauseMs : 0);
         const scope = new VariableScope('block', env.scope);
@@ -307,7 +381,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
           decided(env, stop.meta.descriptor, branches);
           if (isTruthy(stop)) return addMarks(input, marks);
         }
-        const left = leaveOf(await body(under(inner, marks)));
+        const left = leaveOf(await round(under(inner, marks)));
         if (left?.word === 'retry')
           raise('invalid_input', '`retry` has no meaning in a loop', { hint: 'use `continue`' });
         if (left?.word === 'done') return addMarks(left.value, marks);

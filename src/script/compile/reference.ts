@@ -20,7 +20,14 @@ import {
   type Walk,
 } from '../run/environment.ts';
 import { asksWhether, compileExistence } from '../run/existence.ts';
-import { contextValue, findName, isContextName, isPipeView } from '../run/names.ts';
+import {
+  contextValue,
+  findName,
+  isContextName,
+  isJudged,
+  isPipeView,
+  refuseGuard,
+} from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { hintOfName } from '../syntax/unbound.ts';
@@ -28,6 +35,7 @@ import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts'
 import {
   absent,
   isAbsent,
+  isReadNull,
   isStructure,
   KEEP,
   keepOf,
@@ -65,7 +73,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
-    return isPipeView(value) && found.data === null ? absent() : found;
+    return isPipeView(value) && isNothing(found) ? absent() : found;
   };
 }
 
@@ -129,6 +137,9 @@ function callableField(value: Value, name: string): Value | undefined {
   return executableOf(found) && found;
 }
 
+/** Null, unless it was read: such a one is an output like any other. */
+const isNothing = (value: Value): boolean => value.data === null && !isReadNull(value);
+
 export function invoke(
   target: Value,
   name: string,
@@ -172,7 +183,7 @@ function index(c: Compiler, node: Expression, reading: Reading): Walk {
   return (value, env) =>
     whenReady(evaluate(env), (at) => {
       const found = indexOf(value, at, mode);
-      return isPipeView(value) && found.data === null ? absent() : found;
+      return isPipeView(value) && isNothing(found) ? absent() : found;
     });
 }
 
@@ -237,10 +248,14 @@ async function overInputs(
   env: Environment,
 ): Promise<Value> {
   const answers: Value[] = [];
-  // `@input.any.taint` is short for `@input.any.mx.taint`.
-  const isOfMarks = MARKS.has(walks[0]?.name ?? '');
-  for (const item of many.content.values)
-    answers.push(await walkSteps(walks, isOfMarks ? mxOf(item) : item, env));
+  // `@input.any.taint` is short for `@input.any.mx.taint`, and every plain value has a text.
+  const name = walks[0]?.name ?? '';
+  const isOfMarks = MARKS.has(name);
+  for (const item of many.content.values) {
+    const isPlain = typeof item.data !== 'object' || item.data === null;
+    const isAsked = isOfMarks || (name === 'text' && isPlain);
+    answers.push(await walkSteps(walks, isAsked ? mxOf(item) : item, env));
+  }
   return answers.every(({ data }) => typeof data === 'boolean')
     ? many.decide(answers)
     : quantified(many.content.quantifier, answers);
@@ -287,13 +302,17 @@ function contextReference(
   const [first, second, third] = node.steps;
   if (!isContextName(node.name) || first?.kind !== 'field' || second?.kind === 'call')
     return undefined;
-  const hasInner = /^op(?:eration)?$/.test(first.name) && third?.kind !== 'call';
-  const inner = hasInner && second?.kind === 'field' ? second.name : undefined;
+  const found = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
+  // An argument may be called `names` too: that one is `@mx.args["names"]`.
+  const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${found}` === 'args.names';
+  const inner = hasInner ? found : undefined;
+  const isNeeded = reading === 'value';
   const rest = { ...node, steps: node.steps.slice(inner === undefined ? 1 : 2) };
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
-  if (walks.length === 0) return (env) => contextValue(env, first.name, inner);
   return (env) =>
-    located(env, node.at, () => walkSteps(walks, contextValue(env, first.name, inner), env));
+    located(env, node.at, () =>
+      walkSteps(walks, contextValue(env, first.name, inner, isNeeded), env),
+    );
 }
 
 export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: Reading): Eval {
@@ -321,7 +340,12 @@ export function compileKnownReference(
   const evaluate = compileReference(c, node, reading);
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');
+  const [first] = steps;
+  const isGuard = first?.kind === 'field' && first.name === 'guard' && isContextName(name);
+  // A text has no undefined to go on with.
+  const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {
+    if (needsGuard && !isJudged(env)) return located(env, node.at, refuseGuard);
     if (isContextName(name)) return evaluate(env);
     const cell = env.scope.find(name);
     if (cell) return cell.isMissing ? undefined : evaluate(env);

@@ -34,7 +34,7 @@ import { textOf } from '../values/text.ts';
 import { formatReader } from '../values/transforms.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
-import { orDenied } from './function.ts';
+import { marksOfRefusal, orDenied } from './function.ts';
 import { DEFAULT_CAP, runBranches } from './loop.ts';
 import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileCallee, invoke } from './reference.ts';
@@ -79,8 +79,10 @@ function callRun(
         ? { name: 'input', value }
         : { name: `argument${index - first.length + 1}`, value },
     );
+    let hasBegun = false;
     const perform = () =>
       operate(env, op, inputs, (passed, inner, { trace }) => {
+        hasBegun = true;
         if (trace.length > 0) env.pipe?.guards.push(checkOf(trace));
         return call(passed.map(given), {
           ...inner,
@@ -89,7 +91,10 @@ function callRun(
       });
     const { refused } = executable;
     if (!refused) return await perform();
-    return await orDenied(perform, (fault) => refused(values, { env, at, isStage: true }, fault));
+    return await orDenied(perform, (fault) => {
+      const marks = marksOfRefusal(fault, hasBegun, env.frame, values);
+      return refused(values, { env, at, isStage: true }, { fault, marks });
+    });
   };
   return { run, name };
 }
@@ -220,7 +225,7 @@ function isRepeatable(node: Expression | undefined): boolean {
 }
 
 const isName = (node: Expression): node is NodeOf<'reference'> =>
-  node.kind === 'reference' && node.steps.at(-1)?.kind !== 'call';
+  node.kind === 'reference' && !node.steps.some(({ kind }) => kind === 'call');
 
 /** A bare name of a function as the source is a call of it, which can be made again. */
 function compileSource(c: Compiler, node: Expression): Pick<SourcePlan, 'evaluate' | 'repeats'> {

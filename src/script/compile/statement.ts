@@ -213,11 +213,13 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   if (node.kind === 'for')
     return node.batch ? compileBatch(c, node) : compilePrintedFor(c, node, true);
   const act = c.action(node);
-  if (!isPrinted(node, isWhen)) return act;
+  if (isStatement(node)) return act;
+  const prints = isPrinted(node, isWhen);
   return (env) => {
+    // A module's values that nobody takes are not made.
     if (env.isDefining) return absent();
     return whenReady(act(env), (value) => {
-      if (!leaveOf(value)) print(env, value, node.at);
+      if (prints && !leaveOf(value)) print(env, value, node.at);
       return value;
     });
   };
@@ -259,7 +261,8 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
 /** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
-  return endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
+  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
+  return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
 /** Prints what it gives, but not in functions and modules. */

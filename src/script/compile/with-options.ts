@@ -2,7 +2,7 @@
 import { isObject } from '../../base/index.ts';
 import { childFrame, type GuardSelection, type Value } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import type { Compiler, Eval, ProcessOptions } from '../run/environment.ts';
+import type { Compiler, Environment, Eval, ProcessOptions } from '../run/environment.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
@@ -100,7 +100,18 @@ export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Ev
   const guards = options.entries.get('guards');
   const selected = guards ? withGuards(c, guards, evaluate) : evaluate;
   if (!process) return selected;
-  return async (env) => await selected({ ...env, process: await process(env) });
+  return async (env) => {
+    const given = await process(env);
+    if (options.pipeline && given.isStream) refuseJudged(env);
+    return await selected({ ...env, process: given });
+  };
+}
+
+/** What streams is out before an after-guard could object to what a stage made. */
+function refuseJudged({ frame }: Environment): void {
+  const stage = { type: 'pipeline-stage', name: '', opLabels: [] };
+  if (frame.guards.mayObjectAfter(stage, frame.held))
+    raise('invalid_input', 'a pipeline cannot stream while a guard judges its result');
 }
 
 /** INVARIANT: privileged guards and policies run all the same; leaving others out is said aloud. */

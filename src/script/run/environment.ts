@@ -197,11 +197,17 @@ export interface CallSite {
  */
 export type ScriptCall = (values: readonly Eval[], site: CallSite) => MaybePromise<Value>;
 
+/** Why a call was not performed, or not to its end, and what its answer carries. */
+export interface CallRefusal {
+  readonly fault: ScriptFault;
+  readonly marks: Descriptor;
+}
+
 /** What a function answers when a guard refused its call: the values it would have got. */
 type Refused = (
   values: readonly Value[],
   site: CallSite,
-  fault: ScriptFault,
+  refusal: CallRefusal,
 ) => MaybePromise<Value>;
 
 export const given =

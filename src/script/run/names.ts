@@ -15,7 +15,7 @@ import {
 import { raise } from '../fault.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { plainCopy } from '../values/data.ts';
-import { entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
+import { absent, entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { TRANSFORMERS, type Transformer } from '../values/transforms.ts';
 import {
@@ -78,8 +78,22 @@ function inputOf({ run, frame }: Environment): Value {
 
 export const isContextName = (name: string): boolean => name === 'mx' || name === 'ctx';
 
+/** In a guard, a `denied` arm, or something they call. */
+export const isJudged = ({ frame }: Environment): boolean => frame.facts.guard !== undefined;
+
+export const refuseGuard = (): never =>
+  raise('not_found', '`@mx.guard` exists only in guards and denied arms', {
+    hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
+  });
+
 /** One member of `@mx`, or of `@mx.op`; the others are not even made. */
-export function contextValue(env: Environment, name: string, inner?: string): Value {
+export function contextValue(
+  env: Environment,
+  name: string,
+  inner: string | undefined,
+  isNeeded: boolean,
+): Value {
+  if (name === 'guard' && !isJudged(env)) return isNeeded ? refuseGuard() : absent();
   const found = contextMember(env.frame, name, inner);
   if (found === undefined) return makeValue(null);
   return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
@@ -94,7 +108,9 @@ function marksOfContext(env: Environment, name: string): Descriptor {
     return marksOf([...(pipe.hint ? [pipe.hint] : []), ...pipe.outputs, pipe.input]);
   }
   if (name === 'errors') return frame.facts.errorMarks ?? EMPTY;
-  if (!OF_DATA.has(name)) return EMPTY;
+  // Outside guards it tells the names of functions only.
+  const isOfData = name === 'tools' ? frame.isJudging : OF_DATA.has(name);
+  if (!isOfData) return EMPTY;
   return frame.facts.descriptor ?? marksOf(frame.inputs.map(({ value }) => value));
 }
 

@@ -1,5 +1,6 @@
 // What may follow `=>`, and the lines of a block. An action is a value or something that acts; a block
 // is a list of actions that may bind names of its own and give back a value.
+import { nearest } from '../../base/index.ts';
 import type { ActionExpression, Expression, LabelEdit, NodeOf, Statement } from './ast.ts';
 import type { Reader } from './cursor.ts';
 import { parseAugment, parseExe, parseLet, parseVar } from './define.ts';
@@ -19,12 +20,13 @@ import {
   STATEMENT_WORDS,
 } from './value.ts';
 
-const LABELLED = /(?:[A-Za-z_][\w:.-]*)(?:,[ \t]*[A-Za-z_][\w:.-]*)*[ \t]+(?=[@"'`<[{(]|::)/y;
+const CHANGES = /!?[A-Za-z_][\w:.-]*!?(?:[ \t]*,[ \t]*!?[A-Za-z_][\w:.-]*!?)*/y;
+const CHANGED_VALUE =
+  /[ \t]+(?=[@"'`<[{(\d]|::|-[\d@(]|![@(]|(?:true|false|null|when|for|foreach|loop|if|run|template|prose|llm|stream|cmd|sh|bash|js|javascript|node|nodejs|py|python)(?![\w-]))/y;
 const VALUE_WORDS = new Set(
   `run when for foreach loop if template prose llm cmd sh bash js javascript node nodejs py python true false
-   null box show log output append allow deny retry ask done continue skip let var bail stream`.split(
-    /\s+/,
-  ),
+   null show log output append allow deny retry ask done continue skip let var bail with stream box file
+   files auth checkpoint`.split(/\s+/),
 );
 const NO_VALUE = /[\n\]);,}>]|$|<<|<=|<(?=[ \t])|==|!=|!?~=|=>/my;
 
@@ -135,6 +137,7 @@ function parseVerdict(r: Reader, word: string | undefined): NodeOf<'verdict'> | 
   const labels = decision === 'allow' ? parseLabelEdit(r) : undefined;
   if (!written && labels === undefined) return undefined;
   const value = parseVerdictValue(r);
+  if (!written && value?.kind !== 'reference') refuseMistyped(r, at, labels?.add ?? []);
   return { kind: 'verdict', decision, value, labels, options: parseOptions(r), at, end: r.pos };
 }
 
@@ -147,20 +150,59 @@ function parseVerdictValue(r: Reader): Expression | undefined {
   return value.value;
 }
 
-/** `label`, `a,b`, `!label`, `trusted!`, `clear!` before a value. */
+/** `denny "reason"` would allow. */
+function refuseMistyped(r: Reader, at: number, added: readonly string[]): void {
+  const [word = ''] = added;
+  const close = added.length === 1 ? nearest(word, VERDICTS) : undefined;
+  if (close === undefined) return;
+  r.fail(`\`${word}\` is no decision`, {
+    at,
+    end: at + word.length,
+    hint: `did you mean \`${close}\`? A label is added with \`allow with { addLabels: ["${word}"] }\``,
+  });
+}
+
+/**
+ * `label`, `!label`, `trusted!`, `clear!`, separated by commas, before a value. What has a `!` may stand
+ * alone in a guard; a word alone is more likely a slip.
+ */
 function parseLabelEdit(r: Reader): LabelEdit | undefined {
-  const removed = r.match(/![A-Za-z_][\w:.-]*[ \t]+(?=[@"'`<[{(]|::)/y);
-  if (removed !== undefined) return { add: [], remove: [removed.slice(1).trim()], clear: false };
-  const forced = r.match(/[A-Za-z_][\w:.-]*![ \t]+(?=[@"'`<[{(]|::)/y);
-  if (forced !== undefined) {
-    const word = forced.trim().slice(0, -1);
-    if (word === 'clear') return { add: [], remove: [], clear: true };
-    return { add: [word], remove: word === 'trusted' ? ['untrusted'] : [], clear: false };
+  const at = r.pos;
+  const found = r.match(CHANGES);
+  if (found === undefined) return undefined;
+  const changes = found.split(',').map((change) => change.trim());
+  const isOther = changes.some((change) => VALUE_WORDS.has(change.replaceAll('!', '')));
+  const mayStandAlone = r.scope.inGuard && found.includes('!') && isAloneAt(r);
+  if (isOther || !(r.take(CHANGED_VALUE) || mayStandAlone)) {
+    r.pos = at;
+    return undefined;
   }
-  if (VALUE_WORDS.has(r.word() ?? '')) return undefined;
-  const added = r.match(LABELLED);
-  if (added === undefined) return undefined;
-  return { add: added.split(',').map((label) => label.trim()), remove: [], clear: false };
+  return editOf(r, at, changes);
+}
+
+const isAloneAt = (r: Reader): boolean =>
+  r.isAtEnd || r.sees(/[ \t]*(?:[\n\];}]|$|>>|<<|with[ \t]*\{|\*[ \t]*=>)/my);
+
+function editOf(r: Reader, at: number, changes: readonly string[]): LabelEdit {
+  const edit: { add: string[]; remove: string[]; clear: boolean } = {
+    add: [],
+    remove: [],
+    clear: false,
+  };
+  for (const change of changes) {
+    if (change === 'clear!') edit.clear = true;
+    else if (change === 'trusted!') {
+      edit.remove.push('untrusted');
+      edit.add.push('trusted');
+    } else if (change.endsWith('!')) {
+      r.fail(`\`${change}\` is no change of labels`, {
+        at,
+        hint: 'write `label`, `!label`, `trusted!` or `clear!`',
+      });
+    } else if (change.startsWith('!')) edit.remove.push(change.slice(1));
+    else edit.add.push(change);
+  }
+  return edit;
 }
 
 /** `=> value`, standing behind the arrow: gives back from a function, a block, the script. */

@@ -97,6 +97,8 @@ interface Statements {
     name: string | undefined;
     timing: 'before' | 'after';
     filter: string;
+    /** `@f("src/")`: how the text of the first argument begins. */
+    prefix: string | undefined;
     body: NodeOf<'block'>;
   };
   /** `policy @p = { … }` or `union(@a, @b)`. */

@@ -158,6 +158,8 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
     const test: Condition = { kind: 'test', value: waiting };
     return { condition: isMatch ? patternOf(waiting) : test, at: waiting.at };
   }
+  if (r.take(/!denied(?=[ \t]*=>)/y))
+    return { condition: { kind: 'not', pattern: { kind: 'denied' } }, at };
   const alone = r.match(/(?:\*|none(?![\w-])|denied(?![\w-]))(?=[ \t]*=>)/y);
   if (alone !== undefined) return { condition: { kind: ALONE[alone.charAt(0)] ?? 'any' }, at };
   if (isMatch) return { condition: r.within({ blocks: 'none' }, () => parsePattern(r)), at };

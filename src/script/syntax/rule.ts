@@ -1,15 +1,17 @@
 // Guards, script hooks, policies, profiles, needs.
 
 import { parseBlock } from './action.ts';
-import type { ActionExpression, Expression, NodeOf } from './ast.ts';
+import type { ActionExpression, Expression, LabelEdit, NodeOf, ScriptTree } from './ast.ts';
 import { parseWhen } from './control-flow.ts';
 import type { Reader } from './cursor.ts';
 import { parseTarget } from './define.ts';
 import { parseWordObject } from './literal.ts';
+import { staticText } from './outline.ts';
 import { parseArguments } from './reference.ts';
+import type { NameFinding } from './unbound.ts';
 import { parseValue, refuseUnsupported } from './value.ts';
 
-type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'>;
+type Head = Pick<NodeOf<'guard'>, 'name' | 'timing' | 'filter'> & Pick<NodeOf<'hook'>, 'prefix'>;
 
 /** `[@name] before|after|always|for FILTER =`, name and timing in either order. */
 function parseHead(r: Reader, word: string): Head {
@@ -36,15 +38,29 @@ function parseHead(r: Reader, word: string): Head {
       hint: 'a label (`secret`), an operation (`op:show`) or a function (`@f`)',
     });
   }
+  const prefix = filter.startsWith('@') && r.peek() === '(' ? parsePrefix(r, word) : undefined;
   r.blanks();
   r.expect('=', 'after the filter');
   r.breakAfter();
-  return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', '') };
+  return { name, timing: timing ?? 'before', filter: filter.replaceAll('"', ''), prefix };
 }
 
-/** A name, not the filter `@f`: something other than `=` follows it. */
+/** `("src/")` behind a hook's function: how the text of the first argument begins. */
+function parsePrefix(r: Reader, word: string): string {
+  const given =
+    word === 'hook' ? r.match(/\([ \t]*(?:"[^"\n]*"|'[^'\n]*'|`[^`\n]*`)[ \t]*\)/y) : undefined;
+  if (given !== undefined) return given.slice(1, -1).trim().slice(1, -1);
+  return r.fail(`expected \`=\` after the filter, found ${r.shown()}`, {
+    hint:
+      word === 'hook'
+        ? 'write how the first argument begins: `@f("src/")`'
+        : 'a guard judges every call of a function; look at `@mx.args` in its arms',
+  });
+}
+
+/** A name, not the filter `@f`: something other than `=` or `(` follows it. */
 const isName = (r: Reader, timing: string | undefined): boolean =>
-  r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*=/y));
+  r.peek() === '@' && (timing === undefined || !r.sees(/@[\w.-]+[ \t]*[=(]/y));
 
 const DECIDES = new Set(['verdict', 'when', 'if']);
 const LINES = new Set(['let', 'augment', 'flow', 'return']);
@@ -65,7 +81,7 @@ function decides(action: ActionExpression): boolean {
 /** Stands behind `guard`. */
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
-  const head = parseHead(r, 'guard');
+  const { prefix: _, ...head } = parseHead(r, 'guard');
   const start = r.pos;
   if (!r.takeWord('when'))
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);
@@ -103,8 +119,17 @@ function parsePrivileged(r: Reader): boolean {
 export function parseHook(r: Reader, at: number): NodeOf<'hook'> {
   const { timing, ...head } = parseHead(r, 'hook');
   if (timing === 'always') r.fail('a hook runs before or after', { at });
-  const body = r.within({ inLoop: false }, () => parseBlock(r, 'the hook'));
+  const body = r.within({ inLoop: false, inBody: true }, () => parseHookBody(r));
   return { kind: 'hook', timing, ...head, body, at, end: r.pos };
+}
+
+/** A `when` is the only line of its block: what its arms give is given back. */
+function parseHookBody(r: Reader): NodeOf<'block'> {
+  const at = r.pos;
+  if (!r.takeWord('when')) return parseBlock(r, 'the hook');
+  const value = parseWhen(r, at);
+  const { end } = value;
+  return { kind: 'block', body: [{ kind: 'flow', value, at, end }], at, end };
 }
 
 function refuseAuthorizations(r: Reader, member: Expression): void {
@@ -128,4 +153,73 @@ export function parsePolicy(r: Reader, at: number): NodeOf<'policy'> {
     : [r.attempt(() => parseValue(r)) ?? parseWordObject(r)];
   for (const member of members) refuseAuthorizations(r, member);
   return { kind: 'policy', name, members, at, end: r.pos };
+}
+
+// What can be said about changes of labels without running: where a label would be taken away by somebody
+// who may not, and which ones nobody may.
+
+type RemovalSaid = Pick<NameFinding, 'severity' | 'message' | 'hint'>;
+
+const BY_GUARD: RemovalSaid = {
+  severity: 'error',
+  message: 'only a privileged guard may remove labels',
+  hint: 'write `guard privileged …` if that is meant',
+};
+const BY_OTHERS: RemovalSaid = {
+  severity: 'error',
+  message: 'only a privileged guard may remove labels, a function may add some',
+  hint: 'let a `guard privileged … after …` remove it',
+};
+const fixed = (label: string): RemovalSaid => ({
+  severity: 'warning',
+  message: `\`${label}\` says where data came from and is never removed`,
+});
+
+const isRemoving = (edit: LabelEdit | undefined): boolean =>
+  edit !== undefined && (edit.clear || edit.remove.length > 0);
+
+/** Labels of a list as written; what is computed is not known. */
+const writtenIn = (node: Expression | undefined): string[] =>
+  node?.kind === 'array'
+    ? node.items.flatMap(({ value }) =>
+        value.kind === 'template' ? (staticText(value) ?? []) : [],
+      )
+    : [];
+
+function ofVerdict({ labels, options }: NodeOf<'verdict'>, isPrivileged: boolean): RemovalSaid[] {
+  const listed = options?.entries.get('removeLabels');
+  const isEmpty = listed?.kind === 'array' && listed.items.length === 0;
+  const names = [...(labels?.remove ?? []), ...writtenIn(listed)];
+  if (!isPrivileged && (isRemoving(labels) || (listed && !isEmpty))) return [BY_GUARD];
+  return names.filter((label) => /^(?:src|dir):/.test(label)).map(fixed);
+}
+
+type LabelHolder = NodeOf<'guard' | 'exe' | 'verdict' | 'return'>;
+
+const changesLabels = (item: object): item is LabelHolder =>
+  'kind' in item && /^(?:guard|exe|verdict|return)$/.test(String(item.kind));
+
+function findingsAt(node: LabelHolder, isPrivileged: boolean): RemovalSaid[] {
+  if (node.kind === 'verdict') return ofVerdict(node, isPrivileged);
+  return node.kind === 'return' && isRemoving(node.labels) ? [BY_OTHERS] : [];
+}
+
+/** Removals of labels that a run would refuse, in no order. */
+export function labelFindings({ body }: Pick<ScriptTree, 'body'>): NameFinding[] {
+  const found: NameFinding[] = [];
+  const open: (readonly [item: unknown, isPrivileged: boolean])[] = [[body, false]];
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    const [item, outer] = next;
+    if (typeof item !== 'object' || item === null) continue;
+    let isPrivileged = outer;
+    if (changesLabels(item)) {
+      if (item.kind === 'guard') isPrivileged = item.privileged;
+      const { at, end } = item;
+      for (const finding of findingsAt(item, isPrivileged))
+        found.push({ at, end, code: 'label_removed', ...finding });
+    }
+    const inside = item instanceof Map ? item.values() : Object.values(item);
+    for (const inner of inside) open.push([inner, isPrivileged]);
+  }
+  return found;
 }

@@ -24,7 +24,7 @@ import {
 export interface NameFinding extends Range {
   readonly code:
     | ('name_unbound' | 'argument_missing' | 'argument_surplus')
-    | ('exists_of_path' | 'exception_wide' | 'helper_kind');
+    | ('exists_of_path' | 'exception_wide' | 'helper_kind' | 'label_removed');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;

@@ -2,11 +2,11 @@
 // remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
 import { getOwn, type Json, type JsonObject, setOwn } from '../../base/index.ts';
 import {
-  type Descriptor,
   elementOf,
   estimateTokens,
   makeContainer,
   makeValue,
+  toolsIn,
   type Value,
   withOrigin,
   withText,
@@ -71,13 +71,6 @@ function lengthOf(value: Value): number {
   return isStructure(data) ? Object.keys(data).length : textOf(value).length;
 }
 
-/** Functions and tools that made it, in order. */
-const toolsOf = ({ sources }: Descriptor): Json =>
-  sources.flatMap((source) => {
-    const name = /^(?:function|tool):(.+)$/.exec(source)?.[1];
-    return name === undefined ? [] : [{ name }];
-  });
-
 /** As `@typeof`, but `text` for what was loaded from a file as text. */
 export function mxType(value: Value): string {
   const isText = typeof value.data === 'string' && value.meta.origin['loaded'] === true;
@@ -92,7 +85,7 @@ function factsOf(value: Value, facts: MxFacts): JsonObject {
     taint: descriptor.taint as Json,
     sources: descriptor.sources as Json,
     get tools() {
-      return getOwn(origin, 'tools') ?? toolsOf(descriptor);
+      return getOwn(origin, 'tools') ?? toolsIn([descriptor]);
     },
     name: facts.name ?? getOwn(origin, 'name') ?? null,
     type: mxType(value),
