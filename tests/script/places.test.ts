@@ -81,6 +81,24 @@ show <docs/*.md # ##??> as "<>.file: <>.names[0]"`;
     );
   });
 
+  test('go into pipelines and arguments, and come out of modules, relative to their file', async () => {
+    const files = {
+      ...DOCS,
+      'lib/docs/z.md': '## L\nx\n',
+      'lib/m.mld': 'var @names = <docs/*.md> as "<>.filename"\nvar @toc = <docs/*.md # ##??>',
+    };
+    const text = `import { @names, @toc } from "./lib/m.mld"
+show \`@names[0] @toc[0].names @toc[0].relative\`
+exe @join(xs) = js { return xs.map(x => x.names.join("+")).join(" ") }
+show <docs/*.md # ##??> | @join
+exe @count(xs) = js { return xs.length }
+show <docs/*.md> as "<>.filename" | @count
+show \`@count(<docs/*.md # Setup>) <lib/docs/*.md # L>\``;
+    expect(await script(text, files)).toEqual(
+      printed('z.md ["L"] ./lib/docs/z.md', 'Setup Use+Setup', '2', '2 ## L\nx'),
+    );
+  });
+
   test('a section of each file that has it, with the facts of the file', async () => {
     const text = `for @s in <docs/*.md # Use> => show \`@s.mx.filename @s.mx.type @s.mx.fm.title: @s\`
 show <docs/*.md # "Use"?>
@@ -586,12 +604,17 @@ return { text: \`@r.title @r.stars\` }`;
       },
       [],
     );
-    await connect(made.fixture, { tools: [ADD_NOTE] });
+    const title = { type: 'string', description: 'STRANGER', default: 'STRANGER' };
+    const { properties, ...rest } = ADD_NOTE.inputSchema;
+    const inputSchema = { ...rest, title: 'STRANGER', properties: { ...properties, title } };
+    await connect(made.fixture, { tools: [{ ...ADD_NOTE, description: 'STRANGER', inputSchema }] });
     const done = await run(made, 'may');
     expect(done).toMatchObject({ status: 'completed', outputs: { text: 'tea 4' } });
     const events = await eventsOf(made, done.thread_id);
     const tools = events.flatMap(({ data }) => (typeof data.tool === 'string' ? data.tool : []));
     expect([...new Set(tools)]).toEqual(['script:connector', 'mcp/notes/add_note']);
+    // What is noted of the import are names and types, none of a stranger's words.
+    expect(JSON.stringify(events)).not.toContain('STRANGER');
     expect(await run(made, 'not')).toMatchObject({ status: 'failed', code: 'permission_denied' });
   });
 
