@@ -252,10 +252,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       ...speaker(),
       idempotencyKey: nextKey(),
       // The script's guards and hooks have seen this call already; policies and privileged ones judge it
-      // again. What a person has said to the statement holds for the call it makes.
+      // again, and guards on what only the tool says of itself. What a person has said to the statement
+      // holds for the call it makes.
       frame: {
         ...childFrame(inner, {
-          selection: { only: [] },
+          selection: { ...inner.selection, partOf: inner },
           ...(inner.isApproved && { ports: { ask: APPROVED } }),
         }),
         isHooking: true,

@@ -1,6 +1,8 @@
 // Where things come from: globs, sections, modules, the tools of connectors, on the real command line.
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { completeAt } from '../../src/cli/lsp/completion.ts';
@@ -12,6 +14,8 @@ import { type Ran, runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { eventsOf, scripted, TEXT } from '../support/script-project.ts';
 import { run, stage } from '../support/thread-project.ts';
+
+const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
 const fixtures: Fixture[] = [];
 afterEach(() => {
@@ -74,6 +78,24 @@ show <docs/*.md # ##??> as "<>.file: <>.names[0]"`;
         '[\n  "A",\n  "Setup"\n]',
         'a.md: Setup\n\nb.md: Use',
       ),
+    );
+  });
+
+  test('go into pipelines and arguments, and come out of modules, relative to their file', async () => {
+    const files = {
+      ...DOCS,
+      'lib/docs/z.md': '## L\nx\n',
+      'lib/m.mld': 'var @names = <docs/*.md> as "<>.filename"\nvar @toc = <docs/*.md # ##??>',
+    };
+    const text = `import { @names, @toc } from "./lib/m.mld"
+show \`@names[0] @toc[0].names @toc[0].relative\`
+exe @join(xs) = js { return xs.map(x => x.names.join("+")).join(" ") }
+show <docs/*.md # ##??> | @join
+exe @count(xs) = js { return xs.length }
+show <docs/*.md> as "<>.filename" | @count
+show \`@count(<docs/*.md # Setup>) <lib/docs/*.md # L>\``;
+    expect(await script(text, files)).toEqual(
+      printed('z.md ["L"] ./lib/docs/z.md', 'Setup Use+Setup', '2', '2 ## L\nx'),
     );
   });
 
@@ -582,13 +604,36 @@ return { text: \`@r.title @r.stars\` }`;
       },
       [],
     );
-    await connect(made.fixture, { tools: [ADD_NOTE] });
+    const title = { type: 'string', description: 'STRANGER', default: 'STRANGER' };
+    const { properties, ...rest } = ADD_NOTE.inputSchema;
+    const inputSchema = { ...rest, title: 'STRANGER', properties: { ...properties, title } };
+    await connect(made.fixture, { tools: [{ ...ADD_NOTE, description: 'STRANGER', inputSchema }] });
     const done = await run(made, 'may');
     expect(done).toMatchObject({ status: 'completed', outputs: { text: 'tea 4' } });
     const events = await eventsOf(made, done.thread_id);
     const tools = events.flatMap(({ data }) => (typeof data.tool === 'string' ? data.tool : []));
     expect([...new Set(tools)]).toEqual(['script:connector', 'mcp/notes/add_note']);
+    // What is noted of the import are names and types, none of a stranger's words.
+    expect(JSON.stringify(events)).not.toContain('STRANGER');
     expect(await run(made, 'not')).toMatchObject({ status: 'failed', code: 'permission_denied' });
+  });
+
+  test('nothing of them is loaded unless a script imports tools', () => {
+    const fixture = makeFixture();
+    fixtures.push(fixture);
+    const tell =
+      'import{registerHooks}from"node:module";registerHooks({load(url,c,next){process.stderr.write(url+"\\n");return next(url,c)}})';
+    const loaded = (text: string): string => {
+      const words = ['--import', `data:text/javascript,${encodeURIComponent(tell)}`, LAUNCHER];
+      const env = { ...fixture.env, KERNMANTLE_SRC: '1' };
+      const options = { cwd: fixture.root, env, encoding: 'utf8', timeout: 60_000 } as const;
+      return spawnSync(process.execPath, [...words, 'script', '-e', text], options).stderr;
+    };
+    const parts = /src\/mcp\/|connector-tools|shared\/connectors/;
+    const trivial = loaded('exe @f() = 1\nshow @f()');
+    expect(trivial).toContain('src/script/run-script.ts');
+    expect(trivial).not.toMatch(parts);
+    expect(loaded('import tools from mcp "notes" as @n')).toMatch(parts);
   });
 
   test('check and the editor know them', async () => {

@@ -1,6 +1,17 @@
 // Other MCP servers, as files tell of them: nothing is asked of a server before a call. For people, and
 // for scripts that import tools.
-import { fail, isObject, lastSegment, type Outcome, ok, textAt } from '../../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  type JsonObject,
+  lastSegment,
+  type Outcome,
+  ok,
+  setOwn,
+  textAt,
+} from '../../base/index.ts';
 import type { Library, ToolItem } from '../../items/index.ts';
 import type { ConnectorTool } from '../../script/index.ts';
 
@@ -24,12 +35,36 @@ export async function knownServers({ library }: { library: Library }): Promise<K
     }));
 }
 
+const TABLES = ['properties', '$defs', 'definitions'];
+const TYPES = ['type', 'enum', 'const', '$ref', 'items', 'anyOf', 'oneOf'];
+
+/** What of a schema says which types it takes: how arguments are read. The rest is checked by the call. */
+function typesIn(schema: Json | undefined): Json {
+  if (Array.isArray(schema)) return schema.map(typesIn);
+  if (!isObject(schema)) return schema ?? null;
+  const kept: JsonObject = {};
+  for (const key of TYPES) {
+    const value = getOwn(schema, key);
+    if (value === undefined) continue;
+    kept[key] = key === 'enum' || key === 'const' ? value : typesIn(value);
+  }
+  for (const key of TABLES) {
+    const table = getOwn(schema, key);
+    if (!isObject(table)) continue;
+    const inner: JsonObject = {};
+    for (const [name, value] of Object.entries(table)) setOwn(inner, name, typesIn(value));
+    kept[key] = inner;
+  }
+  return kept;
+}
+
 const toolOf = ({ id, tool }: ToolItem): ConnectorTool => {
-  const { config = {}, input_schema: schema } = tool ?? {};
+  const { config = {}, input_schema: schema = {} } = tool ?? {};
+  const types = typesIn(schema);
   return {
     id,
     name: textAt(config, 'mcp_tool') || lastSegment(id),
-    schema: isObject(schema) ? schema : {},
+    schema: isObject(types) ? types : {},
   };
 };
 

@@ -12,7 +12,7 @@ import { narrowedEnv } from './policy.ts';
 /** Those of a guard's decision are none of a value. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
-export function refuseUnknown({ entries }: NodeOf<'options'>): void {
+function refuseUnknown({ entries }: NodeOf<'options'>): void {
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });

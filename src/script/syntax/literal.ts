@@ -24,22 +24,38 @@ export function parseBracket(r: Reader): Expression {
         throw error;
       }
     });
-    if (!list && slip?.message === BLOCK_HERE && isBlockAt(r, slip.at)) r.fail(BLOCK_HERE, slip);
-    return list ?? parseBracketText(r) ?? parseList(r);
+    if (list) return list;
+    refuseBlocks(r, slip);
+    return parseBracketText(r) ?? parseList(r);
   });
 }
 
 /** A block as an element makes it neither an array nor a text; an arrow before words is text. */
-function isBlockAt(r: Reader, at: number): boolean {
+function refuseBlocks(r: Reader, slip: SyntaxProblem | undefined): void {
   const here = r.pos;
-  r.pos = at + 1;
-  r.gap();
-  const binds = r.sees(/let[ \t]/y);
-  r.pos = at;
-  const read = r.attempt(() => r.within({ blocks: 'value' }, () => parseList(r)));
+  const binds = slip?.message === BLOCK_HERE && /^\[\s*let\s/.test(r.slice(slip.at, slip.end + 9));
+  const found = binds ? slip.at : r.attempt(() => findBlock(r));
   r.pos = here;
-  return binds || read !== undefined;
+  if (found !== undefined) refuseElement(r, found);
 }
+
+/** Where the first block stands that gives a value, if these are elements. */
+function findBlock(r: Reader): number | undefined {
+  r.pos += 1;
+  const items = r.list(']', 'elements', () =>
+    r.within({ blocks: 'value' }, () => r.rules.value(r)),
+  );
+  const isBlock = (item: Expression): boolean =>
+    item.kind === 'block' && item.body.some(({ kind }) => kind === 'return');
+  return items.find(isBlock)?.at;
+}
+
+const refuseElement = (r: Reader, at: number): never =>
+  r.fail(BLOCK_HERE, {
+    at,
+    end: at + 1,
+    hint: 'bind it with `let` or `var` first: `let @x = [ … ]`',
+  });
 
 /** `[[ … ]]` that is no array: text without anything to put in. */
 function parseBracketText(r: Reader): NodeOf<'template'> | undefined {
@@ -106,9 +122,7 @@ function parseItem(r: Reader): ArrayItem {
   const at = r.pos;
   if (r.take('[')) {
     r.gap();
-    if (r.sees(BLOCK_IN_ARGUMENT)) {
-      r.fail(BLOCK_HERE, { at, hint: 'bind it with `let` or `var` first: `let @x = [ … ]`' });
-    }
+    if (r.sees(BLOCK_IN_ARGUMENT)) refuseElement(r, at);
     r.pos = at;
   }
   if (r.take('...')) return { value: r.rules.value(r), isOptional: false, isSpread: true };
