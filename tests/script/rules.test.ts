@@ -553,6 +553,25 @@ describe('what is dangerous', () => {
     expect(found.file(name)).toBeUndefined();
   });
 
+  test.each([
+    ['allow: ["fs:r:**"]', 'fs/write_file', '{ path: "out.txt", content: "x" }', 'not among'],
+    ['allow: ["fs:w:**"]', 'fs/write_file', '{ path: ".cursor/a", content: "x" }', 'is dangerous'],
+    ['deny: ["fs:r:a.txt"]', 'fs/read_file', '{ path: "a.txt" }', 'is denied by'],
+    ['allow: ["fs:r:**"]', 'fs/read_file', '{ path: ".env" }', 'is dangerous'],
+  ])('%s holds for the tool %s too', async (rule, tool, given, reason) => {
+    const text = `policy @p = { ${rule} }\nshow @tool("${tool}", ${given})`;
+    const found = await run(text, { 'a.txt': 'A', '.env': 'K' });
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain(reason);
+    expect(found.file('out.txt') ?? found.file('.cursor/a')).toBeUndefined();
+  });
+
+  test('a tool may do what is allowed', async () => {
+    const text =
+      'policy @p = { allow: ["fs:r:a.txt"] }\nvar @r = @tool("fs/read_file", { path: "a.txt" })\nshow @r.content';
+    expect((await run(text, { 'a.txt': 'A' })).out).toBe('A\n');
+  });
+
   test('by another name, too', async () => {
     const text = `run sh { mkdir .cursor; ln -s .cursor c; echo K > .env; ln -s .env e.txt }
 policy @p = { allow: ["fs:w:**", "fs:r:**"] }

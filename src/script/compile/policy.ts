@@ -124,7 +124,7 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
 }
 
 function guardOf(patterns: Patterns): GuardSet {
-  const decide = ({ op }: GuardView) => refusalOf(patterns, op);
+  const decide = ({ op, inputs }: GuardView) => refusalOf(patterns, op, inputs);
   // A list of what is allowed is no list of the script's own modules.
   const unlisted = { ...patterns, allow: undefined };
   return createGuardSet([
