@@ -30,7 +30,14 @@ import {
   type RecordEntry,
 } from '../flow/index.ts';
 import type { ItemKind } from '../items/index.ts';
-import { type Authority, auditRow, type Caller, type Primitive, readsOf } from '../kernel/index.ts';
+import {
+  type Authority,
+  auditRow,
+  type Caller,
+  liftedIn,
+  type Primitive,
+  readsOf,
+} from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
@@ -202,9 +209,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     const kept = written.ok ? audit.kept?.() : undefined;
     return kept ? kept.then(mustBeKept) : mustBeKept(written);
   };
-  /** Statements that stay inside the script leave no row, refusals always do. */
+  /** Statements that stay inside the script leave no row; refusals and exceptions always do. */
   const record = (entry: RecordEntry): MaybePromise<void> => {
-    if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') return write(entry);
+    const { outcome } = entry;
+    const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';
+    if (isRefused || (outcome.ok && liftedIn(entry) !== '')) return write(entry);
   };
   const frame = createFrame({
     policy,

@@ -35,7 +35,7 @@ import {
 import { elementOf, isValue, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
 import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
-import { type Allowed, insidePart, liftedFrom } from './exceptions.ts';
+import { type Allowed, insidePart, isExcepting, liftedFrom } from './exceptions.ts';
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
@@ -195,7 +195,8 @@ class GuardRound implements Judgement {
       const count = labels.ofAll ? this.inputs.length : this.#listFor(subject, value)?.length;
       this.#apply(subject, (old) => relabelled(old, labels, guard), count ?? 1);
     }
-    if (guard.lifts && verdict.isSaid) this.#allowed.push({ guard, inputs: this.inputs });
+    if (verdict.isSaid && isExcepting(guard, this.op))
+      this.#allowed.push({ guard, inputs: this.inputs });
     const shown = isValue(value) ? value.data : (value ?? null);
     this.#note(guard, 'allow', null, isReplaced ? shown : null);
   }

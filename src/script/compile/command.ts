@@ -16,6 +16,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { commandKeys } from '../run/command-words.ts';
 import {
   type Compiler,
   type Environment,
@@ -36,14 +37,7 @@ import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
 import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
-import {
-  commandKeys,
-  compileLines,
-  joinWords,
-  valuesIn,
-  withValues,
-  writtenIn,
-} from './command-line.ts';
+import { compileLines, joinWords, valuesIn, withValues, writtenIn } from './command-line.ts';
 
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };

@@ -41,7 +41,7 @@ import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
-import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
+import { applyPolicy, declarePolicy, missingNeeds, profileOf } from './policy.ts';
 import { compileArguments } from './reference.ts';
 import { compileOption } from './with-options.ts';
 
@@ -137,6 +137,7 @@ export function compilePolicy(c: Compiler, node: NodeOf<'policy'>): Eval {
     const [first] = found;
     const isOne = first && found.length === 1;
     const all = isOne ? first : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
+    declarePolicy(all, found);
     c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
     return absent();
   };
