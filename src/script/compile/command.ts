@@ -16,6 +16,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { commandKeys } from '../run/command-words.ts';
 import {
   type Compiler,
   type Environment,
@@ -36,14 +37,7 @@ import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
 import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
-import {
-  commandKeys,
-  compileLines,
-  joinWords,
-  valuesIn,
-  withValues,
-  writtenIn,
-} from './command-line.ts';
+import { compileLines, joinWords, valuesIn, withValues, writtenIn } from './command-line.ts';
 
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
@@ -100,11 +94,15 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/** Guards were asked for the call; policies and privileged guards still look at what is really run. */
-const partFrame = (env: Environment, isPart: boolean): Environment =>
-  isPart
-    ? { ...env, frame: childFrame(env.frame, { selection: { only: [] }, isPart: true }) }
-    : env;
+/**
+ * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
+ * that its words alone concern: by a key, or by a label that a policy gives it.
+ */
+function partFrame(env: Environment, isPart: boolean): Environment {
+  if (!isPart) return env;
+  const selection = { ...env.frame.selection, partOf: env.frame };
+  return { ...env, frame: childFrame(env.frame, { selection, isPart: true }) };
+}
 
 function operationOf(
   unit: SourceUnit,

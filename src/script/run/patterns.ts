@@ -5,7 +5,7 @@
 import { relative } from 'node:path';
 import { matchGlob } from '../../base/index.ts';
 import type { Operation } from '../../flow/index.ts';
-import { carriedBy, commandsIn, splitPipes, substituted } from '../compile/command-line.ts';
+import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
 import type { Patterns } from './environment.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
