@@ -6,13 +6,13 @@ import {
   childFrame,
   type Descriptor,
   descriptorOfFault,
-  EMPTY,
   type Frame,
   type Input,
   isCatchableDenial,
   judgementOf,
   type MaybePromise,
   makeValue,
+  marksOfReasons,
   mergeAll,
   type Operation,
   type Value,
@@ -341,7 +341,8 @@ export function marksOfRefusal(
   const judged = judgementOf(fault);
   const passed = judged?.inputs.map(({ value }) => value) ?? [];
   const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
-  return mergeAll([influence, judged?.frame.influence ?? EMPTY, ...all, ...noted]);
+  const said = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
+  return mergeAll([influence, ...said, ...all, ...noted]);
 }
 
 function deniedEnv(
