@@ -134,6 +134,16 @@ describe('exceptions to policy', () => {
       'x/tmp-1\n',
     ],
     [
+      'as a stage, too, where it reads its input from stdin',
+      `${policy()}${PIN}exe destructive @drop(id) = cmd {cat}\nvar untrusted @a = "tmp-1"\nshow @a | @drop`,
+      'tmp-1\n',
+    ],
+    [
+      'what a guard put in its place is what it reads',
+      'guard before @f = when [ * => allow "masked" ]\nexe @f(x) = cmd {cat}\nvar secret @k = "key"\nshow @k | @f',
+      'masked\n',
+    ],
+    [
       'so is code, and a template',
       `${policy()}guard privileged before op:destructive = when [ * => allow ]\nexe destructive @one(id) = js { return "js " + id }\nexe destructive @two(id) = \`text @id\`\nvar untrusted @a = "x"\nshow @one(@a)\nshow @two(@a)`,
       'js x\ntext x\n',
