@@ -620,6 +620,16 @@ inSandbox.each([
   expect(done).toMatchObject({ ok: true, output: { text: 'one\ntwo\n' } });
 });
 
+test('what is no function is shown, and guards are asked before', async () => {
+  const guard =
+    'guard before secret = when [ @mx.op.type == "show" => deny "not shown"  * => allow ]';
+  const ran = await run(`${guard}\nvar secret @k = "k1"\nstream "a"\nstream @k`);
+  expect(ran.code).toBe(4);
+  expect(ran.output).toMatch(/^a\n/);
+  expect(ran.output).toContain('not shown');
+  expect(ran.output).not.toContain('k1');
+});
+
 inSandbox('before every kind of block, and before what cannot stream', async () => {
   const ran = await run(
     `

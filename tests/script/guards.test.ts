@@ -405,6 +405,27 @@ show \`@n.mx.labels @l.mx.labels @l[0].mx.labels @l[1].mx.labels @l[2].mx.labels
     expect([fault, text]).toEqual(['', '[] ["secret"] ["secret"] [] []\n']);
   });
 
+  test('from an imported module of the project, and in a pipeline', async () => {
+    const module = `guard privileged @clean after pii = when [ @mx.op.type == "pipeline-stage" => !pii,checked  * => allow ]
+exe @mark(x) = [ => pii,known @x ]
+exe @drop(x) = [ => !known @x ]
+`;
+    const ran = await run(
+      `import { @mark, @drop } from "./labels.mld"
+var secret @k = "k"
+var @a = @k | @mark
+var @b = @mark(@k)
+show \`@a.mx.labels.sort() @b.mx.labels.sort()\`
+show @drop(@a)
+`,
+      { 'labels.mld': module },
+    );
+    expect(ran).toMatchObject({
+      code: 4,
+      out: '["checked","known","secret"] ["known","pii","secret"]\n',
+    });
+  });
+
   test('where data came from is never removed', async () => {
     const ran = await run(
       `guard privileged @g after op:var = when [ * => clear! @output ]

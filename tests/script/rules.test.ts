@@ -1,5 +1,7 @@
 // Policies, exceptions to them, what is dangerous, and hooks of scripts: real runs.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type GuardSource, lintPolicy } from '../../src/flow/index.ts';
+import { diagnose } from '../../src/script/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { makeFixture } from '../support/project.ts';
 import { alone, TEXT } from '../support/script-project.ts';
@@ -130,6 +132,16 @@ describe('exceptions to policy', () => {
       'a command that is the whole body is part of the call',
       `${policy()}${PIN}exe destructive @drop(id) = cmd {echo "x/@id"}\nvar untrusted @a = "tmp-1"\nshow @drop(@a)`,
       'x/tmp-1\n',
+    ],
+    [
+      'as a stage, too, where it reads its input from stdin',
+      `${policy()}${PIN}exe destructive @drop(id) = cmd {cat}\nvar untrusted @a = "tmp-1"\nshow @a | @drop`,
+      'tmp-1\n',
+    ],
+    [
+      'what a guard put in its place is what it reads',
+      'guard before @f = when [ * => allow "masked" ]\nexe @f(x) = cmd {cat}\nvar secret @k = "key"\nshow @k | @f',
+      'masked\n',
     ],
     [
       'so is code, and a template',
@@ -825,4 +837,47 @@ return { text: @drop(@a) }`;
   const signed = await runCommand(['sign', '.ai/directives/job.md'], root, env);
   expect(signed).toMatchObject({ code: 0 });
   expect(await runThread(made, 'job', {})).toMatchObject({ outputs: { text: 'kept' } });
+});
+
+describe('`check` warns of an exception that is none', () => {
+  const warned = (guard: string) =>
+    diagnose(`exe @f(x) = "f"\n${guard}\nshow @f(1)`, 'x.mld', 'strict').map(({ code }) => code);
+
+  test.each([
+    'guard privileged before @f = when [ * => allow ]',
+    'guard privileged for op:exe = when [ false => deny "x"\n* => allow ]',
+    'guard before @f = when [ * => [ log "x"\nallow ] ] with { privileged: true }',
+    'guard privileged before @f = when [ * => allow "new" ]',
+  ])('%s', (guard) => {
+    expect(warned(guard)).toEqual(['script_exception_wide']);
+  });
+
+  test.each([
+    'guard before @f = when [ * => allow ]',
+    'guard privileged after @f = when [ * => allow ]',
+    'guard privileged before secret = when [ * => allow ]',
+    'guard privileged before @f = when [ * => deny "no" ]',
+    'guard privileged before @f = when [ @mx.args.x == 1 => allow ]',
+  ])('not of %s', (guard) => {
+    expect(warned(guard)).toEqual([]);
+  });
+
+  test('also in a policy file', () => {
+    const guard = (more: Partial<GuardSource>): GuardSource => ({
+      on: 'op:tool:a',
+      timing: 'before',
+      privileged: true,
+      verdict: { kind: 'allow' },
+      ...more,
+    });
+    const guards = [
+      guard({}),
+      guard({ when: 'true == false' }),
+      guard({ timing: 'after' }),
+      guard({ verdict: { kind: 'deny', text: 'no' } }),
+    ];
+    const tools = [{ id: 'a', risk: [], parameters: [] }];
+    const found = lintPolicy({ level: 'user', guards }, { tools, labels: [] });
+    expect(found.map(({ code }) => code)).toEqual(['exception_wide']);
+  });
 });

@@ -268,7 +268,10 @@ export function compileFunction(
     ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
-      const own = { path: newPath(), note: undefined, isDefining: false };
+      // What a guard made of the input is what a command reads from stdin.
+      const [input] = isStage ? values : [];
+      const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
+      const own = { path: newPath(), note: undefined, isDefining: false, pipe };
       // What stands in a module carries the marks of its file, whatever its body does with it.
       return under({ ...env, scope, frame, chain, unit: c.unit, ...own, named }, c.unit.marks);
     };

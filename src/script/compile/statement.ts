@@ -133,8 +133,14 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     const isShown = action.options.entries.has('stream');
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
+    const location = placeOf(c.unit, action.at);
+    const op: Operation = { type: 'show', name: 'show', opLabels: [], retryOwner: false, location };
     const either: Eval = (env) =>
-      whenReady(value(env), (found) => (executableOf(found) ? run(env) : found));
+      whenReady(value(env), (found) =>
+        executableOf(found)
+          ? run(env)
+          : operate(env, op, [{ name: 'value', value: found }], ([shown]) => shown),
+      );
     return compileWith(c, action, isShown && !isCall(ran) ? either : run);
   }
   const evaluate = c.expression(action);

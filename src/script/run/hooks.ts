@@ -21,7 +21,7 @@ import { leave, leaveOf } from './control-values.ts';
 import type { Environment, RunState } from './environment.ts';
 
 /** What is no operation, and yet something a hook can look at. */
-export type RoundKind = 'iteration' | 'batch' | 'round';
+type RoundKind = 'iteration' | 'batch' | 'round';
 
 /** What it is called for: one value, by its label, or all the inputs. */
 type Subject = { readonly one: Value } | { readonly all: readonly Argument[] };
