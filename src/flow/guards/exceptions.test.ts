@@ -128,7 +128,10 @@ const narrowed = (levels: readonly Policy[], more: readonly PolicyRules[]) =>
 
 /** What nobody but scripts and the product itself has said, taken away by the operator. */
 const silenced = (levels: readonly Policy[], locked: readonly PolicyRules[]): Policy => {
-  const said = [...levels, ...locked].flatMap((one) => Object.keys(one.rules ?? {}));
+  const said = [...levels, ...locked].flatMap((one) =>
+    // Who opens a rule states nothing against anybody.
+    Object.entries(one.rules ?? {}).flatMap(([name, state]) => (state === 'off' ? [] : [name])),
+  );
   const others = NAMED_RULES.map(({ name }) => name).filter((name) => !said.includes(name));
   return { level: 'operator', rules: Object.fromEntries(others.map((name) => [name, 'off'])) };
 };
