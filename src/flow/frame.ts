@@ -108,7 +108,12 @@ interface Allowing {
 export type Verdict =
   | ({ readonly kind: 'allow' } & Allowing)
   | ({ readonly kind: 'allow_value'; readonly value: Value | Json } & Allowing)
-  | { readonly kind: 'deny' | 'retry' | 'ask'; readonly text: string };
+  | {
+      readonly kind: 'deny' | 'retry' | 'ask';
+      readonly text: string;
+      /** Of what the text was made of, and of the conditions that chose it. */
+      readonly marks?: Descriptor;
+    };
 
 /** What a guard may look at. Per-input guards have `input`, the others judge `inputs` together. */
 export interface GuardView {
@@ -155,6 +160,11 @@ export interface TraceEntry {
 export interface GuardSelection {
   readonly only?: readonly string[];
   readonly except?: readonly string[];
+  /**
+   * The whole that an operation directly inside is a part of: those that were asked about it are not asked
+   * again; those that only what is really done concerns are.
+   */
+  readonly partOf?: Frame;
 }
 
 export interface GuardSet {
@@ -190,6 +200,8 @@ export interface Finding {
   readonly sources: readonly string[];
   /** What somebody can do so that it is not said again. */
   readonly ways?: readonly string[];
+  /** Of what its text was made of. */
+  readonly marks?: Descriptor;
   /** Absent: no exception lifts it. */
   readonly yields?: Yielding;
 }

@@ -19,8 +19,15 @@ export type {
   TraceEntry,
   Verdict,
 } from './frame.ts';
+export { labelsOfOperation } from './guards/ask-guards.ts';
 export { contextMember, contextOf } from './guards/context.ts';
-export { isCatchableDenial, judgementOf, operationName, retryHint } from './guards/decision.ts';
+export {
+  isCatchableDenial,
+  judgementOf,
+  marksOfReasons,
+  operationName,
+  retryHint,
+} from './guards/decision.ts';
 export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';

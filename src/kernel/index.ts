@@ -31,6 +31,7 @@ export {
   callTarget,
   createAudit,
   forwardAudit,
+  liftedIn,
 } from './rights/audit.ts';
 export {
   forViewer,

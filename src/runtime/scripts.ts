@@ -30,7 +30,14 @@ import {
   type RecordEntry,
 } from '../flow/index.ts';
 import type { ItemKind } from '../items/index.ts';
-import { type Authority, auditRow, type Caller, type Primitive, readsOf } from '../kernel/index.ts';
+import {
+  type Authority,
+  auditRow,
+  type Caller,
+  liftedIn,
+  type Primitive,
+  readsOf,
+} from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
@@ -202,9 +209,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
     const kept = written.ok ? audit.kept?.() : undefined;
     return kept ? kept.then(mustBeKept) : mustBeKept(written);
   };
-  /** Statements that stay inside the script leave no row, refusals always do. */
+  /** Statements that stay inside the script leave no row; refusals and exceptions always do. */
   const record = (entry: RecordEntry): MaybePromise<void> => {
-    if (!entry.outcome.ok && entry.outcome.error.code === 'permission_denied') return write(entry);
+    const { outcome } = entry;
+    const isRefused = !outcome.ok && outcome.error.code === 'permission_denied';
+    if (isRefused || (outcome.ok && liftedIn(entry) !== '')) return write(entry);
   };
   const frame = createFrame({
     policy,
@@ -243,10 +252,11 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       ...speaker(),
       idempotencyKey: nextKey(),
       // The script's guards and hooks have seen this call already; policies and privileged ones judge it
-      // again. What a person has said to the statement holds for the call it makes.
+      // again, and guards on what only the tool says of itself. What a person has said to the statement
+      // holds for the call it makes.
       frame: {
         ...childFrame(inner, {
-          selection: { only: [] },
+          selection: { ...inner.selection, partOf: inner },
           ...(inner.isApproved && { ports: { ask: APPROVED } }),
         }),
         isHooking: true,

@@ -132,6 +132,10 @@ describe('what its steps are made of', () => {
     'var @b = @a.x ?? @tool("x/z")',
     'when @a.x => return { done: true }\n@tool("x/z")',
     'var @b = `@a.x?`\nwhen @b => @tool("x/z")',
+    'var @b = for @one in [1] [\n  when @a.x => "no"\n  => @tool("x/z")\n]',
+    'var @b = [\n  if true [ when @a.x => "no" ]\n  => @tool("x/z")\n]',
+    'var @b = for @one in [1] when [ @a.x => @tool("x/z") ]',
+    'when 1 [ 2 || !@a.x => @tool("x/z") ]',
     'var @b = [1]\nwhen @a.x => [ @b += 1 ]\nwhen @b.length > 1 => @tool("x/z")',
   ])('%s hangs on the first step', (text) => {
     const [, second] = steps(`var @a = @tool("x/y")\n${text}`);

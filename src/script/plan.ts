@@ -268,7 +268,8 @@ function readWhen({ subject, items }: NodeOf<'when'>, outer: Walk, isLine = fals
     }
     const { condition, action } = item;
     asked = [...asked, ...readAll(valuesOf(condition), walk)];
-    if (condition.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
+    const about = condition.kind === 'not' ? condition.pattern : condition;
+    if (about.kind === 'denied') refuse(walk, item.at, '`denied` is no part of a plan');
     const leaves = (isLine && walk.isValue && givesValue(action)) || mayLeave(action, walk.isValue);
     made.push(...read(action, decided(walk, asked, [action], leaves)));
   }

@@ -85,6 +85,35 @@ show @v`,
   expect(ran).toEqual(printed(line, line, line, 'x y', line, line, 'p in out', 'X Y'));
 });
 
+inSandbox('the folder that a value chose goes in with its labels', async () => {
+  const files = { 'out/a.txt': '' };
+  const ran = await run(
+    `
+var secret @d = "out"
+var untrusted @u = "out"
+var @n = "x"
+var @a = run sh (@n):@d { ls }
+var @b = run cmd (@n):@u {printf '%s' "$n"}
+var @c = run py (@n):@root/@d { return n }
+exe @in(d) = node:@d { return process.cwd().split("/").pop() }
+var @e = @in("out")
+show \`@a.mx.labels @b.mx.labels @c.mx.labels @e @e.mx.labels\``,
+    files,
+  );
+  expect(ran).toEqual(printed('["secret"] ["untrusted"] ["secret"] out []'));
+  const rule =
+    'guard @g before op:run = when [ @input.any.mx.labels.includes("secret") => deny "no"  * => allow ]';
+  const denied = await run(`${rule}\nvar secret @d = "out"\nrun sh:@d { ls }`, files);
+  expect(denied.code).toBe(4);
+});
+
+inSandbox('a command that is a text has the parameters too, missing ones empty', async () => {
+  const ran = await run(`
+exe @said(who) = run "printf '[%s]' \\"$who\\""
+show \`@said("a b") @said()\``);
+  expect(ran).toEqual(printed('[a b] []'));
+});
+
 inSandbox('a folder outside of the project is refused behind names too', async () => {
   const ran = await run(`var @n = "x"\nrun sh (@n):.. { ls }`);
   expect(ran.code).toBe(4);
@@ -285,6 +314,25 @@ show @all("mine")`);
   },
 );
 
+inSandbox('helpers are there in stages and have what blocks of their kind have', async () => {
+  const ran = await run(
+    `
+exe @size(p) = node { return require("fs").readFileSync(p, "utf8").length }
+exe @half(n) = py { return n / 2 }
+exe @up(t) = js { return t.toUpperCase() }
+exe node = { size, up }
+exe py = { half }
+exe js = { up }
+show 9 | py { return half(input) }
+show "a" | js { return up(input) + "!" }
+show "note.txt" | node { return up(input) + size(input) }
+exe @twice(t) = js { return up(t) + up(t) }
+show \`@twice("b")\``,
+    { 'note.txt': '12345' },
+  );
+  expect(ran).toEqual(printed('4.5', 'A!', 'NOTE.TXT5', 'BB'));
+});
+
 inSandbox('functions see the helpers that are defined when they are called', async () => {
   const files = {
     'lib.mld': 'exe @late(x) = py { return "late " + x }\nexe py = { late }\nexport { late }',
@@ -473,13 +521,18 @@ exe @inner() = py {
 show @inner()
 exe @word() = py { print("return is a word") }
 show @word()
+exe @star() = py {
+  from math import *
+  return floor(2.5)
+}
+show @star()
 exe @none() = py { return None }
 var @n = @none()
 show @n ?? "nothing"
 exe @empty() = py { return "" }
 var @e = @empty()
 show \`[@e] [@e.length]\``);
-  expect(ran).toEqual(printed('went on', 'f 1', 'return is a word', 'nothing', '[] [0]'));
+  expect(ran).toEqual(printed('went on', 'f 1', 'return is a word', '2', 'nothing', '[] [0]'));
 });
 
 inSandbox('what is no data is an error of the block', async () => {
@@ -565,6 +618,16 @@ inSandbox.each([
   await runtime.close();
   expect(heard).toBe('one\ntwo\n');
   expect(done).toMatchObject({ ok: true, output: { text: 'one\ntwo\n' } });
+});
+
+test('what is no function is shown, and guards are asked before', async () => {
+  const guard =
+    'guard before secret = when [ @mx.op.type == "show" => deny "not shown"  * => allow ]';
+  const ran = await run(`${guard}\nvar secret @k = "k1"\nstream "a"\nstream @k`);
+  expect(ran.code).toBe(4);
+  expect(ran.output).toMatch(/^a\n/);
+  expect(ran.output).toContain('not shown');
+  expect(ran.output).not.toContain('k1');
 });
 
 inSandbox('before every kind of block, and before what cannot stream', async () => {
@@ -732,10 +795,14 @@ exe @own(x) = js { return x.toString() + "|" + x.length }
 show "a,b" with { format: "csv", pipeline: [show, @tagged] }
 show "a,b" with { format: "csv", pipeline: [@own] }
 var @rows = "a,b\\nc,d" with { format: "csv" }
+exe @made() = [ => "e,f" with { format: "csv" } ]
+show \`made @made()\`
 show @rows
 show @rows[1][0]
 for @row in @rows => show @row.join("-")`);
-  expect(ran).toEqual(printed('a,b', 'tag [["a","b"]]', 'a,b|1', 'a,b\nc,d', 'c', 'a-b', 'c-d'));
+  expect(ran).toEqual(
+    printed('a,b', 'tag [["a","b"]]', 'a,b|1', 'made [["e","f"]]', 'a,b\nc,d', 'c', 'a-b', 'c-d'),
+  );
 });
 
 test('xml hands on what `@xml` makes, json data, text the text', async () => {

@@ -782,6 +782,38 @@ when true => "nine" | show
     ]);
   });
 
+  test('as the first line of a block; alone in brackets it is an element unless it is an effect', async () => {
+    expect(
+      await printed(`var @v = "v"
+exe @f() = [
+  "first" | show
+  \`second @v\` | show
+  => "end"
+]
+show @f()
+var @b = [ "third" | show  => "b" ]
+var @c = ["c" | @upper]
+var @d = ["d" | @upper, "e"]
+exe @g() = ["g" | @upper]
+show \`@b @c @d @g()\`
+if true [ 'fourth' | show ]
+when true => [ ::fifth:: | show ]
+for @n in [1] [
+  "sixth"
+    | show
+]`),
+    ).toEqual([
+      'first',
+      'second v',
+      'end',
+      'third',
+      'b ["C"] ["D","e"] ["G"]',
+      'fourth',
+      'fifth',
+      'sixth',
+    ]);
+  });
+
   test('in markdown with a slash; without one it is text', async () => {
     expect(await run('/var @x = "b"\n/@x | show\n/@x | @upper\n@x | show\n"x" | show\n')).toEqual({
       code: 0,

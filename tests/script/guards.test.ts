@@ -164,6 +164,61 @@ var @x = @g()`);
     expect(other).toMatchObject({ code: 0, out: 'hi\n' });
   });
 
+  test('a command that is the whole body of a function is known by what is really run', async () => {
+    const f = 'exe @f(x) = cmd {echo "@x"}\nexe @g(p, x) = cmd {@p "@x"}\n';
+    const labelled = `policy @p = { operations: { loud: ["op:cmd:echo"] } }
+guard @quiet before loud = when [ * => deny "no noise" ]
+`;
+    const keyed = 'guard @quiet before op:cmd:echo = when [ * => deny "no noise" ]\n';
+    for (const rules of [labelled, keyed]) {
+      for (const call of ['show @f("a")', 'show @g("echo", "a")', 'show "a" | @f']) {
+        const { fault, world } = await play(`${rules}${f}${call}`);
+        expect(fault).toMatch(/denied by @quiet/);
+        expect(world.commands).toEqual([]);
+      }
+      const free = await play(`${rules}${f}show @f("a") with { guards: false }`);
+      expect(free.fault).toBe('');
+    }
+  });
+
+  test('a tool has the labels and risks that it declares', async () => {
+    const write = `exe @w(p) = [ => @tool("fs/write_file", { path: @p, content: "x" }) ]
+`;
+    const ran =
+      await run(`guard before destructive = when [ @mx.args.path == "b.txt" => deny "not b"  * => allow ]
+${write}var @a = @w("a.txt")
+show "one"
+var @b = @w("b.txt")
+`);
+    expect(ran).toMatchObject({ code: 4, out: 'one\n' });
+    expect(ran.err).toContain('not b');
+  });
+
+  test('who was asked about the call is not asked again about its body', async () => {
+    const { fault, text } = await play(`
+policy @p = { operations: { loud: ["op:cmd"] } }
+guard @a before loud = when [ @say("label") => allow ]
+guard @b before op:cmd = when [ @say("kind") => allow ]
+guard @c before op:cmd:echo = when [ @say("words") => allow ]
+guard @d before pii = when [ @say("input") => allow ]
+exe @say(x) = [ show @x  => true ]
+exe @f(x) = cmd {echo "@x"}
+var pii @v = "a"
+var @r = @f(@v)
+show "end"`);
+    expect(fault).toBe('');
+    expect(show(text)).toEqual([...['input', 'input', 'label', 'kind', 'words', 'input'], 'end']);
+  });
+
+  test('what code of a function calls is no part of that function', async () => {
+    const { fault } = await play(`
+guard @g before @inner = when [ * => deny "not inside" ]
+exe @inner(x) = js { return x }
+exe @outer(x) = js { return x }
+var @r = @outer(@inner("a"))`);
+    expect(fault).toMatch(/exe inner was denied by @g/);
+  });
+
   test('an empty argument is an input, and an error in the guard denies', async () => {
     const { fault, text } = await play(`
 guard before net:w = when [ @input[0] == "" => deny "empty"  @input.nobody() => allow ]
@@ -198,6 +253,22 @@ exe @both(list) = js { return list.map((one) => one.toUpperCase()) }
 exe net:w @f(a, b) = [ show \`@a @b\`  => "done" ]
 var @r = @f("x", "y")`);
     expect([fault, text]).toEqual(['', 'X Y\n']);
+  });
+
+  test('hooks have the same filters', async () => {
+    const { fault, text } = await play(`
+hook before net:w = [ show \`before @mx.op.type @input\` ]
+hook after secret = [ show \`after @mx.op.type\` ]
+exe net:w @f(x) = [ => "done" ]
+exe net:w @none() = [ => "done" ]
+var @r = @f("a")
+var @n = @none()
+var secret @s = "s"
+show "x"`);
+    expect(fault).toBe('');
+    expect(show(text)).toEqual([
+      ...['before exe ["a"]', 'before var done', 'before var done', 'after var', 'x'],
+    ]);
   });
 
   test('`with { guards: false }` leaves it out, a privileged one never', async () => {
@@ -332,6 +403,27 @@ var pii @q = "p"
 var @l = [@s, @q, "o"]
 show \`@n.mx.labels @l.mx.labels @l[0].mx.labels @l[1].mx.labels @l[2].mx.labels\``);
     expect([fault, text]).toEqual(['', '[] ["secret"] ["secret"] [] []\n']);
+  });
+
+  test('from an imported module of the project, and in a pipeline', async () => {
+    const module = `guard privileged @clean after pii = when [ @mx.op.type == "pipeline-stage" => !pii,checked  * => allow ]
+exe @mark(x) = [ => pii,known @x ]
+exe @drop(x) = [ => !known @x ]
+`;
+    const ran = await run(
+      `import { @mark, @drop } from "./labels.mld"
+var secret @k = "k"
+var @a = @k | @mark
+var @b = @mark(@k)
+show \`@a.mx.labels.sort() @b.mx.labels.sort()\`
+show @drop(@a)
+`,
+      { 'labels.mld': module },
+    );
+    expect(ran).toMatchObject({
+      code: 4,
+      out: '["checked","known","secret"] ["known","pii","secret"]\n',
+    });
   });
 
   test('where data came from is never removed', async () => {
@@ -585,6 +677,20 @@ var secret @s = "s"
 var @r = @f(@s)
 show \`@r @r.mx.labels\``);
     expect([fault, text]).toEqual(['', 'quiet ["secret","net:w"]\n']);
+  });
+
+  test('a reason carries what it was made of and what chose it, and so does a replacement', async () => {
+    const { fault, text } = await play(`
+var secret @k = "key"
+var pii @who = "Ann"
+guard before @f = when [ @who == "Ann" => deny \`because @k\`  * => allow ]
+guard before @g = when [ @who == "Ann" => allow @k  * => allow ]
+exe net:w @f(x) = when [ denied => @mx.guard.reason  * => "went" ]
+exe @g(x) = [ => @x ]
+var @r = @f("a")
+var @s = @g("a")
+show \`@r.mx.labels @s.mx.labels\``);
+    expect([fault, text]).toEqual(['', '["secret","pii"] ["secret","pii"]\n']);
   });
 
   test('what was denied while an argument was made is on the answer too', async () => {

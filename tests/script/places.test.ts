@@ -81,6 +81,24 @@ show <docs/*.md # ##??> as "<>.file: <>.names[0]"`;
     );
   });
 
+  test('go into pipelines and arguments, and come out of modules, relative to their file', async () => {
+    const files = {
+      ...DOCS,
+      'lib/docs/z.md': '## L\nx\n',
+      'lib/m.mld': 'var @names = <docs/*.md> as "<>.filename"\nvar @toc = <docs/*.md # ##??>',
+    };
+    const text = `import { @names, @toc } from "./lib/m.mld"
+show \`@names[0] @toc[0].names @toc[0].relative\`
+exe @join(xs) = js { return xs.map(x => x.names.join("+")).join(" ") }
+show <docs/*.md # ##??> | @join
+exe @count(xs) = js { return xs.length }
+show <docs/*.md> as "<>.filename" | @count
+show \`@count(<docs/*.md # Setup>) <lib/docs/*.md # L>\``;
+    expect(await script(text, files)).toEqual(
+      printed('z.md ["L"] ./lib/docs/z.md', 'Setup Use+Setup', '2', '2 ## L\nx'),
+    );
+  });
+
   test('a section of each file that has it, with the facts of the file', async () => {
     const text = `for @s in <docs/*.md # Use> => show \`@s.mx.filename @s.mx.type @s.mx.fm.title: @s\`
 show <docs/*.md # "Use"?>

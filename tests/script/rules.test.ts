@@ -1,7 +1,13 @@
 // Policies, exceptions to them, what is dangerous, and hooks of scripts: real runs.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type GuardSource, lintPolicy } from '../../src/flow/index.ts';
+import { diagnose } from '../../src/script/index.ts';
+import { runCommand } from '../support/command-line.ts';
+import { makeFixture } from '../support/project.ts';
+import { alone, TEXT } from '../support/script-project.ts';
 import { type ScriptWorker, startWorker } from '../support/script-worker.ts';
 import { play } from '../support/script-world.ts';
+import { run as runThread } from '../support/thread-project.ts';
 
 let worker: ScriptWorker;
 beforeAll(() => {
@@ -126,6 +132,16 @@ describe('exceptions to policy', () => {
       'a command that is the whole body is part of the call',
       `${policy()}${PIN}exe destructive @drop(id) = cmd {echo "x/@id"}\nvar untrusted @a = "tmp-1"\nshow @drop(@a)`,
       'x/tmp-1\n',
+    ],
+    [
+      'as a stage, too, where it reads its input from stdin',
+      `${policy()}${PIN}exe destructive @drop(id) = cmd {cat}\nvar untrusted @a = "tmp-1"\nshow @a | @drop`,
+      'tmp-1\n',
+    ],
+    [
+      'what a guard put in its place is what it reads',
+      'guard before @f = when [ * => allow "masked" ]\nexe @f(x) = cmd {cat}\nvar secret @k = "key"\nshow @k | @f',
+      'masked\n',
     ],
     [
       'so is code, and a template',
@@ -549,6 +565,25 @@ describe('what is dangerous', () => {
     expect(found.file(name)).toBeUndefined();
   });
 
+  test.each([
+    ['allow: ["fs:r:**"]', 'fs/write_file', '{ path: "out.txt", content: "x" }', 'not among'],
+    ['allow: ["fs:w:**"]', 'fs/write_file', '{ path: ".cursor/a", content: "x" }', 'is dangerous'],
+    ['deny: ["fs:r:a.txt"]', 'fs/read_file', '{ path: "a.txt" }', 'is denied by'],
+    ['allow: ["fs:r:**"]', 'fs/read_file', '{ path: ".env" }', 'is dangerous'],
+  ])('%s holds for the tool %s too', async (rule, tool, given, reason) => {
+    const text = `policy @p = { ${rule} }\nshow @tool("${tool}", ${given})`;
+    const found = await run(text, { 'a.txt': 'A', '.env': 'K' });
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain(reason);
+    expect(found.file('out.txt') ?? found.file('.cursor/a')).toBeUndefined();
+  });
+
+  test('a tool may do what is allowed', async () => {
+    const text =
+      'policy @p = { allow: ["fs:r:a.txt"] }\nvar @r = @tool("fs/read_file", { path: "a.txt" })\nshow @r.content';
+    expect((await run(text, { 'a.txt': 'A' })).out).toBe('A\n');
+  });
+
   test('by another name, too', async () => {
     const text = `run sh { mkdir .cursor; ln -s .cursor c; echo K > .env; ln -s .env e.txt }
 policy @p = { allow: ["fs:w:**", "fs:r:**"] }
@@ -718,5 +753,131 @@ describe('filters of hooks', () => {
     };
     const text = 'import { @x } from "./m.mld"\nfor @v in ["a"] => show @v';
     expect((await run(text, files)).out).toBe('m a\na\n');
+  });
+});
+
+describe('with { policy }', () => {
+  rows([
+    [
+      'holds for everything inside a call, and only for it',
+      'exe @f(x) = [ run cmd {echo @x}\n => "done" ]\nshow @f("a")\nvar @r = @f("b") with { policy: { deny: ["cmd:echo"] } }',
+      'a\ndone\n',
+      4,
+      'is denied by `cmd:echo`',
+    ],
+    [
+      'judges the statement itself',
+      'var @no = { labels: { secret: { deny: ["op:show"] } } }\nvar secret @k = "s"\nshow @k\nshow @k with { policy: @no }',
+      's\n',
+      4,
+      'data labelled `secret` may not reach `op:show`',
+    ],
+    [
+      'only narrows',
+      'policy @p = { deny: ["cmd:echo"] }\nrun cmd {echo hi} with { policy: { allow: ["cmd:*"], deny: [] } }',
+      '',
+      4,
+      'is denied by `cmd:echo`',
+    ],
+    [
+      'what data says sets no rules',
+      'exe @plan() = js { return { deny: [] } }\nrun cmd {echo hi} with { policy: @plan() }',
+      '',
+      4,
+      'came from data (`src:js`)',
+    ],
+    [
+      'a policy counts with all that it is made of',
+      'policy @p = union({ labels: { secret: { deny: ["op:log"] } } }, { labels: { pii: { deny: ["op:log"] } } })\nvar secret @k = "s"\nlog @k with { policy: @p }',
+      '',
+      4,
+      'data labelled `secret`',
+    ],
+    [
+      'what is no policy is an error',
+      'show "x" with { policy: 3 }',
+      '',
+      3,
+      'a policy is an object',
+    ],
+  ]);
+
+  test('a policy of a module may be used', async () => {
+    const files = { 'm.mld': 'policy @strict = { labels: { pii: { deny: ["op:show"] } } }\n' };
+    const text = `import { @strict } from "./m.mld"\nvar pii @n = "Ann"\nshow "x" with { policy: @strict }\nshow @n with { policy: @strict }`;
+    expect(await run(text, files)).toMatchObject({ code: 4, out: 'x\n' });
+  });
+});
+
+test('an exception leaves a row in the audit, with the guard and what it lifted', async () => {
+  const own = makeFixture({ 'x.mld': `${policy()}${PIN}${DROP}show @drop(@a)` });
+  const done = await runCommand(['script', 'x.mld'], own.root, own.env);
+  expect(done).toEqual({ code: 0, output: 'dropped tmp-1\n' });
+  const runtime = await own.open();
+  const rows = await runtime.audit.read({ limit: 100 });
+  await runtime.close();
+  own.remove();
+  expect(rows.ok && rows.output).toContainEqual(
+    expect.objectContaining({
+      operation: 'exe:drop',
+      decision: 'allowed',
+      reason: expect.stringContaining('pin lifted policy:no-untrusted-destructive'),
+    }),
+  );
+});
+
+test('a signed directive’s script has privileged guards, and none that lifts', async () => {
+  const script = `policy @rules = { defaults: { rules: ["no-untrusted-destructive"] } }
+guard privileged before op:destructive = when [ 1 == 1 => allow ]
+exe destructive @drop(id) = when [ denied => "kept"  * => "dropped" ]
+var untrusted @a = "x"
+return { text: @drop(@a) }`;
+  const made = await alone(script, { outputs: TEXT });
+  const { root, env } = made.fixture;
+  const signed = await runCommand(['sign', '.ai/directives/job.md'], root, env);
+  expect(signed).toMatchObject({ code: 0 });
+  expect(await runThread(made, 'job', {})).toMatchObject({ outputs: { text: 'kept' } });
+});
+
+describe('`check` warns of an exception that is none', () => {
+  const warned = (guard: string) =>
+    diagnose(`exe @f(x) = "f"\n${guard}\nshow @f(1)`, 'x.mld', 'strict').map(({ code }) => code);
+
+  test.each([
+    'guard privileged before @f = when [ * => allow ]',
+    'guard privileged for op:exe = when [ false => deny "x"\n* => allow ]',
+    'guard before @f = when [ * => [ log "x"\nallow ] ] with { privileged: true }',
+    'guard privileged before @f = when [ * => allow "new" ]',
+  ])('%s', (guard) => {
+    expect(warned(guard)).toEqual(['script_exception_wide']);
+  });
+
+  test.each([
+    'guard before @f = when [ * => allow ]',
+    'guard privileged after @f = when [ * => allow ]',
+    'guard privileged before secret = when [ * => allow ]',
+    'guard privileged before @f = when [ * => deny "no" ]',
+    'guard privileged before @f = when [ @mx.args.x == 1 => allow ]',
+  ])('not of %s', (guard) => {
+    expect(warned(guard)).toEqual([]);
+  });
+
+  test('also in a policy file', () => {
+    const guard = (more: Partial<GuardSource>): GuardSource => ({
+      on: 'op:tool:a',
+      timing: 'before',
+      privileged: true,
+      verdict: { kind: 'allow' },
+      ...more,
+    });
+    const guards = [
+      guard({}),
+      guard({ when: 'true == false' }),
+      guard({ timing: 'after' }),
+      guard({ verdict: { kind: 'deny', text: 'no' } }),
+    ];
+    const tools = [{ id: 'a', risk: [], parameters: [] }];
+    const found = lintPolicy({ level: 'user', guards }, { tools, labels: [] });
+    expect(found.map(({ code }) => code)).toEqual(['exception_wide']);
   });
 });

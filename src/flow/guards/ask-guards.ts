@@ -26,6 +26,7 @@ import type { Argument, Operation } from '../operation.ts';
 import {
   carries,
   type Descriptor,
+  descriptorOfFault,
   EMPTY,
   mergeAll,
   mergeDescriptors,
@@ -34,7 +35,7 @@ import {
 import { elementOf, isValue, type Value } from '../values/value.ts';
 import { lazyObject } from '../values/value-view.ts';
 import { crashed, type Judgement, MAX_ATTEMPTS } from './decision.ts';
-import { type Allowed, insidePart, liftedFrom } from './exceptions.ts';
+import { type Allowed, insidePart, isExcepting, liftedFrom } from './exceptions.ts';
 import { relabelled, replaced, wasReplaced } from './guard.ts';
 import { isSelected } from './guard-set.ts';
 
@@ -42,6 +43,8 @@ import { isSelected } from './guard-set.ts';
 type Subject = number | 'output' | 'all';
 
 type Change = (value: Value, position: number) => Value;
+
+type Objecting = Extract<Verdict, { text: string }>;
 
 /** One phase of one attempt, while it is being judged. */
 class GuardRound implements Judgement {
@@ -161,26 +164,30 @@ class GuardRound implements Judgement {
     this.trace.push({ guardName, decision, reason, replacement });
   }
 
-  #object(subject: Subject, guard: Guard, kind: Finding['kind'], text: string): void {
+  #object(subject: Subject, guard: Guard, said: Objecting): void {
     const { name: by, on: filter } = guard;
+    const { kind, text, marks } = said;
     const input = this.#inputOf(subject)?.name;
     const { sources } = this.#marksOf(subject);
-    this.findings.push({ kind, guard: by, filter, text, input, sources });
+    const finding = { kind, guard: by, filter, text, input, sources };
+    this.findings.push(marks ? { ...finding, marks } : finding);
     this.#note(guard, kind, text);
   }
 
   #settle(subject: Subject, guard: Guard, answer: Outcome<Verdict>): void {
     if (!answer.ok) {
       const text = `the guard could not be evaluated: ${answer.error.detail.message}`;
-      return this.#object(subject, guard, 'deny', text);
+      const marks = descriptorOfFault(answer.error);
+      return this.#object(subject, guard, { kind: 'deny', text, marks });
     }
     const verdict = answer.output;
     if (verdict.kind !== 'allow' && verdict.kind !== 'allow_value') {
-      return this.#object(subject, guard, verdict.kind, verdict.text);
+      return this.#object(subject, guard, verdict);
     }
     const { labels } = verdict;
     if ((labels?.clear || labels?.remove?.length) && !guard.privileged) {
-      return this.#object(subject, guard, 'deny', 'only a privileged guard may remove labels');
+      const text = 'only a privileged guard may remove labels';
+      return this.#object(subject, guard, { kind: 'deny', text });
     }
     const value = verdict.kind === 'allow_value' ? verdict.value : undefined;
     const isReplaced = value !== undefined && this.#replace(subject, guard, value);
@@ -188,7 +195,8 @@ class GuardRound implements Judgement {
       const count = labels.ofAll ? this.inputs.length : this.#listFor(subject, value)?.length;
       this.#apply(subject, (old) => relabelled(old, labels, guard), count ?? 1);
     }
-    if (guard.lifts && verdict.isSaid) this.#allowed.push({ guard, inputs: this.inputs });
+    if (verdict.isSaid && isExcepting(guard, this.op))
+      this.#allowed.push({ guard, inputs: this.inputs });
     const shown = isValue(value) ? value.data : (value ?? null);
     this.#note(guard, 'allow', null, isReplaced ? shown : null);
   }
@@ -226,11 +234,17 @@ class GuardRound implements Judgement {
 
   #askAll(subject: Subject, guards: readonly Guard[]): MaybePromise<void> {
     return inTurn(guards, (guard) => {
-      const isAsked = this.#concerns(subject, guard) && isSelected(guard, this.frame.selection);
-      if (!isAsked) return undefined;
+      if (!this.#concerns(subject, guard) || !this.#isSelected(subject, guard)) return undefined;
       this.#heard.add(guard);
       return this.#ask(subject, guard);
     });
+  }
+
+  #isSelected(subject: Subject, guard: Guard): boolean {
+    const { selection } = this.frame;
+    if (!isSelected(guard, selection)) return false;
+    if (!selection?.partOf || guard.privileged || guard.locked) return true;
+    return subject === 'all' && !wasAsked(guard, selection.partOf, this.phase);
   }
 
   #concerns(subject: Subject, guard: Guard): boolean {
@@ -327,11 +341,28 @@ function guardsOfLabels(
   inputs: readonly Argument[],
   frame: Frame,
 ): readonly Guard[] {
-  if (inputs.length === 0) return NOBODY;
+  return inputs.length === 0 ? NOBODY : frame.guards.forLabels(labelsOfOperation(op, frame));
+}
+
+/** Its own labels, risks, and what a policy in force gives it. */
+export function labelsOfOperation(op: Operation, { policy }: Frame): readonly string[] {
   const { labels = NO_LABELS, risk = NO_LABELS } = op;
-  const given = frame.policy.operationLabels(op, NO_LABELS);
-  if (labels.length + risk.length + given.length === 0) return NOBODY;
-  return frame.guards.forLabels([...labels, ...risk, ...given]);
+  const given = policy.operationLabels(op, NO_LABELS);
+  return labels.length + risk.length + given.length === 0
+    ? NO_LABELS
+    : [...labels, ...risk, ...given];
+}
+
+/** About the operation of this frame, or one of its inputs. */
+function wasAsked(guard: Guard, frame: Frame, phase: Phase): boolean {
+  const { op, held, inputs, influence, guards } = frame;
+  if (!op) return false;
+  if (guards.forOperation(op, held, phase).includes(guard)) return true;
+  if (guard.filter.kind !== 'label') return false;
+  if (guardsOfLabels(op, inputs, frame).includes(guard)) return true;
+  return inputs.some(({ value }) =>
+    guards.forMarks(mergeDescriptors(value.meta.descriptor, influence), phase).includes(guard),
+  );
 }
 
 /** No guard and no policy could object: the common case, decided by look-ups alone. */

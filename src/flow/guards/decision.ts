@@ -24,7 +24,7 @@ import type {
   TraceEntry,
 } from '../frame.ts';
 import type { Argument, Operation } from '../operation.ts';
-import { carries } from '../values/labels.ts';
+import { carries, type Descriptor, EMPTY, markFailure, mergeAll } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 
 export interface Judgement {
@@ -142,8 +142,12 @@ function denial(
     ...(why?.asked && askedJson(why.asked)),
   });
   Object.assign(failure.error.detail, { [JUDGEMENT]: judgement });
-  return failure;
+  return markFailure(failure, marksOfReasons(judgement));
 }
+
+/** A reason is a text like any other: it carries what it was made of. */
+export const marksOfReasons = ({ findings }: Pick<Judgement, 'findings'>): Descriptor =>
+  mergeAll(findings.map(({ marks }) => marks ?? EMPTY));
 
 /** May a `denied` arm catch it? Refusals of capabilities and limits never are. */
 export const isCatchableDenial = (failure: Failure): boolean =>

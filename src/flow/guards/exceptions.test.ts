@@ -4,7 +4,15 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import { ok } from '../../base/index.ts';
-import type { Frame, GuardTiming, LabelRule, PolicyRules, RuleState, Verdict } from '../frame.ts';
+import type {
+  Frame,
+  GuardSet,
+  GuardTiming,
+  LabelRule,
+  PolicyRules,
+  RuleState,
+  Verdict,
+} from '../frame.ts';
 import type { Operation } from '../operation.ts';
 import { childFrame, createFrame } from '../pipeline/create-frame.ts';
 import { perform } from '../pipeline/perform.ts';
@@ -14,6 +22,7 @@ import type { Policy, PolicyLevel } from '../policies/policy.ts';
 import { describe } from '../values/labels.ts';
 import { makeValue } from '../values/value.ts';
 import { defineGuard } from './guard.ts';
+import { compileGuards, type GuardSource } from './guard-expression.ts';
 import { createGuardSet } from './guard-set.ts';
 
 const LABELS = ['secret', 'untrusted', 'sensitive', 'pii'];
@@ -235,4 +244,62 @@ test('the trace names the guard and what it lifted', async () => {
     reason: 'policy:no-secret-exfil (no-secret-exfil): secrets do not leave',
     replacement: null,
   });
+});
+
+const TOOL: Operation = {
+  type: 'tool',
+  name: 'files/drop',
+  opLabels: ['op:tool:files/drop'],
+  risk: ['destructive'],
+};
+const DROP: GuardSource = {
+  on: 'op:tool:files/drop',
+  timing: 'before',
+  when: 'input.args.id.text == "tmp"',
+  privileged: true,
+  verdict: { kind: 'allow' },
+};
+
+/** As in a thread, where scripts and directives have no say. */
+async function dropped(policies: readonly Policy[], guards?: GuardSet, text = 'tmp') {
+  const value = makeValue(text, { descriptor: describe({ labels: ['untrusted'] }) });
+  const frame = createFrame({
+    policy: composePolicies(policies),
+    ...(guards && { guards }),
+  });
+  const outcome = await perform(TOOL, [{ name: 'id', value }], () => ok(makeValue(1)), frame);
+  return outcome.ok ? 'dropped' : outcome.error.detail.guard;
+}
+
+test('guards of policy files with authority make exceptions in threads, for what matches', async () => {
+  const RULE = 'policy:no-untrusted-destructive';
+  expect(await dropped([])).toBe(RULE);
+  expect(await dropped([{ level: 'user', guards: [DROP] }])).toBe('dropped');
+  expect(await dropped([{ level: 'user', guards: [DROP] }], undefined, 'main')).toBe(RULE);
+  expect(await dropped([{ level: 'project', signed: true, guards: [DROP] }])).toBe('dropped');
+  expect(await dropped([{ level: 'project', guards: [DROP] }])).toBe(RULE);
+  const { privileged: _, ...plain } = DROP;
+  expect(await dropped([{ level: 'user', guards: [plain] }])).toBe(RULE);
+});
+
+test('guards of directives make none, signed or not', async () => {
+  const own = compileGuards([DROP], { mayBePrivileged: true });
+  expect(await dropped([], own.ok ? own.output : undefined)).toBe(
+    'policy:no-untrusted-destructive',
+  );
+});
+
+test('nor does a file against what a file says', async () => {
+  const says: Policy = { level: 'project', rules: { 'no-untrusted-destructive': 'ask' } };
+  expect(await dropped([{ level: 'user', guards: [DROP] }, says])).toBe(
+    'policy:no-untrusted-destructive',
+  );
+});
+
+test('a guard on a function makes none for code that calls it', async () => {
+  const run: Operation = { type: 'run', name: '', opLabels: [], risk: ['exfil'], called: ['f'] };
+  const value = makeValue('k', { descriptor: describe({ labels: ['secret'] }) });
+  const frame = createFrame({ guards: guardSet([allow]) });
+  const outcome = await perform(run, [{ name: 'a', value }], () => ok(makeValue(1)), frame);
+  expect(outcome.ok ? '' : outcome.error.detail.guard).toBe('policy:no-secret-exfil');
 });

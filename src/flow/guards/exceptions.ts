@@ -3,7 +3,7 @@
 // INVARIANT: nothing else yields. Capabilities, guards and policy files are not asked here; a policy says
 // of each of its findings itself whether it does (`yields`).
 import type { Finding, Frame, Guard, PolicyException, TraceEntry } from '../frame.ts';
-import type { Argument } from '../operation.ts';
+import type { Argument, Operation } from '../operation.ts';
 import { carries, type Descriptor, markReplaced } from '../values/labels.ts';
 import { relabel } from '../values/value.ts';
 
@@ -12,6 +12,10 @@ export interface Allowed {
   readonly guard: Guard;
   readonly inputs: readonly Argument[];
 }
+
+/** Code that calls a function is asked about by the function's guards, and is another operation. */
+export const isExcepting = ({ lifts, filter }: Guard, op: Operation): boolean =>
+  lifts && (filter.kind !== 'function' || op.type === 'exe');
 
 /** Which guards make an exception, if what they saw is what is going to happen. */
 const inForce = (allowed: readonly Allowed[], inputs: readonly Argument[]): readonly Allowed[] =>

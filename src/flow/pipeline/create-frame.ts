@@ -85,6 +85,13 @@ export function childFrame(frame: Frame, additions: FrameAdditions): Frame {
   };
 }
 
+/** What is done inside of a part is no part of the same whole. */
+function selectionIn({ selection, op }: Frame): GuardSelection | undefined {
+  if (!selection?.partOf || selection.partOf.op === op) return selection;
+  const { partOf: _, ...rest } = selection;
+  return rest;
+}
+
 /** Stage 1: `ctx.op`, and the operation's labels, also those a policy gives it, for all inside. */
 export function pushOperation(
   frame: Frame,
@@ -110,7 +117,7 @@ export function pushOperation(
     // INVARIANT: an exception is for one operation; what happens inside it is judged by itself.
     exception: frame.isPart ? frame.exception : undefined,
     isPart: false,
-    selection: frame.selection,
+    selection: frame.selection?.partOf ? selectionIn(frame) : frame.selection,
     retry,
     emit: frame.emit,
     // Inside a function that a hook calls, the call is what is being done.

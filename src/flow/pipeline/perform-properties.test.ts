@@ -9,8 +9,15 @@ import { createGuardSet } from '../guards/guard-set.ts';
 import { composePolicies } from '../policies/compose.ts';
 import { NAMED_RULES } from '../policies/named-rules.ts';
 import type { Policy } from '../policies/policy.ts';
-import { type Descriptor, describe, descriptorOfFault, mergeAll } from '../values/labels.ts';
-import { makeValue, type Value } from '../values/value.ts';
+import {
+  carries,
+  type Descriptor,
+  describe,
+  descriptorOfFault,
+  EMPTY,
+  mergeAll,
+} from '../values/labels.ts';
+import { makeContainer, makeValue, type Value } from '../values/value.ts';
 import { childFrame, createFrame } from './create-frame.ts';
 import { perform } from './perform.ts';
 
@@ -308,5 +315,130 @@ test('what the bundle denies on a surface is denied until a person names exactly
       expect(denied).toEqual(new Set([...held, ...added]));
     }),
     { numRuns: runs(1000) },
+  );
+});
+
+// Labels: who may take one away, and whose operations a filter sees.
+
+const changes = fc.record(
+  {
+    add: fc.subarray(['untrusted', 'trusted', 'checked']),
+    remove: fc.subarray([...LABELS, 'trusted', 'src:file', 'dir:/x']),
+    clear: fc.boolean(),
+    ofAll: fc.boolean(),
+  },
+  { requiredKeys: [] },
+);
+const parts: fc.Arbitrary<Value> = fc.oneof(
+  marks.map((descriptor) => makeValue('x', { descriptor })),
+  fc.tuple(fc.array(marks, { maxLength: 3 }), marks).map(([list, own]) =>
+    makeContainer(
+      list.map((descriptor, at) => makeValue(at, { descriptor })),
+      own,
+    ),
+  ),
+);
+
+test('no label goes but by a privileged guard, and where data came from stays whoever asks', async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(parts, { maxLength: 3 }),
+      fc.array(
+        fc.record({
+          on: fc.constantFrom(...LABELS, 'op:exe', '@n', 'net'),
+          timing: fc.constantFrom<GuardTiming>('before', 'after', 'always'),
+          labels: changes,
+          value: fc.option(fc.constantFrom('new', ['one', 'two']), { nil: undefined }),
+        }),
+        { maxLength: 3 },
+      ),
+      fc.boolean(),
+      async (given, list, privileged) => {
+        const made = list.map(({ on, timing, labels, value }) =>
+          defineGuard({
+            on,
+            timing,
+            privileged,
+            decide: () =>
+              ok(
+                value === undefined
+                  ? { kind: 'allow', labels }
+                  : { kind: 'allow_value', value, labels },
+              ),
+          }),
+        );
+        const guards = createGuardSet(made.flatMap((one) => (one.ok ? [one.output] : [])));
+        const inputs = given.map((value, at) => ({ name: `${at}`, value }));
+        const op = { type: 'exe', name: 'n', labels: ['net:w'], opLabels: [], source: 'src:js' };
+        let passed: readonly Value[] = [];
+        const body = (values: readonly Value[]) => {
+          passed = values;
+          return ok(makeValue('result'));
+        };
+        const outcome = await perform(op, inputs, body, createFrame({ guards }));
+        if (!outcome.ok) {
+          expect(outcome.error.detail.message).toContain('only a privileged guard may remove');
+          expect(privileged).toBe(false);
+          return;
+        }
+        const fixed = ({ taint }: Descriptor) => taint.filter((mark) => /^(src|dir):/.test(mark));
+        const kept = ({ labels, taint }: Descriptor) =>
+          privileged ? fixed({ ...EMPTY, taint }) : [...labels, ...taint];
+        const all = mergeAll(given.map(({ meta }) => meta.descriptor));
+        const { descriptor } = outcome.output.meta;
+        expect(descriptor.taint).toEqual(expect.arrayContaining(['src:js', ...kept(all)]));
+        if (!privileged) expect(descriptor.labels).toContain('net:w');
+        for (const [at, value] of passed.entries()) {
+          const before = given[at]?.meta.descriptor ?? EMPTY;
+          expect(value.meta.descriptor.taint).toEqual(expect.arrayContaining(kept(before)));
+        }
+      },
+    ),
+    { numRuns: runs(600) },
+  );
+});
+
+test('a filter sees an operation with its label and inputs, once, before it is performed', async () => {
+  const label = fc.constantFrom('net', 'net:w', 'net:w:x', 'exfil', 'a');
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(label, { maxLength: 2 }),
+      fc.array(label, { maxLength: 2 }),
+      fc.subarray(['exfil', 'destructive'] as const),
+      fc.array(marks, { maxLength: 3 }),
+      label,
+      fc.boolean(),
+      async (declared, given, risk, list, filter, isHeld) => {
+        const seen: string[] = [];
+        const guard = defineGuard({
+          on: filter,
+          timing: 'before',
+          decide({ input, inputs }) {
+            seen.push(input ? 'one' : `all ${inputs.length}`);
+            return ok<Verdict>({ kind: 'allow' });
+          },
+        });
+        if (!guard.ok) throw new Error(guard.error.detail.message);
+        const policy = composePolicies([]).narrowedBy({
+          operations: Object.fromEntries(given.map((one) => [one, ['op:n']])),
+        });
+        const frame = createFrame({ policy, guards: createGuardSet([guard.output]) });
+        const op = { type: 'n', name: 'n', labels: declared, risk, opLabels: [] };
+        const inputs = list.map((descriptor, at) => ({
+          name: `${at}`,
+          value: makeValue(at, { descriptor }),
+        }));
+        const inside = isHeld ? { ...frame, held: ['net:w:x', 'a'] } : frame;
+        await perform(op, inputs, () => (seen.push('body'), ok(makeValue(1))), inside);
+        const carrying = list.filter((one) => carries(one, filter)).length;
+        const isOwn = carries(describe({ labels: [...declared, ...given, ...risk] }), filter);
+        const expected = carrying > 0 ? Array.from({ length: carrying }, () => 'one') : [];
+        if (isOwn && carrying === 0 && list.length > 0) expected.push(`all ${list.length}`);
+        // A rule of the product may refuse what is risky; it was judged all the same.
+        expect(seen.filter((one) => one !== 'body')).toEqual(expected);
+        expect(seen.indexOf('body') === -1 || seen.at(-1) === 'body').toBe(true);
+      },
+    ),
+    { numRuns: runs(600) },
   );
 });

@@ -118,10 +118,15 @@ function labelFindings(policy: Policy, known: KnownNames): Finding[] {
     path: ['labels', label],
   }));
   const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
-    /^(op:|@)/.test(on) ? [] : [{ label: on, path: ['guards', index, 'on'] }],
+    // A guard on a label judges operations too, and risks are labels of theirs.
+    /^(op:|@)/.test(on) || isRisk(on.split(':', 1)[0] ?? '')
+      ? []
+      : [{ label: on, path: ['guards', index, 'on'] }],
   );
+  const isGiven = (label: string) =>
+    all.some((one) => one === label || one.startsWith(`${label}:`));
   return [...rules, ...guards]
-    .filter(({ label }) => !isAutomatic(label) && !all.includes(label))
+    .filter(({ label }) => !isAutomatic(label) && !isGiven(label))
     .map(({ label, path }) => ({
       path,
       code: 'unknown_label',
@@ -175,8 +180,10 @@ function coverageFindings(policy: Policy, { tools }: KnownNames): Finding[] {
 /** Labels given to operations that nothing asks about. */
 function idleFindings(policy: Policy): Finding[] {
   const asking = patternsIn(policy).filter(({ path }) => path[0] !== 'operations');
+  const filters = (policy.guards ?? []).map(({ on }) => on);
   const isUsed = (label: string) =>
     isRisk(label.split(':', 1)[0] ?? '') ||
+    filters.some((on) => label === on || label.startsWith(`${on}:`)) ||
     asking.some(({ key }) => coversKey(key, `op:${label.toLowerCase()}`));
   return Object.keys(policy.operations ?? {})
     .filter((label) => !isUsed(label))

@@ -465,6 +465,22 @@ test('lint names what does not exist and what is not covered', () => {
   ]);
 });
 
+test('labels of operations are no mistakes where a guard names them', () => {
+  const guard = (on: string) => ({
+    on,
+    timing: 'before' as const,
+    verdict: { kind: 'deny' as const, text: 'x' },
+  });
+  const policy: Policy = user({
+    operations: { 'loud:very': ['op:cmd:curl'] },
+    guards: ['loud', 'exfil', 'net', 'nett'].map(guard),
+  });
+  const found = lintPolicy(policy, { tools: [], labels: ['net:w'] });
+  expect(found.map(({ code, message }) => `${code} ${message}`)).toEqual([
+    'unknown_label nothing is ever labelled `nett`',
+  ]);
+});
+
 test('what lint finds stands where it was written', () => {
   const text = 'rules: {}\nlabels:\n  secret:\n    deny: [exfil, "op:tool:nope"]\n';
   const { policy, locate } = parsePolicy(text, 'p.yaml', 'user');

@@ -100,8 +100,12 @@ const failed = ({ code = 'cancelled', reason }: Ending): Failure => fail(code, r
 
 const KINDS: readonly ItemKind[] = ['tool', 'directive', 'knowledge'];
 
-/** The script's own guards have judged this call; policies and those of directives do again. */
-const judged = (frame: Frame): Frame => childFrame(frame, { selection: { only: [] } });
+/**
+ * The script's own guards have judged this call; policies and those of directives do again, and those on what
+ * only the tool says of itself.
+ */
+const judged = (frame: Frame): Frame =>
+  childFrame(frame, { selection: { ...frame.selection, partOf: frame } });
 
 /** What the script itself does; at the deadline, or when the thread is killed, it is ended. */
 async function ownWork(

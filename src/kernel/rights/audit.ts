@@ -82,6 +82,13 @@ export function callTarget({
 }
 
 /** The row of one attempt at an operation. */
+/** Exceptions to policies, and who made them; empty when there were none. */
+export const liftedIn = ({ trace }: Pick<RecordEntry, 'trace'>): string =>
+  trace
+    .filter(({ decision }) => decision === 'lift')
+    .map(({ guardName, reason }) => `${guardName} lifted ${reason ?? ''}`)
+    .join('; ');
+
 export function auditRow(
   entry: RecordEntry,
   who: Pick<AuditRow, 'surface' | 'caller' | 'subject'>,
@@ -92,7 +99,10 @@ export function auditRow(
   const isNamed = target !== '' && name !== type && name !== target;
   const operation = `${type}:${isNamed || target === '' ? name : target}`;
   const about = { ...who, operation, target: isNamed ? target : callTarget(entry) };
-  if (outcome.ok) return { ...about, decision: 'allowed', reason: '' };
+  if (outcome.ok) {
+    const reason = entry.trace.length === 0 ? '' : liftedIn(entry);
+    return { ...about, decision: 'allowed', reason };
+  }
   const { code, detail } = outcome.error;
   const decision = code === 'permission_denied' ? 'denied' : 'failed';
   return { ...about, decision, reason: `${code}: ${detail.message}` };

@@ -16,6 +16,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { commandKeys } from '../run/command-words.ts';
 import {
   type Compiler,
   type Environment,
@@ -36,14 +37,7 @@ import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
 import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
-import {
-  commandKeys,
-  compileLines,
-  joinWords,
-  valuesIn,
-  withValues,
-  writtenIn,
-} from './command-line.ts';
+import { compileLines, joinWords, valuesIn, withValues, writtenIn } from './command-line.ts';
 
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
@@ -100,11 +94,15 @@ export type Execute = (
   isStage: boolean,
 ) => MaybePromise<Value>;
 
-/** Guards were asked for the call; policies and privileged guards still look at what is really run. */
-const partFrame = (env: Environment, isPart: boolean): Environment =>
-  isPart
-    ? { ...env, frame: childFrame(env.frame, { selection: { only: [] }, isPart: true }) }
-    : env;
+/**
+ * Guards were asked for the call. What is really run is looked at by policies, privileged guards, and those
+ * that its words alone concern: by a key, or by a label that a policy gives it.
+ */
+function partFrame(env: Environment, isPart: boolean): Environment {
+  if (!isPart) return env;
+  const selection = { ...env.frame.selection, partOf: env.frame };
+  return { ...env, frame: childFrame(env.frame, { selection, isPart: true }) };
+}
 
 function operationOf(
   unit: SourceUnit,
@@ -128,17 +126,29 @@ function operationOf(
 interface Setting {
   /** Of `using`. */
   readonly given: readonly Named[];
-  readonly folder: string;
+  /** The folder it works in, where a value chose it: that goes in like any other. */
+  readonly placed: readonly Named[];
+  /** With what the operation let through of it. */
+  folder(placed: readonly Named[]): string;
 }
 
 function compileSetting(c: Compiler, { using, folder }: NodeOf<'command' | 'code'>): Eval<Setting> {
-  if (!using && !folder) return (env) => ({ given: NONE, folder: env.unit.folder });
   const value = using && c.expression(using.value);
   const path = folder && c.text(folder.parts);
-  return async (env) => ({
-    given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
-    folder: path ? resolvePath(env, (await path(env)).text) : env.unit.folder,
-  });
+  const isChosen = folder?.parts.some((part) => typeof part !== 'string') ?? false;
+  if (!value && !path)
+    return ({ unit }) => ({ given: NONE, placed: NONE, folder: () => unit.folder });
+  return async (env) => {
+    const written = await path?.(env);
+    return {
+      given: using && value ? [{ name: using.name, value: await value(env) }] : NONE,
+      placed: written && isChosen ? [{ name: 'folder', value: written }] : NONE,
+      folder([one]) {
+        const chosen = one?.value ?? written;
+        return chosen ? resolvePath(env, textOf(chosen)) : env.unit.folder;
+      },
+    };
+  };
 }
 
 /** Variables of a process: what `output … to env:NAME` left for every one after it, and its own. */
@@ -223,7 +233,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
     const env = partFrame(outer, isPart);
     const lines = await compiled(outer);
     const named = [...parameters, ...(await names(outer))];
-    const { given, folder } = await setting(outer);
+    const { given, placed, folder } = await setting(outer);
     const extra = extraOf(outer, given);
     const finished = lines.map(joinWords);
     const stdin = env.process?.stdin ?? (isStage ? env.pipe?.input : undefined);
@@ -232,6 +242,7 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       ...values.map((value, index) => ({ name: `value${index + 1}`, value })),
       ...named,
       ...extra,
+      ...placed,
       ...stdinInput(stdin),
     ];
     const sources = commandKeys(lines.map(writtenIn));
@@ -245,8 +256,9 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       const own = variables(passedAs(named, passed, values.length));
       const more = passedAs(extra, passed, values.length + named.length);
       const input = stdin && valueAt(passed, -1);
+      const place = folder(passedAs(placed, passed, values.length + named.length + extra.length));
       const all = nearest(more, commandVariables(own), given);
-      return start(inner, node.at, { kind: 'cmd', source, env: all, folder }, input);
+      return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
     });
   };
 }
@@ -267,13 +279,14 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
   const op = operationOf(c.unit, kind, node.at, shown);
   return async (env, named, isPart, isStage) => {
     const all = node.names.length === 0 ? named : [...named, ...(await names(env))];
-    const { given, folder } = await setting(env);
+    const { given, placed, folder } = await setting(env);
     const extra = kind === 'js' ? given : extraOf(env, given);
     const stdin = kind === 'js' ? undefined : env.process?.stdin;
     const isAlone = kind === 'sh' || env.run.helpers[kind].size === 0;
     const helpers = isAlone ? NONE : await helpersIn(env, kind, node.body, all);
     const captured = helpers.flatMap((helper) => helper.captured);
-    const inputs = [...all, ...extra, ...captured, ...stdinInput(stdin)];
+    const inputs = [...all, ...extra, ...captured, ...placed, ...stdinInput(stdin)];
+    const before = all.length + extra.length;
     const own = env.process?.isStream
       ? { ...op, metadata: { ...op.metadata, ...streamOf(env) } }
       : op;
@@ -284,9 +297,9 @@ export function compileCode(c: Compiler, node: NodeOf<'code'>): Execute {
           named: passedAs(all, passed, 0),
           extra: passedAs(extra, passed, all.length),
           given,
-          helpers: codeHelpers(helpers, passed, all.length + extra.length),
+          helpers: codeHelpers(helpers, passed, before),
           marks: marksOfHelpers(helpers),
-          folder,
+          folder: folder(passedAs(placed, passed, before + captured.length)),
           isStage,
           // The whole body of a function is part of the call, so `mx` is the call's.
           context: isPart ? env.frame : inner.frame,

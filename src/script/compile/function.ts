@@ -6,13 +6,13 @@ import {
   childFrame,
   type Descriptor,
   descriptorOfFault,
-  EMPTY,
   type Frame,
   type Input,
   isCatchableDenial,
   judgementOf,
   type MaybePromise,
   makeValue,
+  marksOfReasons,
   mergeAll,
   type Operation,
   type Value,
@@ -268,7 +268,10 @@ export function compileFunction(
     ): Environment => {
       const scope = new VariableScope('function', defined.scope);
       const named = bindParameters(scope, node, values, isStage, body.kind === 'template');
-      const own = { path: newPath(), note: undefined, isDefining: false };
+      // What a guard made of the input is what a command reads from stdin.
+      const [input] = isStage ? values : [];
+      const pipe = env.pipe && input ? { ...env.pipe, input } : env.pipe;
+      const own = { path: newPath(), note: undefined, isDefining: false, pipe };
       // What stands in a module carries the marks of its file, whatever its body does with it.
       return under({ ...env, scope, frame, chain, unit: c.unit, ...own, named }, c.unit.marks);
     };
@@ -341,7 +344,8 @@ export function marksOfRefusal(
   const judged = judgementOf(fault);
   const passed = judged?.inputs.map(({ value }) => value) ?? [];
   const all = [...values, ...passed].map(({ meta }) => meta.descriptor);
-  return mergeAll([influence, judged?.frame.influence ?? EMPTY, ...all, ...noted]);
+  const said = judged ? [judged.frame.influence, marksOfReasons(judged)] : [];
+  return mergeAll([influence, ...said, ...all, ...noted]);
 }
 
 function deniedEnv(

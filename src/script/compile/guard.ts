@@ -12,9 +12,11 @@ import {
   addMarks,
   childFrame,
   createGuardSet,
+  type Descriptor,
   defineGuard,
   folderLabel,
   type GuardView,
+  isValue,
   type MaybePromise,
   makeValue,
   type Value,
@@ -39,7 +41,7 @@ import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';
 import { guardInputs } from './guard-input.ts';
-import { applyPolicy, missingNeeds, profileOf } from './policy.ts';
+import { applyPolicy, declarePolicy, missingNeeds, profileOf } from './policy.ts';
 import { compileArguments } from './reference.ts';
 import { compileOption } from './with-options.ts';
 
@@ -84,13 +86,27 @@ export function compileGuard(c: Compiler, node: NodeOf<'guard'>): Eval {
   };
 }
 
+/** What it says, or puts in the place of a value, was chosen by its conditions. */
+function marked(given: Verdict, marks: Descriptor): Verdict {
+  if (given.kind === 'allow') return { ...given, isSaid: true };
+  if (given.kind !== 'allow_value') return { ...given, marks };
+  const { value } = given;
+  return {
+    ...given,
+    value: addMarks(isValue(value) ? value : makeValue(value), marks),
+    isSaid: true,
+  };
+}
+
 /** No arm matched: allow. */
 function verdict(value: Value): Verdict {
   const left = leaveOf(value);
-  const given = verdictOf(left ? left.value : value);
-  if (given) return 'text' in given ? given : { ...given, isSaid: true };
+  const said = left ? left.value : value;
+  const given = verdictOf(said);
+  const { descriptor: marks } = said.meta;
+  if (given) return marked(given, marks);
   if (left?.word === 'retry')
-    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text };
+    return { kind: 'retry', text: isAbsent(left.value) ? 'try again' : left.value.text, marks };
   if (left || value.data === null) return { kind: 'allow' };
   return raise('invalid_input', 'an arm of a guard must allow, deny, retry or ask');
 }
@@ -121,6 +137,7 @@ export function compilePolicy(c: Compiler, node: NodeOf<'policy'>): Eval {
     const [first] = found;
     const isOne = first && found.length === 1;
     const all = isOne ? first : makeValue(Object.assign({}, ...found.map(({ data }) => data)));
+    declarePolicy(all, found);
     c.unit.scope.define(node.name, 'var', all, shownPlace(c.unit, node.at));
     return absent();
   };
@@ -168,7 +185,10 @@ export function compileVerdict(c: Compiler, node: NodeOf<'verdict'>): Eval {
   return async (env) => {
     const value = await evaluate?.(env);
     if (decision !== 'allow')
-      return ruling({ kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] });
+      return ruling(
+        { kind: decision, text: value ? textOf(value) : DEFAULT_TEXT[decision] },
+        value?.meta.descriptor,
+      );
     const labels = {
       clear: edit?.clear ?? false,
       add: [...(edit?.add ?? []), ...list(await add?.(env))],

@@ -6,6 +6,7 @@ import {
   childFrame,
   createGuardSet,
   defineGuard,
+  type Frame,
   folderLabel,
   type Guard,
   type GuardSet,
@@ -17,10 +18,10 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { quoteWord } from '../run/command-words.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
 import { patternProblem, refusal, refusalOf } from '../run/patterns.ts';
-import { quoteWord } from './command-line.ts';
 
 const KEYS =
   'allow deny danger capabilities labels operations defaults rules locked name description'.split(
@@ -123,7 +124,7 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
 }
 
 function guardOf(patterns: Patterns): GuardSet {
-  const decide = ({ op }: GuardView) => refusalOf(patterns, op);
+  const decide = ({ op, inputs }: GuardView) => refusalOf(patterns, op, inputs);
   // A list of what is allowed is no list of the script's own modules.
   const unlisted = { ...patterns, allow: undefined };
   return createGuardSet([
@@ -133,7 +134,13 @@ function guardOf(patterns: Patterns): GuardSet {
   ]);
 }
 
-export function applyPolicy(run: RunState, { data }: Value): void {
+interface Narrowed {
+  readonly frame: Frame;
+  readonly patterns: Patterns;
+}
+
+/** A frame under one more policy. */
+function narrowed(frame: Frame, { world }: RunState, { data }: Value): Narrowed {
   if (!isObject(data)) return raise('config_invalid', 'a policy is an object');
   for (const key of Object.keys(data)) {
     if (key === 'authorizations')
@@ -145,11 +152,42 @@ export function applyPolicy(run: RunState, { data }: Value): void {
         hint: KEYS.join(', '),
       });
   }
-  const patterns = patternsOf(data, run.world);
-  const policy = run.ground.policy.narrowedBy(rulesIn(data, run.world.root));
+  const patterns = patternsOf(data, world);
+  const policy = frame.policy.narrowedBy(rulesIn(data, world.root));
   const isOpen = patterns.allow === undefined && patterns.deny.length === 0;
+  const guards = isOpen ? {} : { guards: guardOf(patterns) };
+  return { frame: childFrame(frame, { policy, ...guards }), patterns };
+}
+
+export function applyPolicy(run: RunState, value: Value): void {
+  const { frame, patterns } = narrowed(run.ground, run, value);
   run.policies.push(patterns);
-  run.ground = childFrame(run.ground, { policy, ...(isOpen ? {} : { guards: guardOf(patterns) }) });
+  run.ground = frame;
+}
+
+// What `policy @p = …` has declared, with all that it is made of.
+const declared = new WeakMap<object, readonly Value[]>();
+
+export function declarePolicy({ data }: Value, members: readonly Value[]): void {
+  if (isObject(data)) declared.set(data, members);
+}
+
+const declaredIn = ({ data }: Value): readonly Value[] | undefined =>
+  isObject(data) ? declared.get(data) : undefined;
+
+/** `with { policy: @p }`. INVARIANT: what data says, rather than a script's own text, sets no rules. */
+export function narrowedEnv(env: Environment, value: Value): Environment {
+  const members = declaredIn(value);
+  const origin = value.meta.descriptor.taint.find((mark) => mark.startsWith('src:'));
+  if (!members && origin !== undefined) {
+    const message = `a policy that came from data (\`${origin}\`) sets no rules`;
+    return raise('permission_denied', message, { hint: "write it in the script's own text" });
+  }
+  const frame = (members ?? [value]).reduce(
+    (inner, member) => narrowed(inner, env.run, member).frame,
+    env.frame,
+  );
+  return { ...env, frame };
 }
 
 /** `requires: { cmd: [git], sh, network }` as patterns. */

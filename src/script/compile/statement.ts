@@ -38,7 +38,7 @@ import { compileFor, compileLoop, compileSifted } from './loop.ts';
 import { compileExport, compileImport } from './module.ts';
 import { invoke } from './reference.ts';
 import { resolveOpen } from './text.ts';
-import { compileWith, withGuards } from './with-options.ts';
+import { compileWith, withGuards, withPolicy } from './with-options.ts';
 
 function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
@@ -133,8 +133,14 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     const isShown = action.options.entries.has('stream');
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
+    const location = placeOf(c.unit, action.at);
+    const op: Operation = { type: 'show', name: 'show', opLabels: [], retryOwner: false, location };
     const either: Eval = (env) =>
-      whenReady(value(env), (found) => (executableOf(found) ? run(env) : found));
+      whenReady(value(env), (found) =>
+        executableOf(found)
+          ? run(env)
+          : operate(env, op, [{ name: 'value', value: found }], ([shown]) => shown),
+      );
     return compileWith(c, action, isShown && !isCall(ran) ? either : run);
   }
   const evaluate = c.expression(action);
@@ -296,17 +302,19 @@ function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   };
 }
 
-/** `show @x with { guards: … }`: the selection holds for the whole statement. */
-function guardOption(node: Statement): Expression | undefined {
+/** `show @x with { guards: … }`, `{ policy: … }`: it holds for the whole statement. */
+function optionOf(node: Statement, name: string): Expression | undefined {
   const value = node.kind === 'run' ? node.action : 'value' in node ? node.value : undefined;
-  return value?.kind === 'with' ? value.options.entries.get('guards') : undefined;
+  return value?.kind === 'with' ? value.options.entries.get(name) : undefined;
 }
 
 export function compileStatement(c: Compiler, node: Statement): Eval {
-  const guards = guardOption(node);
+  const guards = optionOf(node, 'guards');
+  const policy = optionOf(node, 'policy');
   const compile = STATEMENTS[node.kind] as Compile<Statement['kind']>;
   const made = compile(c, node);
-  const run = guards ? withGuards(c, guards, made, true) : made;
+  const judged = guards ? withGuards(c, guards, made, true) : made;
+  const run = policy ? withPolicy(c, policy, judged) : judged;
   if (!PRINTING.has(node.kind)) return (env) => located(env, node.at, () => run(env));
   return (env) => located(env, node.at, () => run({ ...env, printing: {} }));
 }

@@ -7,11 +7,12 @@ import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { OPTION_NAMES, UNITS_MS } from '../syntax/pipeline.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { formatReader } from '../values/transforms.ts';
+import { narrowedEnv } from './policy.ts';
 
 /** Those of a guard's decision are none of a value. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
-export function refuseUnknown({ entries }: NodeOf<'options'>): void {
+function refuseUnknown({ entries }: NodeOf<'options'>): void {
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
@@ -98,7 +99,9 @@ export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Ev
   const evaluate = inner ?? compileStaged(c, node);
   const process = compileProcess(c, options);
   const guards = options.entries.get('guards');
-  const selected = guards ? withGuards(c, guards, evaluate) : evaluate;
+  const policy = options.entries.get('policy');
+  const judged = guards ? withGuards(c, guards, evaluate) : evaluate;
+  const selected = policy ? withPolicy(c, policy, judged) : judged;
   if (!process) return selected;
   return async (env) => {
     const given = await process(env);
@@ -123,4 +126,10 @@ export function withGuards(c: Compiler, node: Expression, inner: Eval, isStateme
     if (isStatement) env.run.warn('guards are left out for this statement', env.unit, node.at);
     return await inner({ ...env, frame: childFrame(env.frame, { selection }) });
   };
+}
+
+/** One more policy, for this and everything inside it. */
+export function withPolicy(c: Compiler, node: Expression, inner: Eval): Eval {
+  const evaluate = c.expression(node);
+  return async (env) => await inner(narrowedEnv(env, await evaluate(env)));
 }

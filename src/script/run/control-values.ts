@@ -1,7 +1,7 @@
 // How control leaves a place: `=> v`, `done v`, `continue v`, `skip`, `retry hint`. It travels as the
 // data of a value, so that it keeps its marks and passes through operations like any result; whoever
 // owns the place (function, loop, stage) takes the value out again.
-import { addMarks, type Value, type Verdict } from '../../flow/index.ts';
+import { addMarks, type Descriptor, type Value, type Verdict } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { absent, makeOpaque, Opaque } from '../values/kinds.ts';
 
@@ -45,7 +45,9 @@ export function refuseLeave(value: Value): Value {
 
 class Ruling extends Opaque<Verdict> {}
 
-export const ruling = (verdict: Verdict): Value => makeOpaque(new Ruling(verdict, verdict.kind));
+/** `marks`: of what it was made of. */
+export const ruling = (verdict: Verdict, marks?: Descriptor): Value =>
+  makeOpaque(new Ruling(verdict, verdict.kind), marks);
 
 export const verdictOf = ({ data }: Value): Verdict | undefined =>
   data instanceof Ruling ? data.content : undefined;

@@ -7,6 +7,7 @@ import {
   childFrame,
   type Frame,
   type GuardSet,
+  labelsOfOperation,
   type MaybePromise,
   type Operation,
   type ScriptHooks,
@@ -20,7 +21,7 @@ import { leave, leaveOf } from './control-values.ts';
 import type { Environment, RunState } from './environment.ts';
 
 /** What is no operation, and yet something a hook can look at. */
-export type RoundKind = 'iteration' | 'batch' | 'round';
+type RoundKind = 'iteration' | 'batch' | 'round';
 
 /** What it is called for: one value, by its label, or all the inputs. */
 type Subject = { readonly one: Value } | { readonly all: readonly Argument[] };
@@ -109,15 +110,19 @@ function portOf(state: HookState): ScriptHooks {
       let inputs = given;
       for (const hook of state.hooks) {
         if (hook.timing !== 'before') continue;
-        // A label: once for each input that carries it. Otherwise once, for all of them.
+        // A label: once for each input that carries it, else once where the operation has it. Otherwise
+        // once, for all of them.
+        let isOfOperation = inputs.length > 0;
         for (const [at, { value }] of inputs.entries()) {
           if (hook.filter.forMarks(value.meta.descriptor, 'before').length === 0) continue;
+          isOfOperation = false;
           const now = await ask(state, hook, { one: value }, undefined, frame);
           inputs = inputs.map((input, index) =>
             now && index === at ? { ...input, value: addMarks(now, value.meta.descriptor) } : input,
           );
         }
-        if (isConcerned(hook, op, inputs, frame))
+        const labels = isOfOperation ? labelsOfOperation(op, frame) : [];
+        if (isConcerned(hook, op, inputs, frame) || hook.filter.forLabels(labels).length > 0)
           inputs = replaced(inputs, await ask(state, hook, { all: inputs }, undefined, frame));
       }
       return inputs === given ? undefined : inputs.map(({ value }) => value);
@@ -126,7 +131,7 @@ function portOf(state: HookState): ScriptHooks {
       let current = result;
       for (const hook of state.hooks) {
         if (hook.timing !== 'after') continue;
-        const isMarked = hook.filter.forMarks(current.meta.descriptor, 'after').length > 0;
+        const isMarked = hook.filter.forResult(op, current.meta.descriptor).length > 0;
         if (!isMarked && !isConcerned(hook, op, inputs, frame)) continue;
         current = (await ask(state, hook, { all: inputs }, current, frame)) ?? current;
       }

@@ -2,10 +2,10 @@
 // A deny pattern covers everything that begins like it; an allow pattern must cover all of it. A word
 // behind `*` may stand anywhere, and `a|b` is either. What is dangerous is said in the same words, by the
 // bundle: an `allow` list opens it only together with a `danger` pattern.
-import { relative } from 'node:path';
-import { matchGlob } from '../../base/index.ts';
-import type { Operation } from '../../flow/index.ts';
-import { carriedBy, commandsIn, splitPipes, substituted } from '../compile/command-line.ts';
+import { relative, resolve } from 'node:path';
+import { matchGlob, plainText } from '../../base/index.ts';
+import type { Argument, Operation } from '../../flow/index.ts';
+import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
 import type { Patterns } from './environment.ts';
 
 const KINDS = new Set(['cmd', 'sh', 'bash', 'js', 'node', 'py', 'python', 'network', 'fs', 'op']);
@@ -201,6 +201,30 @@ export function refusal(
   return allow && danger(patterns, hidden);
 }
 
+/** What a tool is given in a role, as texts. */
+const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
+  inputs.flatMap(({ role, value }) => {
+    if (role !== wanted || value.data === null) return [];
+    return Array.isArray(value.data) ? value.data.map(plainText) : [value.text];
+  });
+
+/** The files a tool reads or changes; commands of a tool are a shell's. */
+function toolNeeds(op: Operation, inputs: readonly Argument[], { world }: Patterns): string[] {
+  const kind = op.metadata?.['effect'] === 'read' ? 'fs:r' : 'fs:w';
+  const files = textsIn(inputs, 'path').map((path) => `${kind}:${resolve(world.root, path)}`);
+  return textsIn(inputs, 'command').length > 0 ? ['sh', ...files] : files;
+}
+
 /** The same of an operation. */
-export const refusalOf = (patterns: Patterns, op: Operation): string | undefined =>
-  refusal(patterns, needOf(op), patterns.allow ? hiddenNeeds(op) : []);
+export function refusalOf(
+  patterns: Patterns,
+  op: Operation,
+  inputs: readonly Argument[] = [],
+): string | undefined {
+  const given = op.type === 'tool' ? inputs : [];
+  const needs = [...needOf(op), ...toolNeeds(op, given, patterns)];
+  if (!patterns.allow) return refusal(patterns, needs);
+  const commands = textsIn(given, 'command').flatMap((text) => commandsIn(text, true));
+  const hidden = commands.map((words) => ['cmd', ...words].join(':'));
+  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]);
+}

@@ -7,6 +7,9 @@ import { ParseError, type SyntaxProblem } from './problem.ts';
 const OPENS_BLOCK =
   /=>|(?:let|var|show|log|output|append|done|continue|skip|retry|bail|return|if|import|export|exe|guard)(?![\w-])|stream[ \t]+["'`<[]|@[\w\u0080-\uffff-]+[ \t]*\+=/y;
 const MAY_OPEN_BLOCK = /@|(?:run|stream|when|for|foreach|loop)(?![\w-])/y;
+/** A text that is piped may be a line. */
+const PIPED_TEXT =
+  /(?:"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`|::(?!:)(?:(?!::)[^])*::)\s*\|(?!\|)/y;
 const BLOCK_IN_ARGUMENT = /=>|let[ \t]+(?:[\w:.,-]+[ \t]+)*@/y;
 const BLOCK_HERE = 'a block cannot stand here';
 const KEY = /"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[\w$\u0080-\uffff-]+/y;
@@ -78,7 +81,7 @@ function parseList(r: Reader): Expression {
     }
   } else {
     if (r.sees(OPENS_BLOCK)) return finishBlock(r, at, []);
-    if (r.sees(MAY_OPEN_BLOCK)) return parseUnsure(r, at, inside);
+    if (r.sees(MAY_OPEN_BLOCK) || r.sees(PIPED_TEXT)) return parseUnsure(r, at, inside);
   }
   r.pos = inside;
   const items = r.list(']', 'elements', () => parseItem(r));
@@ -96,7 +99,7 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
   const value = r.within({ isOpen: false, inBody: true }, () => r.rules.value(r));
   r.gap();
   const isOnly = r.peek() === ']';
-  if (r.peek() === ',' || (isOnly && !(isAction && value.kind !== 'reference'))) {
+  if (r.peek() === ',' || (isOnly && !(isAction && isLine(value)))) {
     const between = r.slice(inside, value.at) + r.slice(value.end);
     if (/>>|<</.test(between)) r.fail('a comment cannot stand between elements', { at: inside });
     const rest = r.take(',') ? r.list(']', 'elements', () => parseItem(r), at) : [];
@@ -104,6 +107,13 @@ function parseUnsure(r: Reader, at: number, inside: number): Expression {
     return { kind: 'array', items: [toItem(value), ...rest], at, end: r.pos };
   }
   return finishBlock(r, at, [asLine(value)]);
+}
+
+/** Alone in brackets: a name is an element, and so is a text, unless it is piped into an effect. */
+function isLine(value: Expression): boolean {
+  const isText =
+    value.kind === 'pipeline' && /^(?:literal|template)$/.test(value.source?.kind ?? '');
+  return isText ? value.stages.at(-1)?.kind === 'effect-stage' : value.kind !== 'reference';
 }
 
 /** How a value stands as a line of a block. */

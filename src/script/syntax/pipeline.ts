@@ -5,7 +5,7 @@ import type { Reader } from './cursor.ts';
 import { parseReference } from './reference.ts';
 
 export const OPTION_NAMES = new Set(
-  `stdin pipeline format parallel delay stream guards timeout separator template skipDirs description
+  `stdin pipeline format parallel delay stream guards policy timeout separator template skipDirs description
    addLabels removeLabels`.split(/\s+/),
 );
 const EFFECT = /(?:show|log|output|append)(?![\w-])/y;

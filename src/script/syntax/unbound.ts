@@ -679,12 +679,18 @@ const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
     condition.value.kind === 'literal' &&
     condition.value.value === true);
 
+/** By itself, or at the end of a block. */
+function isAllowing(action: NodeOf<'arm'>['action']): boolean {
+  const last = action.kind === 'block' ? action.body.at(-1) : undefined;
+  const decided = last?.kind === 'return' ? last.value : action;
+  return decided?.kind === 'verdict' && decided.decision === 'allow';
+}
+
 /** What a privileged guard allows is an exception to policies: of everything, it is none. */
 function wideExceptions({ privileged, timing, filter, rules }: NodeOf<'guard'>): NameFinding[] {
   if (!privileged || timing !== 'before' || !/^(?:op:|@)/.test(filter)) return [];
   return rules.items.flatMap((item): NameFinding[] => {
-    if (item.kind !== 'arm' || !isAlways(item) || item.action.kind !== 'verdict') return [];
-    if (item.action.decision !== 'allow') return [];
+    if (item.kind !== 'arm' || !isAlways(item) || !isAllowing(item.action)) return [];
     return [
       {
         at: item.at,

@@ -101,7 +101,7 @@ const STREAM = new RegExp(
 );
 
 /** `stream @f()`, `stream sh {…}`: with `{ stream: true }`. */
-export const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
+const isStreamStart = (r: Reader): boolean => r.sees(STREAM);
 
 /** The same before anything that a statement may show: a text, a file, a list. */
 const STREAM_STATEMENT = /stream[ \t]+(?=["'`<[]|::)/y;

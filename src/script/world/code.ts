@@ -119,6 +119,9 @@ def block(tree):
     # A function, so that it may return; what it binds is its file's all the same.
     import ast
     head, file = "def block():\\n pass", "<py block>"
+    whole = [one for one in tree.body if isinstance(one, ast.ImportFrom) and one.names[0].name == "*"]
+    for one in whole: exec(compile(ast.Module(body=[one], type_ignores=[]), file, "exec"), scope)
+    tree.body = [one for one in tree.body if one not in whole]
     tree = shared(tree)
     code = within(head, tree, file, {})["block"].__code__
     names = sorted({*code.co_varnames, *code.co_cellvars})

@@ -1,0 +1,138 @@
+// The words of commands, as far as they can be read without running anything: for keys of operations and
+// for policies. What cannot be told apart counts as more rather than less.
+
+export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
+
+/** `op:cmd:git:push`: the leading plain words of a command, and of each command of a pipe. */
+export function commandKeys(lines: readonly string[]): string[] {
+  const keys = new Set<string>();
+  for (const line of lines) {
+    for (const command of [line, ...substituted(line)].flatMap(splitPipes)) {
+      for (const one of carriedIn(wordsOf(command))) {
+        const words = leadingWords(one);
+        if (words.length > 0) keys.add(`op:cmd:${words.join(':')}`);
+      }
+    }
+  }
+  return [...keys];
+}
+
+/** What stands in `$( … )` and backticks is run as well; single quotes and backslashes keep it from that. */
+export function substituted(line: string): string[] {
+  const read = line.replaceAll(/\\.|'[^']*'/gs, (part) => ' '.repeat(part.length));
+  const opened = [...read.matchAll(/\$\((?!\()/g)].map(({ index }) => line.slice(index + 2));
+  const ticks = read.split('`').filter((_, at) => at % 2 === 1);
+  return [...opened, ...ticks].map((text) => text.replace(/[)"].*$/s, ''));
+}
+
+export const splitPipes = (line: string): string[] =>
+  (line.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^|'"\\])+/g) ?? []).map((part) => part.trim());
+
+const MAX_WORDS = 4;
+
+/** Programs that run another one, with those of their options that take a word of their own. */
+const CARRIERS: Readonly<Record<string, string>> = {
+  busybox: '',
+  chroot: '',
+  command: '',
+  doas: 'uC',
+  env: 'uCS',
+  exec: 'a',
+  flock: 'wE',
+  ionice: 'cnp',
+  nice: 'n',
+  nohup: '',
+  setsid: '',
+  stdbuf: 'ioe',
+  strace: 'eoPspuE',
+  sudo: 'ughpCrtTUDR',
+  time: 'of',
+  timeout: 'sk',
+  unshare: '',
+  watch: 'n',
+  xargs: 'nIPLdaEs',
+};
+const SHELLS = /^(?:ba|da|z|k|fi)?sh$/;
+
+const WORD = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g;
+const wordsOf = (command: string): string[] => command.match(WORD) ?? [];
+/** What the shell makes of a word. */
+const bareWord = (word: string): string =>
+  word.replace(/'([^']*)'|"((?:\\.|[^"\\])*)"|\\(.)/g, (_, single, double, one) =>
+    String(single ?? double?.replace(/\\(.)/g, '$1') ?? one ?? ''),
+  );
+const programOf = (word: string): string => bareWord(word).split('/').at(-1) ?? '';
+
+/** The words of the command that a carrier runs; undefined when it runs none. */
+export function carriedBy(given: readonly string[]): string[] | undefined {
+  const begin = given.findIndex((word) => !/^\w+=/.test(word));
+  const program = programOf(given[begin] ?? '');
+  const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
+  if (begin < 0 || valued === undefined) return undefined;
+  let at = begin + 1;
+  for (; at < given.length; at++) {
+    const word = bareWord(given[at] ?? '');
+    if (/^-\w*S/.test(word) && program === 'env') return wordsOf(bareWord(given[at + 1] ?? ''));
+    if (/^-\w$/.test(word) && valued.includes(word[1] ?? '')) at += 1;
+    else if (!/^-|^\d+(?:\.\d+)?[smhd]?$|^\w+=/.test(word)) break;
+  }
+  return at < given.length ? given.slice(at) : undefined;
+}
+
+/** The text that a shell is given to run; undefined when there is none. */
+function shellText(given: readonly string[]): string | undefined {
+  const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
+  if (!SHELLS.test(programOf(words[0] ?? ''))) return undefined;
+  const at = words.findIndex((word) => /^-\w*c$/.test(word));
+  return at < 0 ? undefined : bareWord(words[at + 1] ?? '');
+}
+
+const MAX_CARRIED = 20;
+
+/** A command and all that it runs in turn, as far as it can be read. */
+function carriedIn(words: readonly string[]): string[] {
+  const found: string[] = [];
+  const open = [words];
+  for (let next = open.pop(); next && found.length < MAX_CARRIED; next = open.pop()) {
+    found.push(next.join(' '));
+    const inner = carriedBy(next);
+    if (inner) open.push(inner);
+    const text = shellText(next);
+    const commands = text?.split(/[;&|\n(){}]+/) ?? [];
+    open.push(...[...commands, ...(text ? substituted(text) : [])].map(wordsOf));
+  }
+  return found;
+}
+
+/** Between the commands of a shell's text, as far as they can be told apart. */
+const SHELL_PARTS = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^;&|\n(){}'"\\])+/g;
+const KEYWORDS = /^(?:if|then|else|elif|while|until|do|case|function|!)$/;
+
+/** The bare words of every command that a line, or a shell's text, runs: its program first. */
+export function commandsIn(text: string, isShell: boolean): string[][] {
+  const lines = [text, ...substituted(text)];
+  const commands = isShell
+    ? lines.flatMap((line) => line.match(SHELL_PARTS) ?? [])
+    : lines.flatMap((line) => line.split('\n')).flatMap(splitPipes);
+  return commands
+    .map(wordsOf)
+    .map((words) => words.slice(words.findIndex((word) => !KEYWORDS.test(word))))
+    .flatMap(carriedIn)
+    .map((command) => {
+      const words = wordsOf(command);
+      const own = words.slice(words.findIndex((word) => !/^\w+=/.test(word))).map(bareWord);
+      return [own[0]?.split('/').at(-1) ?? '', ...own.slice(1)];
+    });
+}
+
+function leadingWords(command: string): string[] {
+  const words: string[] = [];
+  for (const raw of wordsOf(command)) {
+    const word = words.length === 0 ? bareWord(raw) : raw.replace(/^(['"])(.*)\1$/, '$2');
+    if (words.length === 0 && /^\w+=/.test(word)) continue;
+    if (word === '' || words.length === MAX_WORDS) break;
+    if (words.length > 0 && !/^[A-Za-z0-9][\w.-]*$/.test(word)) break;
+    words.push(words.length === 0 ? (word.split('/').at(-1) ?? word) : word);
+  }
+  return words;
+}
