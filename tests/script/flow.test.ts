@@ -874,3 +874,57 @@ show @tried`);
     expect(shown.output).toContain('not written');
   });
 });
+
+describe('where lines end and begin', () => {
+  test('a call or a pipeline prints in a block as on a line of its own', async () => {
+    expect(
+      await printed(`exe @f(x) = \`f @x\`
+var @v = "V"
+if true [ @f(1)
+  @v | @lower
+  "t" | @upper
+  "q" | show ]
+for @i in [2, 3] [ @f(@i) ]
+loop(1) [ @f(4) ]
+exe @g() = [ @f("unseen")  => "g" ]
+if true [ @g() ]
+var @list = for @i in [5] [ @f(@i) ]
+show @list[0]`),
+    ).toEqual(['f 1', 'v', 'T', 'q', 'f 2', 'f 3', 'f 4', 'g', 'f 5']);
+  });
+
+  test('what a block prints keeps its labels', async () => {
+    const { effects } = await play(`${KEPT}if true [ @k | @json ]\nif true [ @json(@u) ]`);
+    expect(effects.map(({ text, labels }) => [text, labels])).toEqual([
+      ['2', ['secret']],
+      ['3', ['untrusted']],
+    ]);
+  });
+
+  test('a batch may begin on the next line', async () => {
+    expect(
+      await printed(`exe @sum(xs) = js { return xs.reduce((a, b) => a + b, 0) }
+exe @sq(n) = js { return n * n }
+show foreach @sq([1, 2]) =>
+  | @sum
+var @a = for @n in [1, 2] => @n =>
+  | @sum
+show @a`),
+    ).toEqual(['5', '3']);
+  });
+
+  test('a comparison needs no blank before a variable', async () => {
+    expect(
+      await printed(
+        'var @hi = 7\nshow when 3 [ <@hi => "a" ]\nshow when 3 [ <@hi && >2 => "b" ]\nshow when 3 [ <(@hi) => "c" ]',
+      ),
+    ).toEqual(['a', 'b', 'c']);
+  });
+
+  test('in markdown a name behind a slash is text unless it is called or piped on', async () => {
+    const text = '/@user hello\n/@scope/pkg is text\n/@x.y[0]\n/@x\n| a | b |\n';
+    expect(
+      await run(`/var @x = "Ab"\n${text}/@x\n| @lower\n/@x.length | @json\n/@upper("q")\n`),
+    ).toEqual({ code: 0, output: `${text}ab\n2\nQ\n` });
+  });
+});

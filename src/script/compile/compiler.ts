@@ -20,7 +20,7 @@ import { compileVerdict } from './guard.ts';
 import { compileFor, compileForeach, compileLoop, compileSifted } from './loop.ts';
 import { compileReference, refusePattern } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
-import { compileRunnable, compileStatement, isStatement } from './statement.ts';
+import { compileBare, compileRunnable, compileStatement, isStatement } from './statement.ts';
 import { compileModel, compileTemplate, compileTemplateFile, compileText } from './text.ts';
 import {
   compileArray,
@@ -128,7 +128,8 @@ function compileExpression(c: Compiler, node: Expression, reading: Reading): Eva
 function compileLine(c: Compiler, node: ActionExpression): Eval {
   const act = compileAction(c, node);
   if (c.isFunction || isStatement(node)) return act;
-  return (env) => (env.isDefining ? absent() : act(env));
+  const print = compileBare(c, node, act);
+  return (env) => (env.isDefining ? absent() : print(env));
 }
 
 /** An arm, a loop's body, a line of a block. */

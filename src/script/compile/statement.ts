@@ -287,6 +287,12 @@ function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
+/** A call or a pipeline as a line of a block prints as it does on a line of the script. */
+export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
+  if (!isPrinted(node, false)) return act;
+  return (env) => printing(c, act, node.at)({ ...env, printing: {} });
+}
+
 function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
   const evaluate = node.value && c.expression(node.value);
   return async (env) => {

@@ -169,7 +169,8 @@ function parseCondition(r: Reader, isMatch: boolean): { condition: Condition; at
 
 // ---- patterns of `when V [ … ]`: what its value is compared with
 
-const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=-])/y;
+// `<@x` may begin a file, whose name ends in its own `>`.
+const COMPARED = /<=|>=|==|!=|!?~=|>(?!>)|<(?=[\s\d=(-]|@[^<>\n&|]*(?:=>|&&|\|\|))/y;
 const COMPARISONS: readonly Compared[] = ['<=', '>=', '==', '!=', '~=', '!~=', '>', '<'];
 
 /** `P || Q`, which binds weakest. */
@@ -349,7 +350,7 @@ const parseSifted = (r: Reader, at: number): When | undefined =>
 
 /** `=> | @stage`, `=> || @a || @b` behind what was collected. */
 const parseBatch = (r: Reader): PipelineStage[] | undefined =>
-  r.takeAfterSpace(/=>[ \t]*(?=\|)/y) ? parseStages(r) : undefined;
+  r.takeAfterSpace(/=>\s*(?=\|)/y) ? parseStages(r) : undefined;
 
 function parseForBody(r: Reader): ActionExpression {
   if (r.peek() === '[') return parseBlock(r, '`for`');

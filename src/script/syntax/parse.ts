@@ -22,6 +22,9 @@ const RULES: Rules = {
 };
 
 const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
+/** Behind `/`: a call, or a value that is piped on; any other name there is text. */
+const BARE =
+  /@[\w\u0080-\uffff-]+(?:\.[\w\u0080-\uffff-]+|\[[^\]\n]*\])*(?:\(|[ \t]*\||[ \t]+with[ \t]*\{|[ \t]*\r?\n[ \t]*\|\|?[ \t]*(?:[@{]|[a-z]+\b(?![ \t]*\|)))/y;
 const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
 export interface Parsed {
@@ -127,7 +130,7 @@ function isSlashed(r: Reader): boolean {
   const found = r.sees(SLASHED) ? r.match(SLASHED)?.trim().slice(1) : undefined;
   if (found !== undefined) r.pos -= found.length;
   const isLater = isLaterStart(r);
-  const isText = found === 'stream' && !isStreamLine(r);
+  const isText = (found === 'stream' && !isStreamLine(r)) || (r.peek() === '@' && !r.sees(BARE));
   r.pos = at;
   if (found === undefined || isText) return false;
   return found === '' || isLater || STATEMENT_WORDS.has(found);
