@@ -807,3 +807,40 @@ show "end"`);
     { numRuns: runs(60) },
   );
 });
+
+describe('what guards and hooks put in is judged by policies as well', () => {
+  const ECHO = 'policy @p = { deny: ["cmd:echo:bad"] }\n';
+
+  test.each([
+    ['a guard on operations', 'guard before op:run = when [ * => allow "bad" ]'],
+    [
+      'a guard on a label',
+      'guard before pii = when [ @mx.op.type == "run" => allow "bad"  * => allow ]',
+    ],
+    ['a hook', 'hook before op:run = [ => "bad" ]'],
+  ])('%s makes no other command past a policy', async (_, rule) => {
+    const ran = await run(`${ECHO}${rule}\nvar pii @x = "ok"\nrun cmd {echo @x}`);
+    expect(ran).toMatchObject({ code: 4, out: '' });
+    expect(ran.err).toContain('denied by `cmd:echo:bad`');
+  });
+
+  test('nor a dangerous one; what is allowed is done once', async () => {
+    const rule = 'policy @p = { allow: ["cmd:*"] }\nhook before op:run = [ => `@input[0]f` ]\n';
+    const ran = await run(`${rule}var @x = "-r"\nrun cmd {rm @x none}`);
+    expect(ran).toMatchObject({ code: 4, out: '' });
+    expect(ran.err).toContain('is dangerous');
+    const echo = await run(`${rule}var @x = "a"\nrun cmd {echo @x}`);
+    expect(echo).toMatchObject({ code: 0, out: 'af\n', err: '' });
+  });
+
+  test('a secret that a guard puts into the arguments does not leave', async () => {
+    const text = (value: string) => `var secret @k = "KEY"
+guard before @send = when [ * => allow ${value} ]
+exe exfil @send(x, y) = when [ denied => \`kept: @mx.guard.reasons\`  * => \`sent @x @y\` ]
+show @send("a", "b")`;
+    const kept = 'kept: ["secrets do not leave"]\n';
+    expect(await run(text('@k'))).toMatchObject({ code: 0, out: kept });
+    expect(await run(text('["c", @k]'))).toMatchObject({ code: 0, out: kept });
+    expect(await run(text('["c", "d"]'))).toMatchObject({ code: 0, out: 'sent c d\n' });
+  });
+});

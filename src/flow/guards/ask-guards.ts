@@ -278,6 +278,23 @@ class GuardRound implements Judgement {
     );
   }
 
+  /** Policies have judged what was there before guards put something else in its place: once more, then. */
+  rejudge(judged: readonly Argument[]): MaybePromise<void> {
+    const { frame, op, inputs, findings } = this;
+    const changed = inputs.filter(({ value }, at) => value !== judged[at]?.value);
+    if (changed.length === 0) return undefined;
+    const before = findings.length;
+    const isMarked = inputs.some(({ value }, at) => !isWithin(value, judged[at]?.value));
+    const locked = frame.guards.forOperation(op, frame.held, 'before').filter((one) => one.locked);
+    return whenReady(isMarked ? this.judgePolicy() : undefined, () =>
+      whenReady(this.#askAll('all', locked), () => {
+        const known = new Set(findings.slice(0, before).map(wordsOf));
+        const again = findings.splice(before).filter((finding) => !known.has(wordsOf(finding)));
+        findings.push(...again);
+      }),
+    );
+  }
+
   perResult(output: Value): MaybePromise<void> {
     this.output = output;
     const { frame, op } = this;
@@ -317,6 +334,15 @@ class GuardRound implements Judgement {
       this.trace.push({ guardName: guard, decision: kind, reason: text, replacement: null });
     }
   }
+}
+
+const wordsOf = ({ guard, filter, text, input }: Finding): string =>
+  JSON.stringify([guard, filter, text, input]);
+
+/** Has the new one no mark that the old one had not? */
+function isWithin(value: Value, old: Value | undefined): boolean {
+  const { taint } = old?.meta.descriptor ?? EMPTY;
+  return value.meta.descriptor.taint.every((mark) => taint.includes(mark));
 }
 
 /** The model whose own call this is, and not a part of what its tool does. */
@@ -396,12 +422,15 @@ export function judgeBefore(
   const round = new GuardRound('before', op, frame, inputs);
   const hasGuards = frame.guards.list.length > 0;
   return whenReady(hasGuards ? round.perInput() : undefined, () =>
-    whenReady(round.judgePolicy(), () =>
-      whenReady(hasGuards ? round.perOperation() : undefined, () => {
-        round.lift();
-        return round;
-      }),
-    ),
+    whenReady(round.judgePolicy(), () => {
+      const judged = round.inputs;
+      return whenReady(hasGuards ? round.perOperation() : undefined, () =>
+        whenReady(round.rejudge(judged), () => {
+          round.lift();
+          return round;
+        }),
+      );
+    }),
   );
 }
 

@@ -224,6 +224,9 @@ export function compileNames(
   return (env) => evaluateAll(names, env);
 }
 
+/** How often guards may make another command of one. */
+const MAX_CHANGES = 3;
+
 /** In its environment are a function's parameters and the names before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
@@ -246,20 +249,40 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       ...stdinInput(stdin),
     ];
     const sources = commandKeys(lines.map(writtenIn));
-    const op = operationOf(env.unit, 'cmd', node.at, {
-      opLabels: ['op:cmd', ...commandKeys(finished)],
-      sources: sources.map((key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`),
-      metadata: { command: finished.join('\n'), ...streamOf(env) },
-    });
-    return await operate(env, op, inputs, (passed, inner) => {
-      const source = withValues(lines, passed).map(joinWords);
+    const operationFor = (texts: readonly string[]) =>
+      operationOf(env.unit, 'cmd', node.at, {
+        opLabels: ['op:cmd', ...commandKeys(texts)],
+        sources: sources.map(
+          (key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`,
+        ),
+        metadata: { command: texts.join('\n'), ...streamOf(env) },
+      });
+    const begin = (passed: readonly Value[], inner: Environment, source: readonly string[]) => {
       const own = variables(passedAs(named, passed, values.length));
       const more = passedAs(extra, passed, values.length + named.length);
       const input = stdin && valueAt(passed, -1);
       const place = folder(passedAs(placed, passed, values.length + named.length + extra.length));
       const all = nearest(more, commandVariables(own), given);
       return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
-    });
+    };
+    /** What guards and hooks made of it is another command, and looked at as such. */
+    const attempt = (
+      around: Environment,
+      texts: readonly string[],
+      judged: readonly Input[],
+      left: number,
+    ): MaybePromise<Value> =>
+      operate(around, operationFor(texts), judged, (passed, inner) => {
+        const source = withValues(lines, passed).map(joinWords);
+        if (source.join('\n') === texts.join('\n')) return begin(passed, inner, source);
+        if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
+        const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
+        const part = partFrame(inner, true);
+        // Hooks have had their say.
+        const frame = { ...part.frame, isHooking: true };
+        return attempt({ ...part, frame }, source, again, left - 1);
+      });
+    return await attempt(env, finished, inputs, MAX_CHANGES);
   };
 }
 
