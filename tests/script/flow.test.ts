@@ -924,7 +924,9 @@ show @a`),
   test('in markdown a name behind a slash is text unless it is called or piped on', async () => {
     const text = '/@user hello\n/@scope/pkg is text\n/@x.y[0]\n/@x\n| a | b |\n';
     expect(
-      await run(`/var @x = "Ab"\n${text}/@x\n| @lower\n/@x.length | @json\n/@upper("q")\n`),
-    ).toEqual({ code: 0, output: `${text}ab\n2\nQ\n` });
+      await run(
+        `/var @x = "Ab"\n${text}/@x\n| @lower\n/@x.length | @json\n/@upper("q")\n/var @l = ["a"]\n/var @i = [0]\n/@l[@i[0]] | @upper\n`,
+      ),
+    ).toEqual({ code: 0, output: `${text}ab\n2\nQ\nA\n` });
   });
 });

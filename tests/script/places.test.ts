@@ -164,6 +164,18 @@ show @n[0]`;
     );
     expect(code).toBe(4);
   });
+
+  test('the name of a section marks what it chose, and what it did not find', async () => {
+    const text = `var secret @k = "Setup"
+var untrusted @u = "Nope"
+var @one = <docs/a.md # @k>
+var @all = <docs/*.md # "@k">
+var @left = <docs/b.md # Use; !# @k>
+var @none = <docs/*.md # @u>
+show \`@one.mx.labels @all[0].mx.labels @left.mx.labels @none.length @none.mx.labels\``;
+    const out = '["secret"] ["secret"] ["secret"] 0 ["untrusted"]';
+    expect(await script(text, DOCS)).toEqual(printed(out));
+  });
 });
 
 describe('JSON files that cannot be read', () => {

@@ -126,14 +126,18 @@ const isException = (one: Case): boolean =>
 const narrowed = (levels: readonly Policy[], more: readonly PolicyRules[]) =>
   more.reduce((policy, one) => policy.narrowedBy(one), composePolicies(levels));
 
-/** What nobody but scripts and the product itself has said, taken away by the operator. */
+/**
+ * What nobody but scripts and the product itself has said, taken away by the operator; of what somebody else
+ * wants to be asked about, the question is left.
+ */
 const silenced = (levels: readonly Policy[], locked: readonly PolicyRules[]): Policy => {
-  const said = [...levels, ...locked].flatMap((one) =>
-    // Who opens a rule states nothing against anybody.
-    Object.entries(one.rules ?? {}).flatMap(([name, state]) => (state === 'off' ? [] : [name])),
-  );
-  const others = NAMED_RULES.map(({ name }) => name).filter((name) => !said.includes(name));
-  return { level: 'operator', rules: Object.fromEntries(others.map((name) => [name, 'off'])) };
+  const said = (name: string) => [...levels, ...locked].map((one) => one.rules?.[name]);
+  const left = (name: string): [string, 'ask' | 'off'][] => {
+    const states = said(name);
+    return states.includes('deny') ? [] : [[name, states.includes('ask') ? 'ask' : 'off']];
+  };
+  const rules = Object.fromEntries(NAMED_RULES.flatMap(({ name }) => left(name)));
+  return { level: 'operator', rules };
 };
 
 test('an exception lifts what scripts and the product say, and nothing else', async () => {

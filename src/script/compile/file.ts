@@ -14,6 +14,7 @@ import {
 import {
   addLabels,
   addMarks,
+  type Descriptor,
   descriptorOfFault,
   type MaybePromise,
   makeContainer,
@@ -97,8 +98,10 @@ function dataIn(path: string, text: string): Outcome<Json> | undefined {
 function compileNames(c: Compiler, list: readonly SectionName[]) {
   const texts = list.map(({ name }) => c.text(name.parts));
   return async (env: Environment) => {
-    const names = (await evaluateAll(texts, env)).map(textOf);
-    return list.map(({ isOptional }, at) => ({ name: names[at] ?? '', isOptional }));
+    const values = await evaluateAll(texts, env);
+    const named = values.map(textOf);
+    const names = list.map(({ isOptional }, at) => ({ name: named[at] ?? '', isOptional }));
+    return { names, marks: marksOf(values) };
   };
 }
 
@@ -124,25 +127,34 @@ type Part = (
   isOneOfMany: boolean,
 ) => MaybePromise<Value | undefined>;
 
-function compileSections(c: Compiler, node: NodeOf<'file'>): Part {
+/** The part, and the marks of the names that choose it. */
+interface ChosenPart {
+  readonly part: Part;
+  readonly marks: Descriptor;
+}
+
+function compileSections(c: Compiler, node: NodeOf<'file'>): Eval<ChosenPart> {
   const { sections } = node;
-  if (!sections) return (value) => value;
+  if (!sections) return () => ({ part: (value) => value, marks: marksOf([]) });
   const [include, exclude] = [compileNames(c, sections.include), compileNames(c, sections.exclude)];
   const heading = node.as && c.text(node.as.parts);
-  return async (value, env, isOneOfMany) => {
-    const found = selectSections(value.text, {
-      include: await include(env),
-      exclude: await exclude(env),
-      list: sections.list,
-    });
-    if (isOneOfMany && found.length === 0) return undefined;
-    if (typeof found !== 'string') return headingsOf(value, found, isOneOfMany);
-    const { descriptor } = value.meta;
-    const origin = { ...value.meta.origin, loaded: true };
-    const title = await heading?.(withFile(env, value));
-    if (!title) return makeValue(found, { descriptor, text: found, origin });
-    const text = renameSection(found, textOf(title));
-    return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
+  const partOf =
+    (chosen: Parameters<typeof selectSections>[1]): Part =>
+    async (value, env, isOneOfMany) => {
+      const found = selectSections(value.text, chosen);
+      if (isOneOfMany && found.length === 0) return undefined;
+      if (typeof found !== 'string') return headingsOf(value, found, isOneOfMany);
+      const { descriptor } = value.meta;
+      const origin = { ...value.meta.origin, loaded: true };
+      const title = await heading?.(withFile(env, value));
+      if (!title) return makeValue(found, { descriptor, text: found, origin });
+      const text = renameSection(found, textOf(title));
+      return addMarks(makeValue(text, { descriptor, text, origin }), title.meta.descriptor);
+    };
+  return async (env) => {
+    const [wanted, unwanted] = [await include(env), await exclude(env)];
+    const part = partOf({ include: wanted.names, exclude: unwanted.names, list: sections.list });
+    return { part, marks: mergeDescriptors(wanted.marks, unwanted.marks) };
   };
 }
 
@@ -221,10 +233,8 @@ export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading)
   const path = c.text(node.path.parts);
   const definitions = compileDefinitions(node);
   const as = compileAs(c, node);
-  const form: FileForm = {
-    part: compileSections(c, node),
-    shape: async (value, env) => as(await definitions(value, env), env),
-  };
+  const sections = compileSections(c, node);
+  const shape: Walk = async (value, env) => as(await definitions(value, env), env);
   const isOfTexts = node.sections?.list === undefined || node.as !== undefined;
   const walk = walkStepsOf(c, node.steps, reading);
   return async (env) => {
@@ -236,10 +246,12 @@ export function compileFile(c: Compiler, node: NodeOf<'file'>, reading: Reading)
         hint: 'use `@tool("http/…")`',
       });
     const place = resolvePath(env, written);
-    const marks = value.meta.descriptor;
+    const { part, marks: chosenBy } = await sections(env);
+    const marks = mergeDescriptors(value.meta.descriptor, chosenBy);
+    const form: FileForm = { part, shape };
     const loaded = /[*?[{]/.test(written)
       ? withOrigin(await loadAll(place, env, form), isOfTexts ? { files: true } : {})
-      : await loadOne(place, value, node, env, form);
+      : await loadOne(place, addMarks(value, chosenBy), node, env, form);
     const all = mergeDescriptors(marks, loaded.meta.elements?.own ?? marks);
     return await walk(addMarks(loaded, all), env);
   };

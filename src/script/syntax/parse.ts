@@ -24,7 +24,7 @@ const RULES: Rules = {
 const SLASHED = /[ \t]*\/(?:([a-z]+)(?=[\s[({]|$)|(?=@[A-Za-z_\u0080-\uffff])|(?==>))/y;
 /** Behind `/`: a call, or a value that is piped on; any other name there is text. */
 const BARE =
-  /@[\w\u0080-\uffff-]+(?:\.[\w\u0080-\uffff-]+|\[[^\]\n]*\])*(?:\(|[ \t]*\||[ \t]+with[ \t]*\{|[ \t]*\r?\n[ \t]*\|\|?[ \t]*(?:[@{]|[a-z]+\b(?![ \t]*\|)))/y;
+  /@[\w\u0080-\uffff-]+(?:\.[\w\u0080-\uffff-]+|\[(?:[^[\]\n]|\[[^[\]\n]*\])*\])*(?:\(|[ \t]*\||[ \t]+with[ \t]*\{|[ \t]*\r?\n[ \t]*\|\|?[ \t]*(?:[@{]|[a-z]+\b(?![ \t]*\|)))/y;
 const FENCE = /[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)/y;
 
 export interface Parsed {
