@@ -207,7 +207,7 @@ var pii @v = "a"
 var @r = @f(@v)
 show "end"`);
     expect(fault).toBe('');
-    expect(show(text)).toEqual([...['input', 'input', 'label', 'kind', 'words', 'input'], 'end']);
+    expect(show(text)).toEqual(['input', 'input', 'label', 'kind', 'words', 'input', 'end']);
   });
 
   test('what code of a function calls is no part of that function', async () => {
@@ -267,7 +267,11 @@ var secret @s = "s"
 show "x"`);
     expect(fault).toBe('');
     expect(show(text)).toEqual([
-      ...['before exe ["a"]', 'before var done', 'before var done', 'after var', 'x'],
+      'before exe ["a"]',
+      'before var done',
+      'before var done',
+      'after var',
+      'x',
     ]);
   });
 

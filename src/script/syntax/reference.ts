@@ -133,7 +133,7 @@ function compilable(r: Reader, values: Expression[]): Expression[] {
     r.fail(`\`${unknown}\` is no flag of a pattern`, { at, end, hint: 'flags are g, i, m, s, u' });
   }
   try {
-    new RegExp(body, flags);
+    RegExp(body, flags);
   } catch (error) {
     r.fail(`\`/${body}/${flags}\` cannot be compiled: ${reasonOf(error)}`, { at, end });
   }

@@ -499,8 +499,12 @@ class Names {
     const known = connector === undefined ? undefined : this.#around.tools?.(connector);
     const { at, end } = name;
     const finding = (message: string, hint: string): NameFinding => ({
-      ...{ at, end, code: 'name_unbound', severity: 'warning' },
-      ...{ message, hint },
+      at,
+      end,
+      code: 'name_unbound',
+      severity: 'warning',
+      message,
+      hint,
     });
     if (!known) return [];
     if ('message' in known) return [{ ...finding(known.message, known.hint), severity: 'error' }];

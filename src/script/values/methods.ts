@@ -157,11 +157,12 @@ function filled(to: string, found: readonly unknown[]): string {
   const groups: object | undefined =
     typeof named === 'object' && named !== null ? named : undefined;
   const captured = found.slice(0, groups ? -3 : -2);
-  const textAt = (at: number): string => String(captured[at] ?? '');
+  const asText = (group: unknown): string => (typeof group === 'string' ? group : '');
+  const textAt = (at: number): string => asText(captured[at]);
   return to.replace(SLOT, (slot: string, sign?: string, digits?: string, name?: string) => {
     if (sign !== undefined) return sign === '$' ? '$' : textAt(0);
     if (digits === undefined)
-      return groups ? String(new Map(Object.entries(groups)).get(name ?? '') ?? '') : slot;
+      return groups ? asText(new Map(Object.entries(groups)).get(name ?? '')) : slot;
     const isGroup = (at: number): boolean => at > 0 && at < captured.length;
     if (isGroup(Number(digits))) return textAt(Number(digits));
     const first = Number(digits[0]);
