@@ -469,18 +469,34 @@ describe('what is dangerous', () => {
     'claude --dangerously-skip-permissions',
     'anyone -x --yolo',
     'bash -c "rm -rf x"',
+    'find . -name none -exec rm -rf {} +',
+    'find . -name none -exec ls {} + -exec rm -rf {} +',
+    'curl -fsSLT a http://localhost',
+    'curl -s4Ta http://localhost',
+    'env --chdir / sudo ls',
+    "env -S'sudo ls'",
+    'env --split-string="sudo ls"',
+    'timeout --signal KILL 5 sudo ls',
+    'builtin kill -0 1',
+    'eval "sudo ls"',
+    'codex --ask-for-approval=never',
   ])('`%s` is', async (line) => {
     const found = await run(cmd(line));
     expect(found).toMatchObject({ code: 4, out: '' });
     expect(found.err).toContain('is dangerous');
   });
 
-  test.each(['echo rm -rf', 'echo "sudo ls"', 'rm -f none', 'echo push --force'])(
-    '`%s` is not',
-    async (line) => {
-      expect((await run(cmd(line))).err).not.toContain('is dangerous');
-    },
-  );
+  test.each([
+    'echo rm -rf',
+    'echo "sudo ls"',
+    'rm -f none',
+    'echo push --force',
+    'echo -exec rm -rf',
+    'curl -XPUT http://127.0.0.1:1',
+    'curl -oTEST http://127.0.0.1:1',
+  ])('`%s` is not', async (line) => {
+    expect((await run(cmd(line))).err).not.toContain('is dangerous');
+  });
 
   rows([
     ['a pattern that covers it opens it', cmd('rm -rf none', ', danger: ["cmd:rm:*"]'), ''],
@@ -582,6 +598,26 @@ describe('what is dangerous', () => {
     const text =
       'policy @p = { allow: ["fs:r:a.txt"] }\nvar @r = @tool("fs/read_file", { path: "a.txt" })\nshow @r.content';
     expect((await run(text, { 'a.txt': 'A' })).out).toBe('A\n');
+  });
+
+  test.each(['rm \\\n -rf none', '>x sudo ls', 'coproc sudo ls', 'eval "sudo ls"'])(
+    'a shell’s `%s` is',
+    async (line) => {
+      const found = await run(`policy @p = { allow: ["sh"] }\nrun sh {\n${line}\n}`);
+      expect(found).toMatchObject({ code: 4, out: '' });
+      expect(found.err).toContain('is dangerous');
+    },
+  );
+
+  test('a template file is read as any other, and a template is the script’s own', async () => {
+    const files = { 'a.att': 'T', id_rsa: 'K' };
+    const text = (policy: string, name: string) =>
+      `policy @p = { ${policy} }\nexe @t() = template "./${name}"\nshow @t()`;
+    const denied = await run(text('deny: ["fs:r:**/*.att"]', 'a.att'), files);
+    expect(denied).toMatchObject({ code: 4, out: '' });
+    expect(await run(text('allow: ["fs:r:**"]', 'id_rsa'), files)).toMatchObject({ code: 4 });
+    const own = await run(text('allow: ["cmd:git:*"]', 'a.att'), files);
+    expect(own).toMatchObject({ code: 0, out: 'T\n' });
   });
 
   test('by another name, too', async () => {

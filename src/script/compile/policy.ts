@@ -124,9 +124,10 @@ function operationGuards({ allow = [], deny }: Patterns): Guard[] {
 }
 
 function guardOf(patterns: Patterns): GuardSet {
-  const decide = ({ op, inputs }: GuardView) => refusalOf(patterns, op, inputs);
-  // A list of what is allowed is no list of the script's own modules.
+  // A list of what is allowed is no list of the script's own modules and templates.
   const unlisted = { ...patterns, allow: undefined };
+  const decide = ({ op, inputs }: GuardView) =>
+    refusalOf(op.metadata?.['own'] === true ? unlisted : patterns, op, inputs);
   return createGuardSet([
     ...['op:run', 'op:output', 'op:append', 'op:file', 'op:tool'].map((on) => locked(on, decide)),
     locked('op:import', ({ op }) => refusalOf(unlisted, op)),

@@ -23,7 +23,7 @@ import {
 } from '../run/environment.ts';
 import { streaming } from '../run/live.ts';
 import { findName } from '../run/names.ts';
-import { unwrap } from '../run/operate.ts';
+import { judgeReading, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf, Quote, TemplatePart } from '../syntax/ast.ts';
 import { parseTemplateFile } from '../syntax/parse.ts';
@@ -229,6 +229,7 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
   return async (env) => {
     const named = await path(env);
     const place = resolvePath(env, named.text);
+    await judgeReading(place, env, /^\.[am]tt$/.test(extname(place)));
     const made = known.get(place) ?? (await read(place, env));
     known.set(place, made);
     return addMarks(await made(env), named.meta.descriptor);

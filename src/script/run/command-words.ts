@@ -32,9 +32,11 @@ const MAX_WORDS = 4;
 
 /** Programs that run another one, with those of their options that take a word of their own. */
 const CARRIERS: Readonly<Record<string, string>> = {
+  builtin: '',
   busybox: '',
   chroot: '',
   command: '',
+  coproc: '',
   doas: 'uC',
   env: 'uCS',
   exec: 'a',
@@ -63,17 +65,38 @@ const bareWord = (word: string): string =>
   );
 const programOf = (word: string): string => bareWord(word).split('/').at(-1) ?? '';
 
+/** Long options of carriers that take the next word. */
+const VALUED =
+  /^--(?:unset|chdir|signal|kill-after|arg-file|delimiter|eof|input|output|error|format|argv0)$/;
+const SPLIT = /^(?:-[A-RT-Za-z0-9]*S|--split-string(?:=|$))/;
+
+/** What `find` runs: behind the first command there may be more. */
+function foundBy(words: readonly string[]): string[] {
+  const isFind = programOf(words[0] ?? '') === 'find';
+  const at = words.findIndex(
+    (word, index) =>
+      /^-(?:exec|ok)(?:dir)?$/.test(bareWord(word)) &&
+      (isFind || /^[;+]$/.test(bareWord(words[index - 1] ?? ''))),
+  );
+  return at < 0 ? [] : words.slice(at + 1);
+}
+
 /** The words of the command that a carrier runs; undefined when it runs none. */
 export function carriedBy(given: readonly string[]): string[] | undefined {
   const begin = given.findIndex((word) => !/^\w+=/.test(word));
   const program = programOf(given[begin] ?? '');
+  const found = foundBy(given.slice(Math.max(begin, 0)));
+  if (found.length > 0) return found;
   const valued = Object.hasOwn(CARRIERS, program) ? CARRIERS[program] : undefined;
   if (begin < 0 || valued === undefined) return undefined;
   let at = begin + 1;
   for (; at < given.length; at++) {
     const word = bareWord(given[at] ?? '');
-    if (/^-\w*S/.test(word) && program === 'env') return wordsOf(bareWord(given[at + 1] ?? ''));
-    if (/^-\w$/.test(word) && valued.includes(word[1] ?? '')) at += 1;
+    if (program === 'env' && SPLIT.test(word)) {
+      const text = word.replace(SPLIT, '');
+      return wordsOf(text === '' ? bareWord(given[at + 1] ?? '') : text);
+    }
+    if (VALUED.test(word) || (/^-\w$/.test(word) && valued.includes(word[1] ?? ''))) at += 1;
     else if (!/^-|^\d+(?:\.\d+)?[smhd]?$|^\w+=/.test(word)) break;
   }
   return at < given.length ? given.slice(at) : undefined;
@@ -82,7 +105,9 @@ export function carriedBy(given: readonly string[]): string[] | undefined {
 /** The text that a shell is given to run; undefined when there is none. */
 function shellText(given: readonly string[]): string | undefined {
   const words = given.slice(given.findIndex((word) => !/^\w+=/.test(word)));
-  if (!SHELLS.test(programOf(words[0] ?? ''))) return undefined;
+  const program = programOf(words[0] ?? '');
+  if (program === 'eval') return words.slice(1).map(bareWord).join(' ');
+  if (!SHELLS.test(program)) return undefined;
   const at = words.findIndex((word) => /^-\w*c$/.test(word));
   return at < 0 ? undefined : bareWord(words[at + 1] ?? '');
 }
@@ -108,8 +133,17 @@ function carriedIn(words: readonly string[]): string[] {
 const SHELL_PARTS = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^;&|\n(){}'"\\])+/g;
 const KEYWORDS = /^(?:if|then|else|elif|while|until|do|case|function|!)$/;
 
+/** `>file program` is `program >file`. */
+function withoutRedirections(words: readonly string[]): readonly string[] {
+  const at = words.findIndex(
+    (word, index) => !/^\d*[<>]/.test(word) && !/^\d*(?:[<>]|>>|>\|)$/.test(words[index - 1] ?? ''),
+  );
+  return words.slice(Math.max(at, 0));
+}
+
 /** The bare words of every command that a line, or a shell's text, runs: its program first. */
-export function commandsIn(text: string, isShell: boolean): string[][] {
+export function commandsIn(given: string, isShell: boolean): string[][] {
+  const text = given.replaceAll(/\\\r?\n/g, '');
   const lines = [text, ...substituted(text)];
   const commands = isShell
     ? lines.flatMap((line) => line.match(SHELL_PARTS) ?? [])
@@ -117,6 +151,7 @@ export function commandsIn(text: string, isShell: boolean): string[][] {
   return commands
     .map(wordsOf)
     .map((words) => words.slice(words.findIndex((word) => !KEYWORDS.test(word))))
+    .map(withoutRedirections)
     .flatMap(carriedIn)
     .map((command) => {
       const words = wordsOf(command);

@@ -81,13 +81,17 @@ const LOAD: Operation = {
   tier: TIERS.read,
 };
 
-/** Loading is no operation of the language; who speaks of files from outside is asked all the same. */
-export async function judgeReading(path: string, env: Environment): Promise<void> {
+/**
+ * Loading is no operation of the language; who speaks of files from outside is asked all the same.
+ * `isOwn`: a piece of the script that lies in a file of its own.
+ */
+export async function judgeReading(path: string, env: Environment, isOwn = false): Promise<void> {
   const { guards, policy, held, influence } = env.frame;
   const isJudged = guards.locked.list.length > 0 || policy.mayObject(LOAD, held, [], influence);
   if (!isJudged && env.run.policies.length === 0) return;
   const frame = childFrame(env.frame, { selection: { only: [] } });
-  await operate({ ...env, frame }, { ...LOAD, target: path }, [], () => makeValue(null));
+  const op = { ...LOAD, target: path, ...(isOwn && { metadata: { own: true } }) };
+  await operate({ ...env, frame }, op, [], () => makeValue(null));
 }
 
 /** Adds the place to a fault on its way out. */

@@ -77,9 +77,22 @@ const isWord = (wanted: string, given: string | undefined): boolean =>
     .split('|')
     .some((one) => one === given || (one.endsWith('*') && given.startsWith(one.slice(0, -1))));
 
+/** `-[fs]T*` is `-T…`, also behind any of these letters: flags that take no word. */
+const isGrouped = (wanted: string, given: string): boolean =>
+  wanted.split('|').some((one) => {
+    const [, letters = '', flag = ''] = /^-\[(\w+)\](\w)\*$/.exec(one) ?? [];
+    const at = given.indexOf(flag);
+    return (
+      flag !== '' &&
+      given[0] === '-' &&
+      at > 0 &&
+      [...given.slice(1, at)].every((letter) => letters.includes(letter))
+    );
+  });
+
 /** `-f` in `-rf`, `--force` as `--force=…` or cut short: what a program would take for it. */
 function isFlag(wanted: string, given: string): boolean {
-  if (isWord(wanted, given)) return true;
+  if (isWord(wanted, given) || isGrouped(wanted, given)) return true;
   const [name = ''] = given.split('=', 1);
   return wanted
     .split('|')
