@@ -578,6 +578,26 @@ test('helpers of every language are read and written back', () => {
   expect(said('exe sh = { a }')).toBeUndefined();
 });
 
+inSandbox('bodies whose lines end as on Windows', async () => {
+  const text = `var @s = "a b"
+run sh (@s) {
+  if true; then
+    echo "$s"
+  fi
+}
+exe @half(n) = py {
+  if n > 1:
+    return n / 2
+  print("small")
+}
+exe py = { half }
+run py {
+  print(half(5))
+}
+show @half(1)`;
+  expect(await run(text.replaceAll('\n', '\r\n'))).toEqual(printed('a b', '2.5', 'small'));
+});
+
 // ---- stream
 
 inSandbox('what streams is shown once', async () => {

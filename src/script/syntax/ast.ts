@@ -186,7 +186,7 @@ interface Expressions {
     language: Language;
     /** `js (@a, @b) {…}` */
     names: readonly NodeOf<'reference'>[];
-    /** Between the braces, untouched. */
+    /** Between the braces; lines end with `\n`. */
     body: string;
     folder: NodeOf<'template'> | undefined;
     using: Using | undefined;

@@ -53,7 +53,8 @@ export function parseCode(r: Reader): NodeOf<'command' | 'code'> {
       hint: `write \`${name.slice(1)}\` and pass it as a parameter`,
     });
   }
-  const body = r.slice(from, to);
+  // To a shell and to Python a carriage return is a character like any other.
+  const body = r.slice(from, to).replaceAll('\r\n', '\n');
   const using = parseUsing(r);
   return { kind: 'code', language, names, body, folder, using, at, end: r.pos };
 }
