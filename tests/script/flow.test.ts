@@ -958,4 +958,21 @@ show @v`),
     const { fault } = await play(text);
     expect(fault).toMatch(/number of/);
   });
+
+  test.each(['skip', 'done 3', 'continue'])(
+    '`%s` is nothing an effect could show',
+    async (word) => {
+      const { fault, text } = await play(`exe @s(n) = when [ * => ${word} ]\nshow @s(1)`);
+      expect(fault).toContain('has no meaning here');
+      expect(text).toBe('');
+    },
+  );
+
+  test('a result that looks like a slot stays as it is', async () => {
+    expect(
+      await printed(
+        'exe @id(x) = @x\nshow foreach @id(["{{index}}", "b"]) with { template: "{{result}}/{{index}}" }',
+      ),
+    ).toEqual(['{{index}}/0', 'b/1']);
+  });
 });
