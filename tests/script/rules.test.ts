@@ -420,6 +420,21 @@ describe('risk labels are hierarchical', () => {
   ]);
 });
 
+describe('one that is known vouches for no other', () => {
+  const RULES = `policy @p = { defaults: { rules: ["no-destroy-unknown", "no-send-to-external"] } }
+exe destructive:targeted @rm(ids) = when [ denied => "refused"  * => "removed" ]
+exe exfil:send @mail(to) = when [ denied => "refused"  * => "sent" ]
+exe @known(f) = [ => known:internal @f ]
+var @k = @known("a")
+`;
+  rows([
+    ['in a list', `${RULES}show @rm([@k, "b"])\nshow @mail(["b", @k])`, 'refused\nrefused\n'],
+    ['further in', `${RULES}show @rm([{ "id": @k, "x": ["b"] }])`, 'refused\n'],
+    ['all of them are', `${RULES}show @rm([@k, @k])\nshow @mail([[@k]])`, 'removed\nsent\n'],
+    ['the list itself is', `${RULES}show @rm(@known(["a", "b"]))`, 'removed\n'],
+  ]);
+});
+
 describe('what is dangerous', () => {
   const cmd = (line: string, more = '') =>
     `policy @p = { allow: ["cmd:*", "sh"]${more} }\nrun cmd {${line}}`;

@@ -110,6 +110,7 @@ function judgedInputs(op: Operation, inputs: readonly Argument[], influence: Des
       role,
       kind,
       marks: value.meta.descriptor,
+      value,
       origin: origin ?? originByFacts(value, kind),
       isPlace: place !== undefined,
       isFixed: isFixed(op, argument),

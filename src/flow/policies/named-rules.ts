@@ -10,6 +10,7 @@ import {
   type OperationRisk,
 } from '../operation.ts';
 import { carries, type Descriptor, EMPTY } from '../values/labels.ts';
+import { elementOf, type Value } from '../values/value.ts';
 
 /** One input as rules see it; the conditions an operation stands under count as one more. */
 export interface Judged {
@@ -17,6 +18,8 @@ export interface Judged {
   readonly role: Argument['role'];
   readonly kind?: string | undefined;
   readonly marks: Descriptor;
+  /** Absent: of a condition, or of the call as a whole. */
+  readonly value?: Value;
   readonly origin?: ArgumentOrigin | undefined;
   /** No parameter: a condition, or the call as a whole. */
   readonly isImplied?: true;
@@ -56,6 +59,19 @@ const marked =
   ({ marks }: Judged) =>
     carries(marks, label);
 const untrusted = marked('untrusted');
+
+/** A list counts with the union of its elements, which vouches for none of the others. */
+function isAllMarked(value: Value, label: string): boolean {
+  const { data, meta } = value;
+  if (!carries(meta.descriptor, label)) return false;
+  if (!meta.elements || typeof data !== 'object' || data === null) return true;
+  return Object.keys(data).every((key) => isAllMarked(elementOf(value, key), label));
+}
+
+const lacks =
+  (label: string) =>
+  ({ marks, value }: Judged): boolean =>
+    value ? !isAllMarked(value, label) : !carries(marks, label);
 
 /** Content may be tainted; what steers the operation may not. */
 const steers = ({ role }: Judged): boolean => role !== 'content';
@@ -151,9 +167,7 @@ function subjects(
 const sentWithout =
   (label: string) =>
   (facts: RuleFacts): readonly Judged[] =>
-    isSend(facts)
-      ? subjects(facts.inputs, ['destination'], RECIPIENT).filter((input) => !marked(label)(input))
-      : [];
+    isSend(facts) ? subjects(facts.inputs, ['destination'], RECIPIENT).filter(lacks(label)) : [];
 
 const TARGET_ROLES = ['path', 'destination'] as const;
 
@@ -233,9 +247,7 @@ export const NAMED_RULES: readonly NamedRule[] = [
     isBuiltIn: false,
     text: 'only known things are destroyed (label `known`)',
     offenders: (facts) =>
-      isTargeted(facts)
-        ? subjects(facts.inputs, TARGET_ROLES, TARGET).filter((input) => !marked('known')(input))
-        : [],
+      isTargeted(facts) ? subjects(facts.inputs, TARGET_ROLES, TARGET).filter(lacks('known')) : [],
   },
   {
     name: 'no-influenced-advice',
