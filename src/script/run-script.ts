@@ -218,7 +218,7 @@ async function runBody(
     if (!left) continue;
     returned = left.word === 'return' ? left.value : undefined;
     if (!unit.isModule && returned && !run.outputs)
-      printReturn({ ...env, frame: run.ground }, returned, node.at);
+      await printReturn({ ...env, frame: run.ground }, returned, node.at);
     break;
   }
   await judgeExports(env);

@@ -1,6 +1,12 @@
 // Statements and actions: what they do, and what they print.
 import { whenReady } from '../../base/index.ts';
-import { addMarks, type Operation, type Value, withLabels } from '../../flow/index.ts';
+import {
+  addMarks,
+  type MaybePromise,
+  type Operation,
+  type Value,
+  withLabels,
+} from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
@@ -22,8 +28,10 @@ import {
 } from '../syntax/ast.ts';
 import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
+import { isMethodName } from '../values/methods.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
+import { TRANSFORMERS } from '../values/transforms.ts';
 import { compileArm, compileArmBlock, compileIf, compileWhen } from './control-flow.ts';
 import { compileEffect } from './effect.ts';
 import { compileFunction } from './function.ts';
@@ -125,6 +133,57 @@ function print(env: Environment, given: Value, at: number, text = runText(given)
   else ports.effects?.(effect);
 }
 
+const PIPED = new Set<ActionExpression['kind']>(['pipeline', 'for', 'foreach']);
+
+/**
+ * Is this made without an operation that its values were inputs of? Texts, transformers and methods are
+ * none, and what a pipeline gives may come from them.
+ */
+function isUnjudged(node: ActionExpression): boolean {
+  if (node.kind === 'with') return isUnjudged(node.value) || node.options.pipeline !== undefined;
+  if (node.kind === 'run-value') return isUnjudged(node.action);
+  if (node.kind !== 'reference') return isText(node) || PIPED.has(node.kind);
+  const called = node.steps.at(-2);
+  const isMethod = called?.kind === 'field' && isMethodName(called.name);
+  return isMethod || TRANSFORMERS.has(node.name.toLowerCase());
+}
+
+const showAt = (location: NonNullable<Operation['location']>): Operation => ({
+  type: 'show',
+  name: 'show',
+  opLabels: [],
+  retryOwner: false,
+  location,
+});
+
+/** Leaves as by `show`, judged as that. Gives the value as it is. */
+function printShown(
+  env: Environment,
+  value: Value,
+  at: number,
+  text: (value: Value) => string | undefined,
+): MaybePromise<Value> {
+  if (text(value) === undefined) return value;
+  const op = showAt(placeOf(env.unit, at));
+  const done = operate(env, op, [{ name: 'value', value }], ([shown], inner) => {
+    print(inner, shown, at, text(shown));
+    return shown;
+  });
+  return whenReady(done, () => value);
+}
+
+/** The result of what was run, or of what no operation has judged yet. */
+function printResult(
+  env: Environment,
+  value: Value,
+  node: ActionExpression,
+  at = node.at,
+): MaybePromise<Value> {
+  if (isUnjudged(node)) return printShown(env, value, at, runText);
+  print(env, value, at);
+  return value;
+}
+
 /** `run @f` and `run @f()` are the same; what is no function cannot be run. */
 export function compileRunnable(c: Compiler, action: Expression): Eval {
   const ran = ranWith(action);
@@ -134,7 +193,7 @@ export function compileRunnable(c: Compiler, action: Expression): Eval {
     const run = compileRunnable(c, ran);
     const value = c.expression(ran);
     const location = placeOf(c.unit, action.at);
-    const op: Operation = { type: 'show', name: 'show', opLabels: [], retryOwner: false, location };
+    const op = showAt(location);
     const either: Eval = (env) =>
       whenReady(value(env), (found) =>
         executableOf(found)
@@ -177,8 +236,7 @@ function compileRun(c: Compiler, { action, at }: NodeOf<'run'>): Eval {
     if (env.isDefining) return absent();
     return whenReady(evaluate(env), (found) => {
       const value = resolveOpen(refuseLeave(found), env);
-      print(env, value, at);
-      return value;
+      return printResult(env, value, action, at);
     });
   };
 }
@@ -224,10 +282,9 @@ function compilePrinted(c: Compiler, node: ActionExpression, isWhen: boolean): E
   return (env) => {
     // A module's values that nobody takes are not made.
     if (env.isDefining) return absent();
-    return whenReady(act(env), (value) => {
-      if (prints && !leaveOf(value)) print(env, value, node.at);
-      return value;
-    });
+    return whenReady(act(env), (value) =>
+      prints && !leaveOf(value) ? printResult(env, value, node) : value,
+    );
   };
 }
 
@@ -267,30 +324,29 @@ function compileFlow(c: Compiler, { value }: NodeOf<'flow'>): Eval {
 /** What a loop collected is its value; that of its last stage is printed, unless this is an effect. */
 function compileBatch(c: Compiler, node: NodeOf<'for' | 'foreach'>): Eval {
   const evaluate = c.expression(node);
-  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node.at);
+  const run = endsInEffect(node) ? evaluate : printing(c, evaluate, node);
   return (env) => (env.isDefining && !c.isFunction ? absent() : run(env));
 }
 
 /** Prints what it gives, but not in functions and modules. */
-function printing(c: Compiler, evaluate: Eval, at: number): Eval {
+function printing(c: Compiler, evaluate: Eval, node: ActionExpression): Eval {
   return (env) =>
-    whenReady(evaluate(env), (value) => {
-      if (!c.isFunction && !env.isDefining && !leaveOf(value)) print(env, value, at);
-      return value;
-    });
+    whenReady(evaluate(env), (value) =>
+      c.isFunction || env.isDefining || leaveOf(value) ? value : printResult(env, value, node),
+    );
 }
 
 function compileCall(c: Compiler, node: NodeOf<'call'>): Eval {
   const evaluate = c.expression(node.value);
   const refused: Eval = (env) => whenReady(evaluate(env), refuseLeave);
-  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.at);
+  const run = endsInEffect(node.value) ? refused : printing(c, refused, node.value);
   return (env) => (env.isDefining ? absent() : run(env));
 }
 
 /** A call or a pipeline as a line of a block prints as it does on a line of the script. */
 export function compileBare(c: Compiler, node: Expression, act: Eval): Eval {
   if (!isPrinted(node, false)) return act;
-  return (env) => printing(c, act, node.at)({ ...env, printing: {} });
+  return (env) => printing(c, act, node)({ ...env, printing: {} });
 }
 
 function compileBail(c: Compiler, node: NodeOf<'bail'>): Eval {
@@ -365,7 +421,8 @@ export function compileTop(c: Compiler, node: Statement): Eval {
 }
 
 /** A top-level `=> v` prints as `show` does. */
-export function printReturn(env: Environment, value: Value, at: number): void {
+export function printReturn(env: Environment, value: Value, at: number): MaybePromise<Value> {
   const ready = resolveOpen(value, env);
-  if (!isAbsent(ready)) print(env, ready, at, showText(ready, 'other'));
+  if (isAbsent(ready)) return ready;
+  return located(env, at, () => printShown(env, ready, at, (one) => showText(one, 'other')));
 }
