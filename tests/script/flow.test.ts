@@ -929,4 +929,50 @@ show @a`),
       ),
     ).toEqual({ code: 0, output: `${text}ab\n2\nQ\nA\n` });
   });
+
+  test('options of `foreach`: stages, and a policy that holds for its calls', async () => {
+    const functions = `exe @sq(n) = js { return n * n }
+exe @id(xs) = @xs
+exe @sum(xs) = js { return xs.reduce((a, b) => a + b, 0) }
+`;
+    expect(
+      await printed(`${functions}show foreach @sq([1, 2]) with { pipeline: [@sum] }
+show foreach @sq([1, 2]) => | @id with { separator: ",", pipeline: [@id] }
+var @v = foreach @sq([1, 2]) => | @id with { pipeline: [@sum] }
+show @v`),
+    ).toEqual(['5', '1,4', '5']);
+    const { code, output } = await run(
+      `${functions}var @strict = { deny: ["js"] }\nshow foreach @sq([1, 2]) with { policy: @strict }\n`,
+    );
+    expect(code).toBe(4);
+    expect(output).toContain('denied');
+  });
+
+  test.each([
+    'loop(null) [ done 1 ]',
+    'loop("") [ done 1 ]',
+    'var @l = [3]\nloop(@l) [ done 1 ]',
+    'for parallel(true) @x in [1] => show @x',
+    'exe @f(n) = when [ * => done ]\nshow 1 | while(true) @f',
+  ])('%j has no number of rounds', async (text) => {
+    const { fault } = await play(text);
+    expect(fault).toMatch(/number of/);
+  });
+
+  test.each(['skip', 'done 3', 'continue'])(
+    '`%s` is nothing an effect could show',
+    async (word) => {
+      const { fault, text } = await play(`exe @s(n) = when [ * => ${word} ]\nshow @s(1)`);
+      expect(fault).toContain('has no meaning here');
+      expect(text).toBe('');
+    },
+  );
+
+  test('a result that looks like a slot stays as it is', async () => {
+    expect(
+      await printed(
+        'exe @id(x) = @x\nshow foreach @id(["{{index}}", "b"]) with { template: "{{result}}/{{index}}" }',
+      ),
+    ).toEqual(['{{index}}/0', 'b/1']);
+  });
 });

@@ -638,6 +638,8 @@ var @r = @f(@k)`);
       'show @mx.guard',
       'var @x = @ctx.guard.name',
       'exe @f() = `@mx.guard.reason`\nshow @f()',
+      'show @mx["guard"].reason',
+      'show `why: @ctx["guard"].reason`',
     ]) {
       const { fault } = await play(text);
       expect(fault).toMatch(/only in guards and denied arms/);

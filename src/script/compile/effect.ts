@@ -15,6 +15,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { refuseLeave } from '../run/control-values.ts';
 import {
   type Compiler,
   type Environment,
@@ -52,7 +53,7 @@ export function compileEffect(
     if (env.isDefining) return absent();
     const where = await target(env);
     const input = evaluate
-      ? lazyInput(env, 'value', evaluate, resolveOpen)
+      ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
       : // `output to "f"`: everything printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
     const place = where?.kind === 'file' ? where.path : where?.kind;
@@ -195,9 +196,10 @@ function compileShown(c: Compiler, node: Expression): Eval {
     const texts = list.data.map((item, index) => {
       const text = textOf(makeValue(item));
       if (!form) return text;
-      return textOf(form)
-        .replaceAll('{{result}}', () => text)
-        .replaceAll('{{index}}', String(index));
+      // Once: what a result holds is no template.
+      return textOf(form).replace(/\{\{(result|index)\}\}/g, (_all, word) =>
+        word === 'result' ? text : String(index),
+      );
     });
     const used = [list, gap, form].flatMap((value) => (value ? [value.meta.descriptor] : []));
     const joined = texts.join(gap ? textOf(gap) : '\n');

@@ -37,6 +37,7 @@ import { entriesOf, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { type Branches, branchesOf, compileBlock, compileWhen, decided } from './control-flow.ts';
 import { compileCallee, invoke } from './reference.ts';
+import { compileWith } from './with-options.ts';
 
 export const DEFAULT_CAP = 4;
 
@@ -272,8 +273,8 @@ function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   return async (env) => {
     const value = await cap?.(env);
     if (!value) return DEFAULT_CAP;
-    const count = Number(value.data);
-    return Number.isInteger(count) && count > 0
+    const count = countOf(value);
+    return count > 0
       ? count
       : raise('invalid_input', `\`${textOf(value)}\` is no number of parallel branches`);
   };
@@ -323,8 +324,10 @@ export function compileFor(
 export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
   const { call } = node;
   const { target, values } = compileCallee(c, call);
-  const batch = node.batch && c.piped(node.batch);
-  return async (env) => {
+  const { options } = node;
+  const stages = [...(node.batch ?? []), ...(options?.pipeline ?? [])];
+  const batch = stages.length > 0 ? c.piped(stages) : undefined;
+  const evaluate: Eval = async (env) => {
     const executable = await target(env);
     const given = await evaluateAll(values, env);
     const lists = given.map(listItems);
@@ -336,6 +339,10 @@ export function compileForeach(c: Compiler, node: NodeOf<'foreach'>): Eval {
     const list = makeContainer(found, mergeAll(given.map(shapeMarks)));
     return batch ? await batch(list, env) : list;
   };
+  const { at, end } = node;
+  return options
+    ? compileWith(c, { kind: 'with', value: node, options, at, end }, evaluate)
+    : evaluate;
 }
 
 function listItems(list: Value): readonly Value[] {
@@ -392,10 +399,16 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
     });
 }
 
+/** A whole number, or a text that is one; anything else is NaN. */
+export function countOf({ data }: Value): number {
+  const isNumber = typeof data === 'number' || (typeof data === 'string' && data.trim() !== '');
+  return isNumber && Number.isInteger(Number(data)) ? Number(data) : Number.NaN;
+}
+
 function roundsOf(given: Value | undefined): number {
   if (!given) return Number.POSITIVE_INFINITY;
-  const rounds = Number(given.data);
-  if (Number.isInteger(rounds) && rounds >= 0 && typeof given.data !== 'boolean') return rounds;
+  const rounds = countOf(given);
+  if (rounds >= 0) return rounds;
   const written = `loop(${textOf(given)})`;
   return raise('invalid_input', `\`${written}\` needs a whole number of rounds, or \`endless\``);
 }

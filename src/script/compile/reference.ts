@@ -30,6 +30,7 @@ import {
 } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
+import { staticText } from '../syntax/outline.ts';
 import { hintOfName } from '../syntax/unbound.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import {
@@ -293,15 +294,24 @@ function unknownName(env: Environment, name: string): never {
 const asksDefined = ([first]: readonly PathStep[]): boolean =>
   first?.kind === 'field' && first.name === 'isDefined';
 
+/** `@mx["guard"]` is `@mx.guard`. */
+function contextStep([first]: readonly PathStep[]): { readonly name: string } | undefined {
+  if (first?.kind !== 'index') return first?.kind === 'field' ? first : undefined;
+  const { index } = first;
+  const written = index.kind === 'template' ? staticText(index) : undefined;
+  const name = index.kind === 'literal' ? index.value : written;
+  return name === 'guard' ? { name } : undefined;
+}
+
 /** `@mx.name…` makes only that member. */
 function contextReference(
   c: Compiler,
   node: NodeOf<'reference'>,
   reading: Reading,
 ): Eval | undefined {
-  const [first, second, third] = node.steps;
-  if (!isContextName(node.name) || first?.kind !== 'field' || second?.kind === 'call')
-    return undefined;
+  const [, second, third] = node.steps;
+  const first = contextStep(node.steps);
+  if (!isContextName(node.name) || !first || second?.kind === 'call') return undefined;
   const found = second?.kind === 'field' && third?.kind !== 'call' ? second.name : undefined;
   // An argument may be called `names` too: that one is `@mx.args["names"]`.
   const hasInner = /^op(?:eration)?$/.test(first.name) || `${first.name}.${found}` === 'args.names';
@@ -340,8 +350,7 @@ export function compileKnownReference(
   const evaluate = compileReference(c, node, reading);
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');
-  const [first] = steps;
-  const isGuard = first?.kind === 'field' && first.name === 'guard' && isContextName(name);
+  const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
   // A text has no undefined to go on with.
   const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {

@@ -35,7 +35,7 @@ import { formatReader } from '../values/transforms.ts';
 import { compileCode, compileCommand } from './command.ts';
 import { compileEffect } from './effect.ts';
 import { marksOfRefusal, orDenied } from './function.ts';
-import { DEFAULT_CAP, runBranches } from './loop.ts';
+import { countOf, DEFAULT_CAP, runBranches } from './loop.ts';
 import { checkOf, runEffects, runPipeline, type SourcePlan, type StagePlan } from './pipeline.ts';
 import { compileCallee, invoke } from './reference.ts';
 
@@ -139,8 +139,8 @@ function whileRun(c: Compiler, stage: NodeOf<'while-stage'>): NamedRun {
   const limit = c.expression(stage.limit);
   const run: Walk = async (input, env) => {
     const rounds = await limit(env);
-    const count = Number(rounds.data);
-    if (!Number.isInteger(count) || count < 1)
+    const count = countOf(rounds);
+    if (!(count > 0))
       return raise('invalid_input', `\`while(${textOf(rounds)})\` needs a number of rounds`);
     let value = input;
     // That there is another round was decided by the answers so far.
