@@ -20,7 +20,7 @@ export type {
   Verdict,
 } from './frame.ts';
 export { labelsOfOperation } from './guards/ask-guards.ts';
-export { contextMember, contextOf } from './guards/context.ts';
+export { callOf, contextMember, contextOf } from './guards/context.ts';
 export {
   isCatchableDenial,
   judgementOf,

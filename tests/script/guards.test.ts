@@ -583,6 +583,26 @@ show @mx.tools.history`);
     expect(show(text)).toEqual(['a+b', 'a+b+f', '[]']);
   });
 
+  test('where something is logged or shown, they are those of the call', async () => {
+    const ran = await run(`guard @g before @f = when [
+  * => [ log \`@mx.args.names @mx.args.t\`
+    allow ]
+]
+exe @f(t) = [
+  show \`@mx.args.names @mx.args.t\`
+  => @shown(@mx.args.t)
+]
+exe @shown(v) = \`@v.mx.labels\`
+guard @no before secret = when [ @mx.op.type == "show" => deny "hidden"  * => allow ]
+show @f("a")
+var secret @k = "k"
+show @f(@k)
+`);
+    expect(ran).toMatchObject({ code: 4, out: '["t"] a\n[]\n' });
+    expect(ran.err).toContain('["t"] a\n["t"] k');
+    expect(ran.err).toContain('hidden');
+  });
+
   test('an argument called `names` is reached in brackets', async () => {
     const { fault, text } = await play(`
 exe @f(names, t) = \`@mx.args.names @mx.args["names"] @mx.args.t\`

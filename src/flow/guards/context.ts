@@ -1,7 +1,7 @@
 // `ctx` (and `@mx`): the one view of a frame that scripts, code blocks, guards and hooks all see.
 import { getOwn, isObject, type Json, type JsonObject } from '../../base/index.ts';
 import type { Frame } from '../frame.ts';
-import type { Operation } from '../operation.ts';
+import { isEffect, type Operation } from '../operation.ts';
 import { type Descriptor, mergeAll } from '../values/labels.ts';
 import { type ViewTable, viewOf } from '../values/value-view.ts';
 
@@ -43,10 +43,18 @@ function pipeOf({ facts }: Frame): JsonObject {
   return isObject(pipe) ? { ...NO_PIPE, ...pipe } : NO_PIPE;
 }
 
-const argumentsOf = ({ facts, inputs }: Frame): Json =>
-  facts.args === undefined
-    ? Object.fromEntries(inputs.map(({ name, value }) => [name, value.data]))
-    : read(facts.args);
+/** The call whose arguments these are: what an effect is going to show is still being made there. */
+export function callOf(frame: Frame): Frame {
+  let call = frame;
+  while (call.op && isEffect(call.op) && call.inputs.length === 0 && call.parent)
+    call = call.parent;
+  return call;
+}
+
+const argumentsOf = (frame: Frame): Json =>
+  frame.facts.args === undefined
+    ? Object.fromEntries(callOf(frame).inputs.map(({ name, value }) => [name, value.data]))
+    : read(frame.facts.args);
 
 /** Of the arguments: `ctx.args.names`. */
 function argumentNames(frame: Frame): string[] {

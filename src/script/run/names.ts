@@ -2,6 +2,7 @@
 
 import { isObject, whenReady } from '../../base/index.ts';
 import {
+  callOf,
   childFrame,
   contextMember,
   contextOf,
@@ -111,7 +112,7 @@ function marksOfContext(env: Environment, name: string): Descriptor {
   // Outside guards it tells the names of functions only.
   const isOfData = name === 'tools' ? frame.isJudging : OF_DATA.has(name);
   if (!isOfData) return EMPTY;
-  return frame.facts.descriptor ?? marksOf(frame.inputs.map(({ value }) => value));
+  return frame.facts.descriptor ?? marksOf(callOf(frame).inputs.map(({ value }) => value));
 }
 
 /** `@p`: outputs by number from both ends, and the counters. */
