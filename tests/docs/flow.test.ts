@@ -51,7 +51,7 @@ async function answerTo(line: string, policy: Policy): Promise<string> {
   if (asked.length > 0) return `asked ${asked[0]}`;
   if (!outcome.ok) return `denied ${outcome.error.detail.guard as string}`;
   const { sources } = outcome.output.meta.descriptor;
-  return outcome.output.data === '(hidden)' ? `hidden ${sources[0]?.slice(6)}` : 'allowed';
+  return outcome.output.data === '(hidden)' ? `hidden @${sources[0]?.slice(6)}` : 'allowed';
 }
 
 test('what the page says about its first example is what happens', async () => {

@@ -655,6 +655,80 @@ output "x" to "c/rules.md"`;
   });
 });
 
+const TOUCH = 'policy @p = { deny: ["cmd:touch"] }\n';
+const ECHO = 'policy @p = { allow: ["cmd:echo:*"] }\nvar @w = "sudo"\n';
+
+describe('what the variables of a command hold is read, too', () => {
+  rows([
+    ['as its program', `${TOUCH}exe @f(pr) = cmd {$pr hi}\nshow @f("touch")`, '', 4, '`cmd:touch`'],
+    [
+      'in braces and quotes',
+      `${TOUCH}exe @f(pr) = cmd {"\${pr}" hi}\nshow @f("touch")`,
+      '',
+      4,
+      '`cmd:touch`',
+    ],
+    ['several words', `${TOUCH}exe @f(pr) = cmd {$pr}\nshow @f("touch hi")`, '', 4, '`cmd:touch`'],
+    [
+      'a flag',
+      'policy @p = { allow: ["cmd:*"] }\nexe @f(fl) = cmd {rm $fl none}\nshow @f("-rf")',
+      '',
+      4,
+      'is dangerous',
+    ],
+    ['names before the braces', `${ECHO}run cmd (@w) {$w ls}`, '', 4, 'not among'],
+    ['as a word of what is open', `${ECHO}run cmd (@w) {echo $w ls}`, 'sudo ls\n'],
+    [
+      'a part of a word begins no command',
+      `${TOUCH}exe @f(t) = cmd {echo "$t" '$t'}\nshow @f("a | touch b")`,
+      'a | touch b $t\n',
+    ],
+    [
+      'what a guard puts in',
+      `guard before op:run = when [ * => allow ["touch"] ]\n${TOUCH}var @q = "echo"\nrun cmd (@q) {$q hi}`,
+      '',
+      4,
+      '`cmd:touch`',
+    ],
+    [
+      'by the filters of guards',
+      'guard before op:cmd:git:push = when [ * => deny "no push" ]\nexe @f(a) = cmd {git $a}\nshow @f("push")',
+      '',
+      4,
+      'no push',
+    ],
+  ]);
+});
+
+const SECRET = `guard before secret = when [ @mx.op.type == "show" => deny "stays here"   * => allow ]
+var secret @s = "k"
+`;
+
+describe('what is printed without `show` is judged as shown', () => {
+  rows(
+    [
+      '@s | @upper',
+      '@upper(@s)',
+      'run @upper(@s)',
+      '@s.toUpperCase()',
+      'run @s.trim()',
+      'when [ true => `x @s` ]',
+      'when true => "x @s"',
+      'for @x in [1] => @upper(@s)',
+      'for @x in [@s] => @x => | @upper',
+      '=> @s',
+    ].map((line): Row => [line, `${SECRET}${line}`, '', 4, 'stays here']),
+  );
+  rows([
+    ['what has no label is printed', `${SECRET}"a" | @upper\n@upper("b")\n=> "c"`, 'A\nB\nc\n'],
+    [
+      'a replacement is printed once',
+      'guard before secret = when [ @mx.op.type == "show" => allow "***"   * => allow ]\nvar secret @s = "k"\n@s | @upper\n=> @s',
+      '***\n***\n',
+    ],
+  ]);
+});
+
 const READ = 'exe @read(f) = `r @f`\n';
 
 describe('filters of hooks', () => {

@@ -16,7 +16,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { commandKeys } from '../run/command-words.ts';
+import { commandKeys, withVariables } from '../run/command-words.ts';
 import {
   type Compiler,
   type Environment,
@@ -227,6 +227,9 @@ export function compileNames(
 /** How often guards may make another command of one. */
 const MAX_CHANGES = 3;
 
+const isSame = (one: readonly string[], other: readonly string[]): boolean =>
+  one.join('\n') === other.join('\n');
+
 /** In its environment are a function's parameters and the names before the braces. */
 export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
   const compiled = compileLines(c, node);
@@ -249,40 +252,56 @@ export function compileCommand(c: Compiler, node: NodeOf<'command'>): Execute {
       ...stdinInput(stdin),
     ];
     const sources = commandKeys(lines.map(writtenIn));
-    const operationFor = (texts: readonly string[]) =>
+    const variablesOf = (passed: readonly Value[]): Record<string, string> => {
+      const own = variables(passedAs(named, passed, values.length));
+      const more = passedAs(extra, passed, values.length + named.length);
+      return nearest(more, commandVariables(own), given);
+    };
+    /** What it comes to, as far as it can be read: nothing is run of this. */
+    const readAs = (texts: readonly string[], passed: readonly Value[]): readonly string[] => {
+      if (!texts.some((text) => text.includes('$'))) return texts;
+      const held = variablesOf(passed);
+      return texts.map((text) => withVariables(text, held));
+    };
+    const operationFor = (texts: readonly string[], read: readonly string[]) =>
       operationOf(env.unit, 'cmd', node.at, {
-        opLabels: ['op:cmd', ...commandKeys(texts)],
+        opLabels: ['op:cmd', ...new Set([...commandKeys(texts), ...commandKeys(read)])],
         sources: sources.map(
           (key) => `command:${key.slice('op:cmd:'.length).replaceAll(':', ' ')}`,
         ),
-        metadata: { command: texts.join('\n'), ...streamOf(env) },
+        metadata: {
+          command: texts.join('\n'),
+          ...(isSame(texts, read) ? {} : { expanded: read.join('\n') }),
+          ...streamOf(env),
+        },
       });
     const begin = (passed: readonly Value[], inner: Environment, source: readonly string[]) => {
-      const own = variables(passedAs(named, passed, values.length));
-      const more = passedAs(extra, passed, values.length + named.length);
       const input = stdin && valueAt(passed, -1);
       const place = folder(passedAs(placed, passed, values.length + named.length + extra.length));
-      const all = nearest(more, commandVariables(own), given);
+      const all = variablesOf(passed);
       return start(inner, node.at, { kind: 'cmd', source, env: all, folder: place }, input);
     };
     /** What guards and hooks made of it is another command, and looked at as such. */
     const attempt = (
       around: Environment,
       texts: readonly string[],
+      read: readonly string[],
       judged: readonly Input[],
       left: number,
     ): MaybePromise<Value> =>
-      operate(around, operationFor(texts), judged, (passed, inner) => {
+      operate(around, operationFor(texts, read), judged, (passed, inner) => {
         const source = withValues(lines, passed).map(joinWords);
-        if (source.join('\n') === texts.join('\n')) return begin(passed, inner, source);
+        const now = readAs(source, passed);
+        if (isSame(source, texts) && isSame(now, read)) return begin(passed, inner, source);
         if (left === 0) raise('permission_denied', 'guards do not agree about what is to be run');
         const again = inputs.map(({ name }, at) => ({ name, value: valueAt(passed, at) }));
         const part = partFrame(inner, true);
         // Hooks have had their say.
         const frame = { ...part.frame, isHooking: true };
-        return attempt({ ...part, frame }, source, again, left - 1);
+        return attempt({ ...part, frame }, source, now, again, left - 1);
       });
-    return await attempt(env, finished, inputs, MAX_CHANGES);
+    const first = [...values, ...[...named, ...extra, ...placed].map(({ value }) => value)];
+    return await attempt(env, finished, readAs(finished, first), inputs, MAX_CHANGES);
   };
 }
 

@@ -3,6 +3,36 @@
 
 export const quoteWord = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
+const PIECE = /'[^']*'|"(?:\\.|[^"\\])*"|\\.|\$(?:\{(\w+)[^}]*\}|(\w+))|[^'"\\$]+|./gs;
+const INSIDE = /\\.|\$(?:\{(\w+)[^}]*\}|(\w+))/gs;
+
+/** Its words, where they stand between quotes no more. */
+const splitWords = (text: string): string =>
+  text.replaceAll(/\S+|\s+/g, (part) => (/\s/.test(part) ? ' ' : quoteWord(part)));
+
+const insideQuotes = (text: string): string =>
+  text.replaceAll(/\s/g, ' ').replaceAll(/["\\$`]/g, '\\$&');
+
+/**
+ * The command with what its variables hold, to be read and never to be run: `$name` outside quotes is any
+ * number of words, inside double quotes a part of one.
+ */
+export function withVariables(line: string, held: Readonly<Record<string, string>>): string {
+  const valueOf = (name: string | undefined): string | undefined =>
+    name !== undefined && Object.hasOwn(held, name) ? held[name] : undefined;
+  if (!line.includes('$')) return line;
+  return line.replaceAll(PIECE, (piece: string, braced?: string, bare?: string) => {
+    if (piece.startsWith('"')) {
+      return piece.replaceAll(INSIDE, (part: string, one?: string, other?: string) => {
+        const value = valueOf(one ?? other);
+        return value === undefined ? part : insideQuotes(value);
+      });
+    }
+    const value = valueOf(braced ?? bare);
+    return value === undefined ? piece : splitWords(value);
+  });
+}
+
 /** `op:cmd:git:push`: the leading plain words of a command, and of each command of a pipe. */
 export function commandKeys(lines: readonly string[]): string[] {
   const keys = new Set<string>();

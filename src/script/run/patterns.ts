@@ -43,9 +43,17 @@ const NETWORK = /^(?:curl|wget|ssh|scp|sftp|rsync|ftp|telnet|nc|ncat)$/;
 const SUBSTITUTION = /\$\(|`|<\(/;
 
 /** Every command of every pipe; a shell as a program counts as `sh`. */
-function commandNeeds(op: Operation): string[] {
-  const text = op.metadata?.['command'];
-  if (typeof text !== 'string') return ['cmd'];
+const commandNeeds = (op: Operation): string[] =>
+  textsRun(op)?.flatMap((text) => needsOfText(text)) ?? ['cmd'];
+
+/** As it is written, and with what its variables hold. */
+function textsRun({ metadata }: Operation): string[] | undefined {
+  const texts = [metadata?.['command'], metadata?.['expanded']];
+  const known = texts.filter((text) => typeof text === 'string');
+  return known.length === 0 ? undefined : known;
+}
+
+function needsOfText(text: string): string[] {
   const commands = [text, ...substituted(text)].join('\n').split('\n').flatMap(splitPipes);
   const needs = commands.flatMap((command) => {
     const words = command.match(/(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g) ?? [];
@@ -173,9 +181,10 @@ function realNeed(need: string, { world }: Patterns): string[] {
 
 /** What a shell is given to do is nothing that patterns of commands speak of, but it may be dangerous. */
 function hiddenNeeds(op: Operation): string[] {
-  const text = op.type === 'run' ? op.metadata?.['command'] : undefined;
-  if (typeof text !== 'string') return [];
-  return commandsIn(text, op.subtype === 'sh').map((words) => ['cmd', ...words].join(':'));
+  const texts = op.type === 'run' ? (textsRun(op) ?? []) : [];
+  return texts
+    .flatMap((text) => commandsIn(text, op.subtype === 'sh'))
+    .map((words) => ['cmd', ...words].join(':'));
 }
 
 /** Case is no difference on every disk. */
