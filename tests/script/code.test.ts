@@ -250,6 +250,21 @@ test('a check knows the names before a command', async () => {
 
 // ---- helpers
 
+inSandbox('python may begin behind its brace, whatever the next lines are set in by', async () => {
+  const ran = await run(`
+run py { x = 1
+print(x)
+}
+exe @next(n) = py { y = n
+    return y + 1
+}
+show @next(3)
+run py { if True:
+    print(5)
+}`);
+  expect(ran).toEqual(printed('1', '4', '5'));
+});
+
 inSandbox('python functions help python blocks, and return', async () => {
   const ran = await run(`
 exe @half(n) = py { return n / 2 }

@@ -729,6 +729,26 @@ describe('what is printed without `show` is judged as shown', () => {
   ]);
 });
 
+describe('what would have no effect is refused', () => {
+  rows([
+    [
+      'a guard on rounds',
+      'guard before op:for:iteration = when [ * => deny "no" ]\nfor @x in [1] => show @x',
+      '',
+      3,
+      'rounds are no operations',
+    ],
+    ['`separator` without `foreach`', 'show "a" with { separator: "," }', '', 1, '`foreach` alone'],
+    [
+      '`format` of `foreach`',
+      'show foreach @upper(["a"]) with { format: "csv" }',
+      '',
+      1,
+      'no option of `foreach`',
+    ],
+  ]);
+});
+
 const READ = 'exe @read(f) = `r @f`\n';
 
 describe('filters of hooks', () => {

@@ -12,10 +12,19 @@ import { narrowedEnv } from './policy.ts';
 /** Those of a guard's decision are none of a value. */
 const KNOWN = [...OPTION_NAMES].filter((name) => !/^(?:add|remove)Labels$/.test(name));
 
-function refuseUnknown({ entries }: NodeOf<'options'>): void {
+const OF_LISTS: readonly string[] = ['separator', 'template'];
+const OF_STAGES: readonly string[] = ['format', 'parallel', 'delay'];
+
+/** What would have no effect is refused, too. */
+function refuseUnknown({ value, options: { entries } }: NodeOf<'with'>): void {
+  const isList = value.kind === 'foreach';
   for (const key of entries.keys()) {
     if (!KNOWN.includes(key))
       raise('invalid_input', `\`with { ${key}: … }\` is no option`, { hint: KNOWN.join(', ') });
+    if (!isList && OF_LISTS.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is an option of \`foreach\` alone`);
+    if (isList && OF_STAGES.includes(key))
+      raise('invalid_input', `\`with { ${key}: … }\` is no option of \`foreach\``);
   }
 }
 
@@ -95,7 +104,7 @@ function compileStaged(c: Compiler, { value, options }: NodeOf<'with'>): Eval {
 /** `inner`: what is done with the options, unless it is the value itself. */
 export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Eval {
   const { options } = node;
-  refuseUnknown(options);
+  refuseUnknown(node);
   const evaluate = inner ?? compileStaged(c, node);
   const process = compileProcess(c, options);
   const guards = options.entries.get('guards');

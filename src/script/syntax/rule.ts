@@ -82,6 +82,11 @@ function decides(action: ActionExpression): boolean {
 export function parseGuard(r: Reader, at: number): NodeOf<'guard'> {
   const isMarked = r.takeWord('privileged');
   const { prefix: _, ...head } = parseHead(r, 'guard');
+  if (/^op:for:(?:iteration|batch)$/.test(head.filter)) {
+    r.fail(`no guard is asked about \`${head.filter}\`: rounds are no operations`, {
+      hint: 'write `op:for` for the whole loop, or a `hook` to look at its rounds',
+    });
+  }
   const start = r.pos;
   if (!r.takeWord('when'))
     r.fail(`expected \`when [ … ]\` after the guard's filter, found ${r.shown()}`);

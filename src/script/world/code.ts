@@ -85,7 +85,12 @@ def key_of(key):
     raise TypeError("a key of returned data must be a text, not a " + type(key).__name__)
 def parse(source, file):
     text = textwrap.dedent(source).strip("\\n")
-    return compile(text, file, "exec", 1024), text
+    try: return compile(text, file, "exec", 1024), text
+    except IndentationError:
+        first, line, rest = source.lstrip(" \\t").partition("\\n")
+        if not first.strip(): raise
+        text = (first + line + textwrap.dedent(rest)).strip("\\n")
+        return compile(text, file, "exec", 1024), text
 def returns(nodes):
     import ast
     inner = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
