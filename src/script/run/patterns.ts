@@ -94,7 +94,10 @@ const isGrouped = (wanted: string, given: string): boolean =>
       flag !== '' &&
       given[0] === '-' &&
       at > 0 &&
-      given.slice(1, at).split('').every((letter) => letters.includes(letter))
+      given
+        .slice(1, at)
+        .split('')
+        .every((letter) => letters.includes(letter))
     );
   });
 
