@@ -729,6 +729,32 @@ describe('what is printed without `show` is judged as shown', () => {
   ]);
 });
 
+const REFUSED = 'guard before @f = when [ @mx.args.x < 3 => deny "no" ]\nexe @f(x) = `@x`\n';
+
+describe('branches of which some are refused', () => {
+  rows([
+    [
+      'all of them: the loop is refused',
+      `${REFUSED}var @r = for parallel @x in [1, 2] => @f(@x)\nshow "never"`,
+      '',
+      4,
+      'every item of the loop failed',
+    ],
+    [
+      'one of them: its record stands for it',
+      `${REFUSED}var @r = for parallel @x in [1, 3] => @f(@x)\nshow \`@mx.errors.length @r[1]\``,
+      '1 3\n',
+    ],
+    [
+      'one refused, one failed: the loop failed',
+      `${REFUSED}exe @g(x) = when [ @x == 1 => @f(@x)   * => @nobody.at ]\nvar @r = for parallel @x in [1, 2] => @g(@x)`,
+      '',
+      1,
+      'every item of the loop failed',
+    ],
+  ]);
+});
+
 describe('what would have no effect is refused', () => {
   rows([
     [

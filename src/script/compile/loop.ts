@@ -144,6 +144,8 @@ const SKIPPED = Symbol('skipped');
 interface Branched<T> {
   readonly results: (T | Value)[];
   readonly errors: Json[];
+  /** Of what failed. */
+  readonly codes: readonly string[];
   readonly marks: Descriptor;
 }
 
@@ -163,6 +165,7 @@ export async function runBranches<T, I extends LoopItem>(
 ): Promise<Branched<T>> {
   const results: (T | Value)[] = [];
   const errors: Json[] = [];
+  const codes: string[] = [];
   let marks = EMPTY;
   let next = 0;
   let gate: Promise<void> = Promise.resolve();
@@ -177,6 +180,7 @@ export async function runBranches<T, I extends LoopItem>(
       const place = { index: from + index, key: /^\d+$/.test(key) ? Number(key) : key };
       const record = { ...place, message, error: message, value: value.data };
       errors.push(record);
+      codes.push(fault.fault.code);
       const descriptor = mergeDescriptors(value.meta.descriptor, descriptorOfFault(fault.fault));
       marks = mergeDescriptors(marks, descriptor);
       return makeValue(record, { descriptor });
@@ -192,7 +196,7 @@ export async function runBranches<T, I extends LoopItem>(
     }
   };
   await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
-  return { results, errors, marks };
+  return { results, errors, codes, marks };
 }
 
 /** Somebody looks at each window of so many branches: the next one begins when it has ended. */
@@ -208,6 +212,7 @@ async function inWindows(
 ): Promise<Branched<Value | typeof SKIPPED>> {
   const results: (Value | typeof SKIPPED)[] = [];
   const errors: Json[] = [];
+  const codes: string[] = [];
   let marks = EMPTY;
   for (let from = 0; from < items.length; from += cap) {
     const window = items.slice(from, from + cap);
@@ -227,9 +232,10 @@ async function inWindows(
     const changed = Array.isArray(now.data) ? entriesOf(now).map(([, value]) => value) : [now];
     results.push(...(now === list ? found : changed.map((value) => addMarks(value, descriptor))));
     errors.push(...ran.errors);
+    codes.push(...ran.codes);
     marks = mergeDescriptors(marks, ran.marks);
   }
-  return { results, errors, marks };
+  return { results, errors, codes, marks };
 }
 
 async function inParallel(
@@ -262,7 +268,9 @@ async function inParallel(
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     const message = `every item of the loop failed; the first: ${first?.message ?? ''}`;
-    raise('tool_failed', message, { errors });
+    // What was refused in every item was refused.
+    const isDenied = ran.codes.every((code) => code === 'permission_denied');
+    raise(isDenied ? 'permission_denied' : 'tool_failed', message, { errors });
   }
   const found = results.filter((result) => result !== SKIPPED);
   return { found, end: undefined, marks };
