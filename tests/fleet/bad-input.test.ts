@@ -30,7 +30,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const leave = await work({ env: { ...fixture.env, ANTHROPIC_API_KEY: undefined } });
     const first = idIn((await km('run', 'look', '--detach')).output);
     await untilReturned(stage);
-    expect((await km('doctor')).output).toContain('handed back by a worker');
+    // It is taken and handed back again and again; between that it is at work.
+    const told = async () => (await km('doctor')).output;
+    await expect.poll(told, { timeout: 60_000 }).toContain('handed back by a worker');
     expect((await km('threads', 'stop', first)).code).toBe(0);
     const running = km('run', 'look');
     await untilReturned(stage, 2);
