@@ -221,6 +221,8 @@ export class Reader {
 
   /** `>> …` or `<< …`; at the start of a line `<<` needs a blank behind it. */
   startsComment(): boolean {
+    const sign = this.peek();
+    if (sign !== '>' && sign !== '<') return false;
     if (this.starts('>>')) return true;
     if (!this.starts('<<')) return false;
     const line = this.text.lastIndexOf('\n', this.pos - 1) + 1;
