@@ -121,11 +121,13 @@ const [SOON_MS, SOON_LAST_MS] = [100, 2000];
 /** So long a thread is left to the one that had it, then it goes on anywhere. */
 const LEAVE_MS = 10_000;
 
-/** It is not ours any more, so nothing is to be given back. */
+/**
+ * It is not ours any more, so nothing is to be given back. A lease that ran out is not here: whether
+ * somebody else has the thread is said by the claim.
+ */
 const NOT_OURS: ReadonlySet<string> = new Set([
   'stale_epoch',
   'conflict',
-  'lease_expired',
   'lease_held',
   'thread_ended',
   'not_found',

@@ -257,17 +257,37 @@ test('a bug in what goes on with a thread is a refusal, and the thread is not lo
   expect(kinds(yard)).toEqual(['claimed', 'handed_back', 'claimed', 'done', 'draining']);
 });
 
-test('what somebody else has by now is let go, and not handed back', async () => {
+test.each(['stale_epoch', 'lease_expired'] as const)(
+  'what somebody else has by now is let go, and not handed back: %s',
+  async (code) => {
+    const yard = openYard();
+    await yard.queue('t');
+    const ended = yard.start(async (held) => {
+      must(await yard.store.claim(held.thread, { owner: 'w2', ttlMs: 9000 }, { force: true }));
+      return fail(code, 'somebody else has it');
+    });
+    await yard.until(() => kinds(yard).includes('let_go'));
+    yard.stop.abort();
+    await ended;
+    expect(yard.released).toEqual([]);
+  },
+);
+
+test('a lease that ran out while nobody else came is no reason to leave a thread for long', async () => {
   const yard = openYard();
   await yard.queue('t');
+  let tries = 0;
   const ended = yard.start(async (held) => {
-    must(await yard.store.claim(held.thread, { owner: 'w2', ttlMs: 9000 }, { force: true }));
-    return fail('stale_epoch', 'somebody else has it');
+    tries += 1;
+    if (tries > 1) return await endIn(yard.store)(held);
+    await yard.store.release(held, { again: true, delayMs: 30_000 });
+    return fail('lease_expired', 'the disk was full for too long');
   });
-  await yard.until(() => kinds(yard).includes('let_go'));
+  await yard.until(() => kinds(yard).includes('done'));
   yard.stop.abort();
   await ended;
-  expect(yard.released).toEqual([]);
+  expect(yard.released.map(({ delayMs }) => delayMs)).toEqual([30_000, 1000]);
+  expect(kinds(yard)).toEqual(['claimed', 'handed_back', 'claimed', 'done', 'draining']);
 });
 
 test('a store that is gone is said once, asked ever more rarely, and worked with when it is back', async () => {

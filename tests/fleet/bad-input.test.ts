@@ -23,7 +23,10 @@ async function untilReturned({ sql }: CliStage, count = 1): Promise<void> {
   await expect.poll(() => sql(asked), { timeout: 60_000, interval: 50 }).toBe(count);
 }
 
-describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
+// A thread holds on for ten seconds, and may be tried more than once.
+const SLOW = { timeout: 120_000 };
+
+describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
   test('why a worker hands a thread back is said to whoever looks', async () => {
     const stage = await openMigrated();
     const { km, work, fixture } = stage;
