@@ -132,6 +132,17 @@ export type GuardFilter =
   | { readonly kind: 'operation'; readonly pattern: string }
   | { readonly kind: 'function'; readonly name: string };
 
+/** Files that a policy closes to tools and processes, whatever they are given: a folder, or nothing at all. */
+export interface ClosedFiles {
+  /**
+   * Why this one, by its path from the project, may not be read or written. A process is held to what is
+   * denied by name, not to a list of what is allowed: it could not begin.
+   */
+  refusal(mode: 'r' | 'w', path: string, isProcess: boolean): string | undefined;
+  /** Every glob that an answer for a process can depend on. */
+  readonly globs: readonly string[];
+}
+
 export interface Guard {
   /** Unique in this process, so that two guards of one name never answer for each other. */
   readonly id: string;
@@ -145,6 +156,8 @@ export interface Guard {
   readonly locked: boolean;
   /** Privileged, of a policy file or of the script that a person started: its word is an exception. */
   readonly lifts: boolean;
+  /** Of a policy: asked for every file that a tool or a process would touch. */
+  readonly closes?: ClosedFiles;
   decide(view: GuardView): MaybePromise<Outcome<Verdict>>;
 }
 

@@ -1,5 +1,6 @@
 export type {
   Asked,
+  ClosedFiles,
   Effect,
   Frame,
   Guard,

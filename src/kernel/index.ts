@@ -38,6 +38,7 @@ export {
   heldTo,
   policyAuthority,
   tokenAuthority,
+  underPolicies,
   verifierOf,
 } from './rights/authority.ts';
 export { createKeepOut, isClosed, isKeptPlace } from './rights/closed-places.ts';

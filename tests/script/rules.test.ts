@@ -1,4 +1,6 @@
 // Policies, exceptions to them, what is dangerous, and hooks of scripts: real runs.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type GuardSource, lintPolicy } from '../../src/flow/index.ts';
 import { diagnose } from '../../src/script/index.ts';
@@ -609,10 +611,144 @@ describe('what is dangerous', () => {
     expect(found.file('out.txt') ?? found.file('.cursor/a')).toBeUndefined();
   });
 
+  describe('what a tool finds by itself is judged file by file', () => {
+    const files = {
+      'a/open.txt': 'word open',
+      'a/b/shut.txt': 'word shut',
+      'a/.env': 'word key',
+      'c/open.txt': 'word other',
+    };
+    const seen = async (rule: string, tool: string, given: string) => {
+      const text = `policy @p = { ${rule} }\nshow @tool("${tool}", ${given})`;
+      const { out, code, err } = await run(text, files);
+      return {
+        code,
+        err,
+        found: ['open', 'shut', 'key', 'other'].filter((one) => out.includes(one)),
+      };
+    };
+
+    test.each([
+      ['deny: ["fs:r:a/b/**"]', '{ pattern: "word" }', ['open', 'key', 'other']],
+      ['deny: ["fs:r:shut.txt"]', '{ pattern: "word", path: "a/b" }', []],
+      ['deny: ["fs:r:**/b/*"]', '{ pattern: "word", path: "a" }', ['open', 'key']],
+      ['allow: ["fs:r:**"]', '{ pattern: "word" }', ['open', 'shut', 'other']],
+      [
+        'allow: ["fs:r:**"], danger: ["fs:r:**"]',
+        '{ pattern: "word", path: "a" }',
+        ['open', 'shut', 'key'],
+      ],
+      ['allow: ["fs:r:*", "fs:r:a/*.txt"]', '{ pattern: "word", path: "a" }', ['open']],
+    ])('%s: fs/grep %s', async (rule, given, found) => {
+      expect(await seen(rule, 'fs/grep', given)).toMatchObject({ code: 0, found });
+    });
+
+    test('names, too', async () => {
+      const rule = 'deny: ["fs:r:**/shut.txt"]';
+      for (const [tool, given] of [
+        ['fs/glob', '{ pattern: "**" }'],
+        ['fs/list_dir', '{ path: "a/b" }'],
+      ] as const) {
+        const { found } = await seen(rule, tool, given);
+        expect(found).not.toContain('shut');
+      }
+      expect((await seen(rule, 'fs/glob', '{ pattern: "**" }')).found).toContain('open');
+    });
+
+    test('a folder that is not allowed is refused as a whole', async () => {
+      const { code, err } = await seen('allow: ["fs:r:c/**"]', 'fs/grep', '{ pattern: "word" }');
+      expect({ code, err }).toMatchObject({ code: 4, err: expect.stringContaining('not among') });
+    });
+
+    test('under `with { policy }` as well, and in a function called there', async () => {
+      const text = `policy @none = {}
+exe @find() = @tool("fs/grep", { pattern: "word" })
+show @find() with { policy: { deny: ["fs:r:a/b/**"] } }`;
+      const { out, code } = await run(text, files);
+      expect(code).toBe(0);
+      expect(out).toContain('word open');
+      expect(out).not.toContain('shut');
+    });
+  });
+
+  describe('what a process would touch, too, whoever starts it', () => {
+    const DENY = 'policy @p = { deny: ["fs:r:shut/**", "fs:w:open.txt"] }\n';
+    const files = { 'shut/a.txt': 'KEY', 'open.txt': 'open' };
+
+    test.each([
+      'run sh {cat shut/a.txt open.txt; true}',
+      'run sh {cp -r . /tmp/copy; cat /tmp/copy/shut/a.txt /tmp/copy/open.txt; true}',
+      'run cmd {sh -c "cat shut/* open.txt || true"}',
+      'exe @f() = cmd {grep -rh . shut open.txt}\nshow @f()',
+      'run py { import os; print([open(os.path.join(d, f)).read() for d, _, fs in os.walk(".") for f in fs if f[-1] == "t"]) }',
+      'run node { const fs = require("fs"); console.log(fs.readFileSync("open.txt", "utf8"), fs.existsSync("shut/a.txt") ? fs.readFileSync("shut/a.txt", "utf8") : "") }',
+      'show @tool("shell/bash", { command: "cat shut/a.txt open.txt; true" })',
+      'for parallel(2) @n in [1, 2] => cmd {sh -c "cat shut/a.txt open.txt || true"}',
+    ])('does not read: %s', async (statement) => {
+      const found = await run(`${DENY}${statement}`, files);
+      expect(found.code).toBe(0);
+      expect(found.out).toContain('open');
+      expect(found.out + found.err).not.toContain('KEY');
+      const free = await run(statement, files);
+      expect(free.out).toContain('KEY');
+    });
+
+    test.each([
+      'run sh {echo new > open.txt || true; echo new > made.txt}',
+      'run py { \ntry:\n  open("open.txt", "w").write("new")\nexcept OSError:\n  pass\nopen("made.txt", "w").write("new") }',
+      'run sh {rm -f open.txt || true; mv open.txt x || true; echo new > made.txt}',
+    ])('does not write: %s', async (statement) => {
+      const found = await run(`${DENY}${statement}`, files);
+      expect(found.file('open.txt')).toBe('open');
+      expect(found.file('made.txt')?.trim()).toBe('new');
+    });
+
+    test('an `allow` list is one of commands then: what it closes is not taken from them', async () => {
+      const found = await run(
+        'policy @p = { allow: ["cmd:cat:*"] }\nrun cmd {cat open.txt}',
+        files,
+      );
+      expect(found).toMatchObject({ code: 0, out: 'open\n' });
+    });
+  });
+
   test('a tool may do what is allowed', async () => {
     const text =
       'policy @p = { allow: ["fs:r:a.txt"] }\nvar @r = @tool("fs/read_file", { path: "a.txt" })\nshow @r.content';
     expect((await run(text, { 'a.txt': 'A' })).out).toBe('A\n');
+  });
+
+  test.each([
+    'su -c "rm -rf none"',
+    'su root --command="sudo ls"',
+    'parallel -j 2 sudo ls',
+    'script -qc "sudo ls" /dev/null',
+    'runuser -u nobody -- sudo ls',
+  ])('a command’s `%s` is', async (line) => {
+    const found = await run(`policy @p = { allow: ["cmd:*"] }\nrun cmd {${line}}`);
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain('is dangerous');
+  });
+
+  test.each([
+    '$(echo sudo) ls',
+    '`echo sudo` ls',
+    "$'sudo' ls",
+    '/usr/bin/sud? ls',
+    'env $(echo sudo) ls',
+  ])('a program that is not known before it runs may be: %s', async (line) => {
+    const found = await run(`policy @p = { allow: ["cmd:*"] }\nrun cmd {${line}}`);
+    expect(found).toMatchObject({ code: 4, out: '' });
+    expect(found.err).toContain('is not known before it runs');
+  });
+
+  test('what a variable holds is known, and words behind the program may be anything', async () => {
+    const text = `policy @p = { allow: ["cmd:*"] }
+exe @f(prog) = cmd {$prog "*" $(echo two)}
+show @f("echo")`;
+    expect(await run(text)).toMatchObject({ code: 0, out: '* two\n' });
+    const opened = 'policy @p = { allow: ["cmd:*"], danger: ["cmd:*"] }\nrun cmd {$(echo echo) x}';
+    expect(await run(opened)).toMatchObject({ code: 0, out: 'x\n' });
   });
 
   test.each(['rm \\\n -rf none', '>x sudo ls', 'coproc sudo ls', 'eval "sudo ls"'])(
@@ -1008,6 +1144,26 @@ return { text: @drop(@a) }`;
   const signed = await runCommand(['sign', '.ai/directives/job.md'], root, env);
   expect(signed).toMatchObject({ code: 0 });
   expect(await runThread(made, 'job', {})).toMatchObject({ outputs: { text: 'kept' } });
+});
+
+test('files that a script closes are closed in its thread, to tools and to processes', async () => {
+  const script = `policy @p = { deny: ["fs:r:notes/shut/**"] }
+var @found = @tool("fs/grep", { pattern: "word" })
+var @said = sh {cat notes/shut/a.txt notes/open.txt; true}
+return { text: \`@found @said\` }`;
+  const permissions =
+    '<execute resource="tool" id="fs/grep"/><read resource="filesystem" path="**"/><execute resource="process" action="spawn"/>';
+  const made = await alone(script, { outputs: TEXT, permissions });
+  for (const [name, text] of [
+    ['notes/shut/a.txt', 'word KEY'],
+    ['notes/open.txt', 'word open'],
+  ] as const) {
+    mkdirSync(join(made.fixture.root, name, '..'), { recursive: true });
+    writeFileSync(join(made.fixture.root, name), text);
+  }
+  const ran = JSON.stringify(await runThread(made, 'job', {}));
+  expect(ran.match(/word open/g)).toHaveLength(2);
+  expect(ran).not.toContain('KEY');
 });
 
 describe('`check` warns of an exception that is none', () => {

@@ -1,7 +1,7 @@
 // What a caller may do, made from what speaks for it: a capability token inside a thread, or the
 // operator's policy for the surface the call came in on. Both answer the same questions.
 import { createRecentPairs, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import type { ComposedPolicy } from '../../flow/index.ts';
+import type { ClosedFiles, ComposedPolicy, GuardSet } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
 import {
   type CapabilityCatalog,
@@ -148,6 +148,41 @@ export function heldTo(authority: Authority, only: readonly string[] | undefined
         ),
   );
 }
+
+const FILES: ReadonlyMap<string, 'r' | 'w'> = new Map([
+  ['fs.read', 'r'],
+  ['fs.write', 'w'],
+]);
+
+function withoutFiles(
+  authority: Authority,
+  { refusal, globs }: ClosedFiles,
+  isProcess: boolean,
+): Authority {
+  const known = authority.globs;
+  return {
+    ...authority,
+    check(need) {
+      const [mode, path] = [FILES.get(need.capability), need.scope?.path];
+      if (!mode || path === undefined) return authority.check(need);
+      const why = refusal(mode, path, isProcess);
+      if (why === undefined) return authority.check(need);
+      return fail('permission_denied', why, { missing: need.capability, attempted: path });
+    },
+    ...(known && { globs: () => [...known(), ...globs] }),
+  };
+}
+
+/** The same without the files that policies of whoever calls close. */
+export const underPolicies = (
+  authority: Authority,
+  { locked }: GuardSet,
+  isProcess: boolean,
+): Authority =>
+  locked.list.reduce(
+    (rest, { closes }) => (closes ? withoutFiles(rest, closes, isProcess) : rest),
+    authority,
+  );
 
 /** A tool that reads may start a process; what that sees and does is judged besides. */
 const LOOKED_WITH: ReadonlySet<string> = new Set(['process.spawn', 'fs.exec', 'kernel.execute']);

@@ -14,7 +14,7 @@ import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/
 import { type Library, writerOf } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
-import { leftOut } from '../rights/authority.ts';
+import { leftOut, underPolicies } from '../rights/authority.ts';
 import { shownFile } from '../rights/item-marks.ts';
 import { checkParameters } from './parameters.ts';
 import { type Plan, type PlannedTool, resolvePlan } from './plan.ts';
@@ -208,7 +208,10 @@ function call(
     async body(values, { caller, authority }) {
       const again = passedOn({ plan, parameters }, inputs, values);
       if (!again.ok) return again;
-      const narrowed = restrictUnsigned(authority, plan, ports.signatures);
+      const signed = restrictUnsigned(authority, plan, ports.signatures);
+      const { guards } = caller.frame;
+      const isProcess = plan.primitive === 'subprocess';
+      const narrowed = guards.list.length > 0 ? underPolicies(signed, guards, isProcess) : signed;
       const allowed = { plan, parameters: again.output, authority: narrowed };
       return await runBody(ports, allowed, values, caller);
     },

@@ -21,7 +21,7 @@ import { raise } from '../fault.ts';
 import { quoteWord } from '../run/command-words.ts';
 import type { Environment, Patterns, RunState } from '../run/environment.ts';
 import { unwrap } from '../run/operate.ts';
-import { patternProblem, refusal, refusalOf } from '../run/patterns.ts';
+import { closedFiles, patternProblem, refusal, refusalOf } from '../run/patterns.ts';
 
 const KEYS =
   'allow deny danger capabilities labels operations defaults rules locked name description'.split(
@@ -129,7 +129,8 @@ function guardOf(patterns: Patterns): GuardSet {
   const decide = ({ op, inputs }: GuardView) =>
     refusalOf(op.metadata?.['own'] === true ? unlisted : patterns, op, inputs);
   return createGuardSet([
-    ...['op:run', 'op:output', 'op:append', 'op:file', 'op:tool'].map((on) => locked(on, decide)),
+    ...['op:run', 'op:output', 'op:append', 'op:file'].map((on) => locked(on, decide)),
+    { ...locked('op:tool', decide), closes: closedFiles(patterns) },
     locked('op:import', ({ op }) => refusalOf(unlisted, op)),
     ...operationGuards(patterns),
   ]);

@@ -70,21 +70,30 @@ const CARRIERS: Readonly<Record<string, string>> = {
   doas: 'uC',
   env: 'uCS',
   exec: 'a',
+  fakeroot: 'ls',
   flock: 'wE',
   ionice: 'cnp',
   nice: 'n',
   nohup: '',
+  nsenter: 'tSG',
+  parallel: 'jNaISE',
+  proxychains: 'f',
+  runuser: 'ugGs',
+  setpriv: '',
   setsid: '',
   stdbuf: 'ioe',
   strace: 'eoPspuE',
   sudo: 'ughpCrtTUDR',
+  'systemd-run': 'pEuMH',
   time: 'of',
   timeout: 'sk',
+  torsocks: '',
   unshare: '',
   watch: 'n',
   xargs: 'nIPLdaEs',
 };
-const SHELLS = /^(?:ba|da|z|k|fi)?sh$/;
+/** Programs that run a text as a shell does, when it comes behind `-c`. */
+const SHELLS = /^(?:(?:ba|da|z|k|fi)?sh|su|runuser|script)$/;
 
 const WORD = /(?:'[^']*'|"(?:\\.|[^"\\])*"|\\.|[^\s'"\\])+/g;
 const wordsOf = (command: string): string[] => command.match(WORD) ?? [];
@@ -138,8 +147,9 @@ function shellText(given: readonly string[]): string | undefined {
   const program = programOf(words[0] ?? '');
   if (program === 'eval') return words.slice(1).map(bareWord).join(' ');
   if (!SHELLS.test(program)) return undefined;
-  const at = words.findIndex((word) => /^-\w*c$/.test(word));
-  return at < 0 ? undefined : bareWord(words[at + 1] ?? '');
+  const at = words.findIndex((word) => /^(?:-\w*c|--command(?:=.*)?)$/s.test(bareWord(word)));
+  const [, own] = /^--command=(.*)$/s.exec(bareWord(words[at] ?? '')) ?? [];
+  return at < 0 ? undefined : (own ?? bareWord(words[at + 1] ?? ''));
 }
 
 const MAX_CARRIED = 20;

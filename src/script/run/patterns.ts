@@ -4,7 +4,7 @@
 // bundle: an `allow` list opens it only together with a `danger` pattern.
 import { relative, resolve } from 'node:path';
 import { matchGlob, plainText } from '../../base/index.ts';
-import type { Argument, Operation } from '../../flow/index.ts';
+import type { Argument, ClosedFiles, Operation } from '../../flow/index.ts';
 import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
 import type { Patterns } from './environment.ts';
 
@@ -226,6 +226,26 @@ export function refusal(
   return allow && danger(patterns, hidden);
 }
 
+/** From the project, where it is about files there; a denied one bites wherever such a path ends. */
+function globsOf(pattern: string, { root }: Patterns['world']): string[] {
+  const [, given = ''] = /^fs:(?:r|w|rw):(?:\.\/)?(.*)$/s.exec(pattern) ?? [];
+  const isInside = given.startsWith(`${root}/`);
+  const glob = isInside ? given.slice(root.length + 1) : given;
+  if (glob === '' || /^(?:\/|~(?:\/|$))/.test(glob)) return [];
+  return isInside ? [glob] : [glob, `**/${glob}`];
+}
+
+/** The same of files, one by one. */
+export function closedFiles(patterns: Patterns): ClosedFiles {
+  const { deny, world } = patterns;
+  const unlisted = { ...patterns, allow: undefined };
+  return {
+    refusal: (mode, path, isProcess) =>
+      refusal(isProcess ? unlisted : patterns, [`fs:${mode}:${resolve(world.root, path)}`]),
+    globs: deny.flatMap((pattern) => globsOf(pattern, world)),
+  };
+}
+
 /** What a tool is given in a role, as texts. */
 const textsIn = (inputs: readonly Argument[], wanted: Argument['role']): string[] =>
   inputs.flatMap(({ role, value }) => {
@@ -240,6 +260,16 @@ function toolNeeds(op: Operation, inputs: readonly Argument[], { world }: Patter
   return textsIn(inputs, 'command').length > 0 ? ['sh', ...files] : files;
 }
 
+/** The shell makes it of something else: what would run is not known before. */
+const UNREAD = /^cmd:[^:]*[$`*?{]/;
+
+function unread({ danger: open }: Patterns, op: Operation): string | undefined {
+  const text = op.type === 'run' && op.subtype === 'cmd' ? textsRun(op)?.at(-1) : undefined;
+  const need = text && needsOfText(text).find((one) => UNREAD.test(one));
+  if (!need || open.some((pattern) => covers(pattern, need))) return undefined;
+  return `the program of \`${need}\` is not known before it runs, and \`allow\` opens it only with a \`danger\` pattern that covers it; write its name`;
+}
+
 /** The same of an operation. */
 export function refusalOf(
   patterns: Patterns,
@@ -251,5 +281,5 @@ export function refusalOf(
   if (!patterns.allow) return refusal(patterns, needs);
   const commands = textsIn(given, 'command').flatMap((text) => commandsIn(text, true));
   const hidden = commands.map((words) => ['cmd', ...words].join(':'));
-  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]);
+  return refusal(patterns, needs, [...hiddenNeeds(op), ...hidden]) ?? unread(patterns, op);
 }

@@ -19,7 +19,13 @@ import {
   mergeAll,
   namedFolders,
 } from '../../flow/index.ts';
-import { type PrimitiveCall, type Verifier, verifierOf, watchProcess } from '../../kernel/index.ts';
+import {
+  type PrimitiveCall,
+  underPolicies,
+  type Verifier,
+  verifierOf,
+  watchProcess,
+} from '../../kernel/index.ts';
 import type { ProcessRequest, ProcessResult } from '../world.ts';
 import type { WorldPorts } from './access.ts';
 
@@ -145,8 +151,9 @@ export function createProcesses(ports: WorldPorts) {
     if (long) return long;
     const authority = ports.authority();
     if (!authority.ok) return authority;
-    const call = callOf(what, verifierOf(authority.output));
     const { frame } = what;
+    const own = underPolicies(authority.output, frame.guards, true);
+    const call = callOf(what, verifierOf(own));
     const box = await watchProcess({
       records: ports.labels,
       verify: call.verify,
