@@ -611,6 +611,15 @@ describe('what is dangerous', () => {
     expect(found.file('out.txt') ?? found.file('.cursor/a')).toBeUndefined();
   });
 
+  test.each(['fs:r:shut', 'fs:r:./a/shut', 'fs:rw:a/shut/', 'fs:r:@root/a'])(
+    'a folder that is denied is denied with all that is in it: %s',
+    async (pattern) => {
+      const text = `policy @p = { deny: ["${pattern}"] }\nshow <open.txt>\nshow <a/shut/deep/x.txt>`;
+      const found = await run(text, { 'open.txt': 'open', 'a/shut/deep/x.txt': 'KEY' });
+      expect(found).toMatchObject({ code: 4, out: 'open\n' });
+    },
+  );
+
   describe('what a tool finds by itself is judged file by file', () => {
     const files = {
       'a/open.txt': 'word open',
@@ -701,6 +710,33 @@ show @find() with { policy: { deny: ["fs:r:a/b/**"] } }`;
       const found = await run(`${DENY}${statement}`, files);
       expect(found.file('open.txt')).toBe('open');
       expect(found.file('made.txt')?.trim()).toBe('new');
+    });
+
+    test.each([
+      ['fs:r:shut/**', 'open'],
+      ['fs:r:./shut/*', 'open'],
+      ['fs:r:@root/shut/**', 'open'],
+      ['fs:r:a.txt', 'open'],
+      ['fs:r:*.txt', ''],
+      ['fs:r:**/a.txt', 'open'],
+      ['fs:r:/**/shut/a.txt', 'open'],
+      ['fs:rw:shut', 'open'],
+      ['fs:r:@root/shut', 'open'],
+      ['fs:w:shut/**', 'KEYopen'],
+      ['fs:r:/etc/**', 'KEYopen'],
+      ['fs:r:~/shut/**', 'KEYopen'],
+      ['fs:r:open/a.txt', 'KEYopen'],
+    ])('%s leaves %j', async (pattern, out) => {
+      const text = `policy @p = { deny: ["${pattern}"] }\nrun sh {cat shut/a.txt open.txt 2>/dev/null; true}`;
+      expect((await run(text, files)).out.trim()).toBe(out);
+    });
+
+    test('what it makes where nothing may be written does not stay', async () => {
+      const text = `policy @p = { deny: ["fs:w:made.txt"] }
+run sh {echo x > made.txt; mkdir sub; echo x > sub/made.txt; echo x > x.txt; mv x.txt sub/y.txt}`;
+      const found = await run(text, files);
+      expect(found.file('made.txt') ?? found.file('sub/made.txt')).toBeUndefined();
+      expect(found.file('sub/y.txt')).toBe('x\n');
     });
 
     test('an `allow` list is one of commands then: what it closes is not taken from them', async () => {

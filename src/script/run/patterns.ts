@@ -2,7 +2,7 @@
 // A deny pattern covers everything that begins like it; an allow pattern must cover all of it. A word
 // behind `*` may stand anywhere, and `a|b` is either. What is dangerous is said in the same words, by the
 // bundle: an `allow` list opens it only together with a `danger` pattern.
-import { relative, resolve } from 'node:path';
+import { isAbsolute, relative, resolve } from 'node:path';
 import { matchGlob, plainText } from '../../base/index.ts';
 import type { Argument, ClosedFiles, Operation } from '../../flow/index.ts';
 import { carriedBy, commandsIn, splitPipes, substituted } from './command-words.ts';
@@ -147,13 +147,17 @@ function covers(pattern: string, need: string): boolean {
   return tail.every((word) => rest.some((one) => isWord(word, one)));
 }
 
+/** A folder that is denied by its name is denied with all that is in it; `x/**` is `x`, too. */
+const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
+
 /** Relative globs begin at the project, `~` at the person's folder; a denied one bites wherever such a path ends. */
 function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: boolean): boolean {
   const [, mode = '', ...globs] = parts(pattern);
   const [, wanted = '', ...path] = parts(need);
   if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
   const written = globs.join(':').replace(/^\.\//, '');
-  const glob = world.home === undefined ? written : written.replace(/^~(?=\/|$)/, world.home);
+  const given = world.home === undefined ? written : written.replace(/^~(?=\/|$)/, world.home);
+  const glob = isDeny ? whole(given) : given;
   const place = path.join(':');
   if (glob === '' || matchGlob(glob, place)) return true;
   return (
@@ -205,44 +209,66 @@ function danger(patterns: Patterns, needs: readonly string[]): string | undefine
   return undefined;
 }
 
+function refusalOfNeed(
+  patterns: Patterns,
+  need: string,
+  names: readonly string[],
+): string | undefined {
+  const { allow, deny } = patterns;
+  const against = deny.find((pattern) => names.some((name) => denies(pattern, name, patterns)));
+  if (against) return `\`${need}\` is denied by \`${against}\``;
+  if (!allow) return undefined;
+  if (isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, patterns)))
+    return `\`${need}\` is not among what the policy allows`;
+  return danger(patterns, names);
+}
+
 /** Why a policy does not let this happen; undefined: it does. Deny wins. */
 export function refusal(
   patterns: Patterns,
   needs: readonly string[],
   hidden: readonly string[] = [],
 ): string | undefined {
-  const { allow, deny } = patterns;
   // `op:…` is asked of the operation itself, by guards of its own.
   for (const need of needs) {
-    const names = realNeed(need, patterns);
-    const against = deny.find((pattern) => names.some((name) => denies(pattern, name, patterns)));
-    if (against) return `\`${need}\` is denied by \`${against}\``;
-    if (!allow) continue;
-    if (isClosed(allow, need) && !allow.some((pattern) => allows(pattern, need, patterns)))
-      return `\`${need}\` is not among what the policy allows`;
-    const found = danger(patterns, names);
+    const found = refusalOfNeed(patterns, need, realNeed(need, patterns));
     if (found) return found;
   }
-  return allow && danger(patterns, hidden);
+  return patterns.allow && danger(patterns, hidden);
 }
 
-/** From the project, where it is about files there; a denied one bites wherever such a path ends. */
-function globsOf(pattern: string, { root }: Patterns['world']): string[] {
-  const [, given = ''] = /^fs:(?:r|w|rw):(?:\.\/)?(.*)$/s.exec(pattern) ?? [];
-  const isInside = given.startsWith(`${root}/`);
-  const glob = isInside ? given.slice(root.length + 1) : given;
-  if (glob === '' || /^(?:\/|~(?:\/|$))/.test(glob)) return [];
-  return isInside ? [glob] : [glob, `**/${glob}`];
+/** What an absolute glob says of what is below a folder. */
+function below(glob: readonly string[], folder: readonly string[]): string[] {
+  const [first, ...rest] = glob;
+  const [name, ...deeper] = folder;
+  if (first === undefined) return [];
+  if (name === undefined) return [glob.join('/')];
+  if (first === '**') return [...below(rest, folder), ...below(glob, deeper)];
+  return matchGlob(first, name) ? below(rest, deeper) : [];
 }
 
-/** The same of files, one by one. */
+/** The globs in patterns of files, from the project. As a process knows them: a bare name is one anywhere. */
+const globsIn = (patterns: readonly string[], mode: string, { root, home }: Patterns['world']) =>
+  patterns.flatMap((pattern) => {
+    const [, modes = '', written = ''] = /^fs:(r|w|rw)(?::(?:\.\/)?(.*))?$/s.exec(pattern) ?? [];
+    if (!modes.includes(mode)) return [];
+    const glob = whole(home === undefined ? written : written.replace(/^~(?=\/|$)/, home));
+    if (isAbsolute(glob)) return below(glob.split('/'), root.split('/'));
+    return written.includes('/') ? [glob] : [glob || '**', `**/${glob || '**'}`];
+  });
+
+/** The same of files, one by one. Whoever asks knows where they really are. */
 export function closedFiles(patterns: Patterns): ClosedFiles {
   const { deny, world } = patterns;
-  const unlisted = { ...patterns, allow: undefined };
+  const denied = { r: globsIn(deny, 'r', world), w: globsIn(deny, 'w', world) };
   return {
-    refusal: (mode, path, isProcess) =>
-      refusal(isProcess ? unlisted : patterns, [`fs:${mode}:${resolve(world.root, path)}`]),
-    globs: deny.flatMap((pattern) => globsOf(pattern, world)),
+    refusal(mode, path, isProcess) {
+      const need = `fs:${mode}:${resolve(world.root, path)}`;
+      if (!isProcess) return refusalOfNeed(patterns, need, [need]);
+      const against = denied[mode].find((glob) => matchGlob(glob, path));
+      return against && `\`${need}\` is denied by \`${against}\``;
+    },
+    globs: [...denied.r, ...denied.w],
   };
 }
 
