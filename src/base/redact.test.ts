@@ -388,7 +388,8 @@ test('escapes may be cut anywhere, and a text is clean exactly when nothing is h
         }
       },
     ),
-    { numRuns: 1000 },
+    // The first half of a character, behind what would be a secret with a break in it.
+    { numRuns: 1000, examples: [['na😀aa', 'n\\', '', 1]] },
   );
 });
 

@@ -584,6 +584,10 @@ function put(text: string, spans: readonly Span[], by: (found: string) => string
   return result + text.slice(at);
 }
 
+/** The first half of a character is looked at when the other one is there. */
+const isHalf = (text: string): boolean => /[\ud800-\udbff]$/.test(text);
+const wholeOf = (text: string): string => (isHalf(text) ? text.slice(0, -1) : text);
+
 function createStream(finder: Finder, mask: string): RedactionStream {
   let held = '';
   const give = (until: number, spans: readonly Span[]): string => {
@@ -594,9 +598,10 @@ function createStream(finder: Finder, mask: string): RedactionStream {
   };
   return {
     push(chunk) {
-      if (held === '' && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
+      const isQuiet = held === '' && !isHalf(chunk);
+      if (isQuiet && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
       held += chunk;
-      const { spans, open } = finder.look(held, true);
+      const { spans, open } = finder.look(wholeOf(held), true);
       return give(held.length - open > MAX_HELD ? held.length : open, spans);
     },
     end: () => give(held.length, finder.look(held, false).spans),
@@ -637,14 +642,14 @@ function createFollower(finder: Finder, mask: string): Follower {
     return given;
   }
   const passes = (text: string, isClean = false): boolean =>
-    held.length === 0 && !finder.mayGoOn(text) && (isClean || !finder.isIn(text));
+    held.length === 0 && !isHalf(text) && !finder.mayGoOn(text) && (isClean || !finder.isIn(text));
   return {
     passes,
     push(text) {
       if (passes(text)) return [text];
       held.push(text);
       const whole = held.join('');
-      const { spans, open } = finder.look(whole, true);
+      const { spans, open } = finder.look(wholeOf(whole), true);
       // Up to the end of a text that is not within a secret.
       let [certain, end] = [0, 0];
       for (const { length } of held) {
@@ -652,7 +657,8 @@ function createFollower(finder: Finder, mask: string): Follower {
         if (end <= open && aligned(end, [spans]) === end) certain = end;
       }
       const isTooMuch = whole.length - certain > MAX_HELD;
-      return give(isTooMuch || !finder.mayGoOn(whole) ? whole.length : certain, spans);
+      const isOver = !isHalf(whole) && !finder.mayGoOn(whole);
+      return give(isTooMuch || isOver ? whole.length : certain, spans);
     },
     end: () => give(Number.POSITIVE_INFINITY, finder.look(held.join(''), false).spans),
   };
