@@ -41,6 +41,14 @@ function processesIn(folder: string): string[] {
  */
 const isCompiledOnly = (path: string): boolean => contentOf(path) === '.cache';
 const contentOf = (path: string): string => readProc(() => readdirSync(path).join(' '));
+/** What it holds, compiled code aside: the names say which test it was. */
+const treeOf = (path: string): string =>
+  readProc(() =>
+    readdirSync(path, { recursive: true, encoding: 'utf8' })
+      .filter((name) => !name.startsWith('.cache/'))
+      .slice(0, 50)
+      .join(' '),
+  );
 
 export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
@@ -51,7 +59,7 @@ export default function setup(): () => Promise<void> {
   const left = (): string[] => [
     ...readdirSync(folder)
       .filter((name) => !isCompiledOnly(join(folder, name)))
-      .map((name) => `${name}: ${contentOf(join(folder, name))}`),
+      .map((name) => `${name}: ${treeOf(join(folder, name))}`),
     ...processesIn(folder),
   ];
   return async () => {
