@@ -17,7 +17,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { runCommand } from '../support/command-line.ts';
-import { blocksOf, readPage, runSteps } from '../support/docs-page.ts';
+import { blocksOf, readPage, runSteps, stopBackground } from '../support/docs-page.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
 const TOKEN = 'night-token-4711';
@@ -51,11 +51,9 @@ async function listen() {
 }
 
 /** Also what the page has started in the background. */
-function end({ root, remove }: Fixture): void {
-  const file = join(root, '.pids');
-  const pids = existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
-  for (const pid of pids) process.kill(Number(pid));
-  remove();
+async function end(fixture: Fixture): Promise<void> {
+  await stopBackground(fixture);
+  fixture.remove();
 }
 
 /** All lines of the page, in a folder where nothing is; `change`: what the stranger and we make of it. */
@@ -203,7 +201,7 @@ describe.each([
   });
   afterAll(async () => {
     await night.close();
-    end(night.fixture);
+    await end(night.fixture);
   });
 
   test.each(Object.entries(ATTACKS))(

@@ -4,7 +4,7 @@ import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { expect } from 'vitest';
+import { expect, vi } from 'vitest';
 import { type Ran, runCommand, splitWords } from './command-line.ts';
 import { type Fixture, makeFixture } from './project.ts';
 
@@ -101,10 +101,23 @@ export function runModule(
   return execFileSync(process.execPath, [file], { cwd: root, env: { ...env }, encoding: 'utf8' });
 }
 
-function stopBackground({ root }: Fixture): void {
+/** Nobody may have asked how an orphan ended: such a one is gone all the same. */
+function isThere(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return process.platform !== 'linux' || !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  } catch {
+    return false;
+  }
+}
+
+/** What ends may still write: the project is removed when it is gone. */
+export async function stopBackground({ root }: Fixture): Promise<void> {
   const file = join(root, '.pids');
   if (!existsSync(file)) return;
-  for (const pid of readFileSync(file, 'utf8').trim().split('\n')) process.kill(Number(pid));
+  const pids = readFileSync(file, 'utf8').trim().split('\n').map(Number);
+  for (const pid of pids) if (isThere(pid)) process.kill(pid);
+  await vi.waitUntil(() => !pids.some(isThere), { timeout: 20_000 });
 }
 
 async function followBlocks(text: string, fixture: Fixture): Promise<void> {
@@ -114,7 +127,7 @@ async function followBlocks(text: string, fixture: Fixture): Promise<void> {
       else if (block.kind === 'sh') await runSteps(block, fixture);
     }
   } finally {
-    stopBackground(fixture);
+    await stopBackground(fixture);
   }
 }
 
