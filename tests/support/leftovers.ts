@@ -2,6 +2,7 @@
 // it, or a process that was started from it, fails the run.
 import {
   chmodSync,
+  existsSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
@@ -10,7 +11,7 @@ import {
   rmSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, relative } from 'node:path';
 
 const GRACE_MS = 5000;
 
@@ -35,20 +36,24 @@ function processesIn(folder: string): string[] {
     });
 }
 
+/** Files in a folder, or the file itself; compiled code aside. */
+function filesIn(path: string): string[] {
+  try {
+    return readdirSync(path, { recursive: true, withFileTypes: true })
+      .filter((entry) => !entry.isDirectory())
+      .map((entry) => relative(path, join(entry.parentPath, entry.name)))
+      .filter((name) => !name.startsWith('.cache/'));
+  } catch {
+    return ['']; // no folder, or not ours to look at
+  }
+}
+
 /**
  * A command writes what it compiled when it ends, also one that a test ended and whose home it removed
- * meanwhile: such a home has come back with nothing else in it.
+ * meanwhile: such a home has come back without any file of its own.
  */
-const isCompiledOnly = (path: string): boolean => contentOf(path) === '.cache';
-const contentOf = (path: string): string => readProc(() => readdirSync(path).join(' '));
-/** What it holds, compiled code aside: the names say which test it was. */
-const treeOf = (path: string): string =>
-  readProc(() =>
-    readdirSync(path, { recursive: true, encoding: 'utf8' })
-      .filter((name) => !name.startsWith('.cache/'))
-      .slice(0, 50)
-      .join(' '),
-  );
+const isCompiledOnly = (path: string): boolean =>
+  existsSync(join(path, '.cache')) && filesIn(path).length === 0;
 
 export default function setup(): () => Promise<void> {
   const before = process.env.TMPDIR;
@@ -59,7 +64,7 @@ export default function setup(): () => Promise<void> {
   const left = (): string[] => [
     ...readdirSync(folder)
       .filter((name) => !isCompiledOnly(join(folder, name)))
-      .map((name) => `${name}: ${treeOf(join(folder, name))}`),
+      .map((name) => `${name}: ${filesIn(join(folder, name)).slice(0, 50).join(' ')}`),
     ...processesIn(folder),
   ];
   return async () => {
