@@ -37,7 +37,11 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
     over.then(() => ['']),
   ]);
   const answer = JSON.parse(line[0] || '{}') as { output?: { url: string } };
-  if (!answer.output) throw new Error(`the server did not start: ${line[0]}${said}`);
+  if (!answer.output) {
+    // What ends may still write into the project that is removed next.
+    await over;
+    throw new Error(`the server did not start: ${line[0]}${said}`);
+  }
   return {
     url: answer.output.url,
     child,

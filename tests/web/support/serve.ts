@@ -151,7 +151,10 @@ async function spawnServer(
   const { output } = JSON.parse(line || '{}') as {
     output?: { project: string; url: string; link: string };
   };
-  if (!output) throw new Error(`the page is not served: ${line}${said}`);
+  if (!output) {
+    await over;
+    throw new Error(`the page is not served: ${line}${said}`);
+  }
   return { ...output, child, said: () => said, stop };
 }
 
