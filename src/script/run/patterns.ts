@@ -147,6 +147,9 @@ function covers(pattern: string, need: string): boolean {
   return tail.every((word) => rest.some((one) => isWord(word, one)));
 }
 
+const atHome = (glob: string, { home }: Patterns['world']): string =>
+  home === undefined ? glob : glob.replace(/^~(?=\/|$)/, home);
+
 /** A folder that is denied by its name is denied with all that is in it; `x/**` is `x`, too. */
 const whole = (glob: string): string => glob.replace(/((?:^|\/)[^/*?]+)\/*$/, '$1/**');
 
@@ -156,7 +159,7 @@ function coversFile(pattern: string, need: string, { world }: Patterns, isDeny: 
   const [, wanted = '', ...path] = parts(need);
   if (!need.startsWith('fs:') || !mode.includes(wanted)) return false;
   const written = globs.join(':').replace(/^\.\//, '');
-  const given = world.home === undefined ? written : written.replace(/^~(?=\/|$)/, world.home);
+  const given = atHome(written, world);
   const glob = isDeny ? whole(given) : given;
   const place = path.join(':');
   if (glob === '' || matchGlob(glob, place)) return true;
@@ -248,12 +251,12 @@ function below(glob: readonly string[], folder: readonly string[]): string[] {
 }
 
 /** The globs in patterns of files, from the project. As a process knows them: a bare name is one anywhere. */
-const globsIn = (patterns: readonly string[], mode: string, { root, home }: Patterns['world']) =>
+const globsIn = (patterns: readonly string[], mode: string, world: Patterns['world']) =>
   patterns.flatMap((pattern) => {
     const [, modes = '', written = ''] = /^fs:(r|w|rw)(?::(?:\.\/)?(.*))?$/s.exec(pattern) ?? [];
     if (!modes.includes(mode)) return [];
-    const glob = whole(home === undefined ? written : written.replace(/^~(?=\/|$)/, home));
-    if (isAbsolute(glob)) return below(glob.split('/'), root.split('/'));
+    const glob = whole(atHome(written, world)).replace(/(?:\*\*\/)+/g, '**/');
+    if (isAbsolute(glob)) return below(glob.split('/'), world.root.split('/'));
     return written.includes('/') ? [glob] : [glob || '**', `**/${glob || '**'}`];
   });
 
