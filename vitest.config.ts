@@ -1,5 +1,5 @@
 import { defineConfig } from 'vitest/config';
-import { isSoak } from './tests/support/soak.ts';
+import { isSoak, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
 const CRASH = ['tests/crash/**/*.test.ts'];
@@ -40,10 +40,9 @@ export default defineConfig({
   test: {
     // End-to-end tests start the command line from `src/`, never from a stale `dist/`.
     env: { KERNMANTLE_SRC: '1', NO_COLOR: '1' },
-    testTimeout: isSoak ? 1_800_000 : 30_000,
-    // Waiting for something to come true: as long as a test may take, for a busy machine.
-    expect: { poll: { timeout: 25_000 } },
-    hookTimeout: 30_000,
+    testTimeout: isSoak ? 1_800_000 : timeoutMs(60_000),
+    expect: { poll: { timeout: pollMs } },
+    hookTimeout: timeoutMs(30_000),
     globalSetup: ['tests/support/leftovers.ts'],
     pool: 'forks',
     // One core less is the default: on two cores half of the machine would wait.
