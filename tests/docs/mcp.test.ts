@@ -20,7 +20,8 @@ async function open({ root, env }: Fixture, native = false) {
   const started = await startServer({ project: root, env, native });
   if (!started.ok) throw new Error(started.error.detail.message);
   close = started.output.close;
-  const client = await connect(started.output.url, 'modern');
+  const { url, token } = started.output;
+  const client = await connect(url, 'modern', { authorization: `Bearer ${token}` });
   close = async () => {
     await client.close();
     await started.output.close();

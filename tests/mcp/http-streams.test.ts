@@ -61,7 +61,7 @@ test('a change reaches whoever listens, until they go', async () => {
   const stream = await client.listen({ resourceSubscriptions: [URI] });
   expect(listeners.size).toBe(1);
   for (const { tell, uris, client: who } of listeners) {
-    expect(who.role).toBe('steer');
+    expect(who.role).toBe('view');
     expect([...uris]).toEqual([URI]);
     tell(CHANGED);
     tell({ kind: 'resource_updated', uri: 'knowledge://not-asked-for' });

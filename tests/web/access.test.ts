@@ -108,9 +108,23 @@ test('a session belongs to whoever opened it', async () => {
   const list = { jsonrpc: '2.0', id: 2, method: 'tools/list' };
   expect((await post(list, { ...session, ...bearer(bob) })).status).toBe(404);
   expect((await post(list, session)).status).toBe(404);
+  expect((await post(list, { ...session, ...served.steering })).status).toBe(404);
   const ending = { method: 'DELETE', headers: { ...session, ...bearer(bob) } };
   expect((await fetch(served.url, ending)).status).toBe(404);
   expect((await post(list, { ...session, ...bearer(ann) })).status).toBe(200);
+});
+
+test('a session of the printed token is closed to a client without one', async () => {
+  const hello = await post(HELLO, served.steering);
+  const session = { 'mcp-session-id': hello.headers.get('mcp-session-id') ?? '' };
+  const list = { jsonrpc: '2.0', id: 2, method: 'tools/list' };
+  expect((await post(list, session)).status).toBe(404);
+  expect((await fetch(served.url, { method: 'DELETE', headers: session })).status).toBe(404);
+  expect((await post(list, { ...session, ...served.steering })).status).toBe(200);
+  const other = await serve(fixture);
+  const asked = { method: 'POST', headers: { ...ACCEPT, ...other.steering } };
+  expect((await fetch(served.url, { ...asked, body: JSON.stringify(HELLO) })).status).toBe(401);
+  await other.stop();
 });
 
 test('taking a token away ends the streams that it opened', async () => {

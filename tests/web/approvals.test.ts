@@ -64,7 +64,7 @@ test.each(
   ),
 )('with %s nobody is asked, and nothing is done (%s)', async (_name, era, role) => {
   const { write, asked } = await agreeable(era, role);
-  const code = role === 'view' ? 'permission_denied' : 'needs_input';
+  const code = role === 'steer' ? 'needs_input' : 'permission_denied';
   expect(await write('never.txt')).toMatchObject({ ok: false, error: { code } });
   expect(asked()).toBe(0);
   expect(existsSync(join(fixture.root, 'never.txt'))).toBe(false);

@@ -6,7 +6,8 @@ import { type JsonObject, plainText } from '../../src/base/index.ts';
 import { openTokens } from '../../src/web/index.ts';
 import { connect, type Era, serve as serveHttp } from '../mcp/support/http.ts';
 import { type Answered, onThread, serve, startDirective } from '../mcp/support/threads.ts';
-import { READ, read } from '../support/thread-project.ts';
+import { signAsUser } from '../support/attacks.ts';
+import { directiveText, READ, read } from '../support/thread-project.ts';
 
 const ERAS: Era[] = ['modern', 'legacy'];
 
@@ -26,14 +27,16 @@ async function staged() {
     held.resolve();
     await served.stop();
   });
+  /** `printed`: with the token that the server printed; absent: without one. */
   const as = async (era: Era, role?: string): Promise<Client> => {
     const tokens = openTokens({ home: fixture.home, project: fixture.root });
-    const made = role === undefined ? undefined : tokens.add({ name: '', role, days: 1 });
+    const isStored = role !== undefined && role !== 'printed';
+    const made = isStored ? tokens.add({ name: '', role, days: 1 }) : undefined;
     if (made && !made.ok) throw new Error(made.error.detail.message);
-    const headers: Record<string, string> = made
-      ? { authorization: `Bearer ${made.output.token}` }
-      : {};
-    const client = await connect(served.url, era, headers);
+    const own = role === undefined ? {} : served.steering;
+    const client = await connect(served.url, era, {
+      ...(made ? { authorization: `Bearer ${made.output.token}` } : own),
+    });
     onTestFinished(() => client.close());
     return client;
   };
@@ -45,7 +48,7 @@ const call = async (client: Client, given: JsonObject): Promise<Answered> =>
 
 test.each(ERAS)('a full run over HTTP (%s)', async (era) => {
   const { as, letGo } = await staged();
-  const client = await as(era);
+  const client = await as(era, 'printed');
   const started = await call(client, startDirective('look', { wait_ms: 100 }));
   expect(started).toMatchObject({ ok: true, output: { status: 'running' } });
   const { handle } = started.output;
@@ -81,6 +84,84 @@ test('a view token starts and steers nothing; a handle is of no use to another t
     expect(await call(other, onThread(handle, 'cancel'))).toMatchObject({ ok: false });
   }
   expect(await call(ann, onThread(handle, 'cancel'))).toMatchObject({ ok: true });
+});
+
+const START = startDirective('look', { wait_ms: 0 });
+const REFUSED = {
+  ok: false,
+  error: {
+    code: 'permission_denied',
+    detail: { message: expect.stringContaining('km web token add') },
+  },
+};
+
+test.each(ERAS)('over loopback a client without a token only looks, %s', async (era) => {
+  const { as, served } = await staged();
+  const [nobody, owner] = await Promise.all([as(era), as(era, 'printed')]);
+  const { handle } = (await call(owner, START)).output;
+  const reading = { item_id: 'fs/read_file', parameters: { path: 'notes/a.txt' } };
+  expect(await call(nobody, { item_type: 'tool', ...reading })).toMatchObject({ ok: true });
+  const ready = await call(nobody, { item_type: 'directive', item_id: 'look' });
+  expect(ready).toMatchObject({ ok: true, output: { can_spawn_thread: false } });
+  const content = '# x';
+  for (const request of [
+    START,
+    { item_type: 'knowledge', item_id: 'x', action: 'create', content },
+    { item_type: 'directive', item_id: 'look', action: 'update', content },
+  ]) {
+    expect(await call(nobody, request), JSON.stringify(request)).toMatchObject(REFUSED);
+  }
+  for (const action of ['status', 'wait', 'inject', 'pause', 'resume', 'cancel']) {
+    expect(await call(nobody, onThread(handle, action, { message: 'x' }))).toMatchObject({
+      ok: false,
+    });
+  }
+  for (const about of ['status', 'transcript']) {
+    const uri = `thread://${plainText(handle)}/${about}`;
+    await expect(nobody.readResource({ uri })).rejects.toThrow();
+    if (era === 'legacy') await expect(nobody.subscribeResource({ uri })).rejects.toThrow();
+  }
+  const { resources } = await nobody.listResources();
+  expect(resources.filter(({ uri }) => uri.startsWith('thread:'))).toEqual([]);
+  // A token in the address is no token.
+  const token = served.steering.authorization.replace('Bearer ', '');
+  for (const name of ['token', 'access_token', 'authorization']) {
+    const client = await connect(`${served.url}?${name}=${token}`, era);
+    expect(await call(client, START)).toMatchObject(REFUSED);
+    await client.close();
+  }
+  // The token is told to the terminal, and is in no record.
+  expect(served.said()).toContain(`Bearer ${token}`);
+  expect(served.said()).toContain('may only look');
+  expect(await call(owner, onThread(handle, 'cancel'))).toMatchObject({ ok: true });
+});
+
+test.each(['::1', 'localhost', '127.0.0.2'])('nor by another name: --host %s', async (host) => {
+  const { fixture } = await staged();
+  const served = await serveHttp(fixture, '--host', host);
+  onTestFinished(async () => void (await served.stop()));
+  const nobody = await connect(served.url, 'modern');
+  expect(await call(nobody, START)).toMatchObject(REFUSED);
+  const owner = await connect(served.url, 'modern', served.steering);
+  expect(await call(owner, START)).toMatchObject({ ok: true });
+  await Promise.all([nobody.close(), owner.close()]);
+});
+
+test('nor in native mode, where a directive is a tool', async () => {
+  const { fixture } = await staged();
+  const file = '.ai/directives/shown.md';
+  const text = directiveText('shown', { permissions: READ });
+  fixture.write(file, text.replace('<permissions', '<expose mcp="tool"/>\n<permissions'));
+  signAsUser(fixture, file);
+  const served = await serveHttp(fixture, '--native');
+  onTestFinished(async () => void (await served.stop()));
+  const nobody = await connect(served.url, 'modern');
+  const names = (await nobody.listTools()).tools.map(({ name }) => name);
+  expect(names).toEqual(['shown']);
+  const refused = await nobody.callTool({ name: 'shown', arguments: {} });
+  expect(refused.isError).toBe(true);
+  expect(JSON.stringify(refused)).toContain('km web token add');
+  await nobody.close();
 });
 
 test.each(ERAS)('whoever listens is told when a thread moves (%s)', async (era) => {

@@ -187,10 +187,12 @@ export const underPolicies = (
 /** A tool that reads may start a process; what that sees and does is judged besides. */
 const LOOKED_WITH: ReadonlySet<string> = new Set(['process.spawn', 'fs.exec', 'kernel.execute']);
 
+const TOKEN = '`km web token add --role steer` makes a token for a client that may do more';
+
 /** Of whoever may only look: nothing is started, steered, written or sent, and no tool called that does. */
 export function forViewer(authority: Authority, catalog: CapabilityCatalog): Authority {
   const refuse = (what: string): Failure =>
-    fail('permission_denied', `this client may look and nothing else, without ${what}`, {
+    fail('permission_denied', `this client may only look, which excludes \`${what}\`; ${TOKEN}`, {
       missing: what,
     });
   const looks = without(authority, (capability) =>

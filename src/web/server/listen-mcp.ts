@@ -4,7 +4,7 @@ import { Hono } from 'hono';
 import { type Clock, fail, messageOf, type Outcome, ok, systemClock } from '../../base/index.ts';
 import { createMcpHttp, type HttpOptions, type McpClient, type McpHost } from '../../mcp/index.ts';
 import { createGuard, inUrl, isLoopback, type Rejection } from './access/request-guard.ts';
-import type { TokenStore } from './access/tokens.ts';
+import { type TokenStore, withProcessToken } from './access/tokens.ts';
 import { addHeaders } from './headers.ts';
 import { openListener } from './listen.ts';
 
@@ -21,8 +21,11 @@ interface ListenOptions extends Omit<HttpOptions, 'clock'> {
 interface Listening {
   /** Where clients connect. */
   readonly url: string;
-  /** Only this machine can connect, and needs no token. */
-  readonly isOpen: boolean;
+  /**
+   * Bearer token with the role `steer`, which counts while this server runs. Absent unless only this machine
+   * can connect.
+   */
+  readonly token?: string;
   /** Streams are told, then everything is closed; nothing stays behind. */
   close(): Promise<void>;
 }
@@ -61,7 +64,8 @@ export async function listenForMcp(
   }
   const mcp = createMcpHttp(host, { ...options, clock });
   let port = options.port ?? 0;
-  const guard = createGuard({ hostname, port: () => port, tokens, clock, onRefused });
+  const own = isLoopback(hostname) ? withProcessToken(tokens) : { tokens };
+  const guard = createGuard({ hostname, port: () => port, clock, onRefused, tokens: own.tokens });
   const app = new Hono<Env>();
   app.use(async (context, next) => {
     const { incoming } = context.env;
@@ -102,7 +106,7 @@ export async function listenForMcp(
   };
   return ok({
     url: `http://${inUrl(hostname)}:${port}/mcp`,
-    isOpen: isLoopback(hostname),
+    ...('token' in own && { token: own.token }),
     close: () => (closing ??= close().catch((error) => host.onError(new Error(messageOf(error))))),
   });
 }

@@ -37,6 +37,11 @@ export interface ServerSettings {
 export interface RunningServer {
   /** Where clients connect; `stdio:` over the standard streams. */
   readonly url: string;
+  /**
+   * Bearer token with the role `steer` for clients on this machine; it counts while the server runs. Without a
+   * token a client may only look. Absent over `stdio`, and where other machines can connect.
+   */
+  readonly token?: string;
   /** Resolves when it is over: closed, or the input of `stdio` has ended. */
   readonly ended: Promise<void>;
   /** Streams are told and closed; nothing of the server stays behind. */
@@ -91,10 +96,10 @@ async function serve(
   if (transport === 'stdio') return ok(serveStdio(served, native));
   const listening = await serveHttp(served, settings);
   if (!listening.ok) return listening;
-  const { url, close } = listening.output;
+  const { close, ...address } = listening.output;
   const over = Promise.withResolvers<void>();
   return ok({
-    url,
+    ...address,
     ended: over.promise,
     async close() {
       await close();
@@ -117,10 +122,10 @@ export async function startServer(
     await runtime.close();
     return started;
   }
-  const { url, ended, close } = started.output;
+  const { ended, close, ...address } = started.output;
   const over = ended.then(() => runtime.close());
   return ok({
-    url,
+    ...address,
     ended: over,
     async close() {
       await close();

@@ -14,6 +14,8 @@ export const launcher = fileURLToPath(new URL('../../../bin/km.js', import.meta.
 
 export interface Served {
   readonly url: string;
+  /** The header with the token that the server printed. */
+  readonly steering: { readonly authorization: string };
   readonly child: ChildProcess;
   /** What it said to people so far. */
   said(): string;
@@ -36,7 +38,7 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
     once(createInterface({ input: child.stdout }), 'line') as Promise<[string]>,
     over.then(() => ['']),
   ]);
-  const answer = JSON.parse(line[0] || '{}') as { output?: { url: string } };
+  const answer = JSON.parse(line[0] || '{}') as { output?: { url: string; token?: string } };
   if (!answer.output) {
     // What ends may still write into the project that is removed next.
     await over;
@@ -44,6 +46,7 @@ export async function serve(fixture: Fixture, ...args: readonly string[]): Promi
   }
   return {
     url: answer.output.url,
+    steering: { authorization: `Bearer ${answer.output.token ?? ''}` },
     child,
     said: () => said,
     async stop(signal = 'SIGTERM') {

@@ -37,12 +37,16 @@ async function serveHttp(
   const settings = { native, ...compact({ host: asText(options.host), port: port.output }) };
   const listening = await serve({ ...runtime, host }, settings);
   if (!listening.ok) return listening;
-  const { url, isOpen, close } = listening.output;
-  if (terminal.json) terminal.out(JSON.stringify(ok({ project, url })));
+  const { url, token, close } = listening.output;
+  if (terminal.json) terminal.out(JSON.stringify(ok({ project, url, ...compact({ token }) })));
   terminal.note(`kernmantle serves ${project} at ${url}; Ctrl-C ends it`);
   // Every address is none that anybody can connect to.
   const reached = url.replace(/\/\/(0\.0\.0\.0|\[::\])(?=[:/])/, () => `//${hostname()}`);
-  for (const line of isOpen ? LOCAL : REMOTE) terminal.note(`  ${line.replace('URL', reached)}`);
+  const lines = token === undefined ? REMOTE : LOCAL;
+  for (const line of lines) {
+    const told = line.replace('URL', reached).replace('TOKEN', token ?? 'TOKEN');
+    terminal.note(`  ${told}`);
+  }
   const { goOnHere } = await import('../../../runtime/index.ts');
   const goingOn = goOnHere(runtime, signal, quietly(terminal.note, 'mcp'));
   await aborted(signal);
@@ -51,13 +55,15 @@ async function serveHttp(
   return EXIT.done;
 }
 
+const CONNECT =
+  'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`';
 const LOCAL = [
-  'connect for example with `claude mcp add --transport http kernmantle URL`',
-  'programs on this machine need no token and may start and steer threads',
-  '`km web token add` makes a token for one that may do less or more',
+  CONNECT,
+  'this token has the role `steer` and ends with this server; `km web token add` makes one that lasts',
+  'without a token a program on this machine may only look',
 ];
 const REMOTE = [
-  'connect for example with `claude mcp add --transport http kernmantle URL --header "Authorization: Bearer TOKEN"`',
+  CONNECT,
   '`km web token ls` lists who may come in; nobody does without a token',
   'this is plain HTTP: put something that speaks TLS in front of it',
 ];

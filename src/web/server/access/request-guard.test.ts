@@ -33,10 +33,10 @@ function guard(hostname = '127.0.0.1') {
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 
-test('on loopback everybody without a token is the same client, who may steer', () => {
+test('on loopback everybody without a token is the same client, who may only look', () => {
   const { judge } = guard();
   const first = judge({});
-  expect(first).toMatchObject({ client: { role: 'steer' } });
+  expect(first).toMatchObject({ client: { role: 'view' } });
   expect(judge({ host: 'localhost:4180' })).toEqual(first);
   expect(judge({ host: '[::1]:4180' })).toEqual(first);
   expect(guard().judge({})).not.toEqual(first);

@@ -1,6 +1,7 @@
 // Who may speak, before anybody looks at what was said. On loopback the danger is a web page in the
-// same browser: a name that is made to point here (`Host`), or a page of another origin. Elsewhere
-// nobody speaks without a token, which no foreign page has.
+// same browser: a name that is made to point here (`Host`), or a page of another origin; and a sandboxed
+// process with the network, which is why a request without a token may only look. Elsewhere nobody speaks
+// without a token.
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../../base/index.ts';
 import type { McpClient } from '../../../mcp/index.ts';
@@ -31,6 +32,8 @@ interface GuardOptions extends TokenGuardOptions {
   readonly hostname: string;
   port(): number;
 }
+
+const NO_TOKEN = 'a bearer token is required; `km web token add` makes one';
 
 type Allowed = Omit<McpClient, 'name'>;
 type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
@@ -149,8 +152,9 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
   const isLocal = isLoopback(hostname);
   const isLocalName = localNames(hostname, port);
   const guard = createTokenGuard(options);
-  // Whoever comes over loopback without a token is this server's one client, whom nobody can guess.
-  const local: Allowed = { id: `http:${randomUUID()}`, role: 'steer' };
+  // INVARIANT: a request without a token never gets more than the role `view`. Any program on this machine
+  // can send one, also a sandboxed process that has the network.
+  const local: Allowed = { id: `http:${randomUUID()}`, role: 'view' };
 
   function isOwnHost(host: string): boolean {
     return isLocal ? isLocalName(host) : host !== '' && URL.canParse(`http://${host}`);
@@ -163,7 +167,7 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
       if (problem) return problem;
       const given = headers.get('authorization');
       if (given === null) {
-        return isLocal ? { client: local } : { status: 401, message: 'a bearer token is needed' };
+        return isLocal ? { client: local } : { status: 401, message: NO_TOKEN };
       }
       const judged = guard.judge(given, address);
       if (!('token' in judged)) return judged;

@@ -1,6 +1,6 @@
 // Bearer tokens for whoever reaches a project over HTTP. A token opens one project, with one role, for
 // a time; only its hash is kept, so that nobody who reads the file can use it.
-import { timingSafeEqual } from 'node:crypto';
+import { randomUUID, timingSafeEqual } from 'node:crypto';
 import { join } from 'node:path';
 import {
   type Clock,
@@ -63,6 +63,30 @@ function apply(tokens: Map<string, Kept>, row: JsonObject): boolean {
   return true;
 }
 
+const textFrom =
+  (random: RandomBytes) =>
+  (count: number): string =>
+    Buffer.from(random(count)).toString('base64url');
+
+/**
+ * Adds a token with the role `steer` that counts until the process ends. No file holds it. Its id is not
+ * the id of a stored token.
+ */
+export function withProcessToken(
+  tokens: Pick<TokenStore, 'find'>,
+  random: RandomBytes = systemRandom,
+): { token: string; tokens: Pick<TokenStore, 'find'> } {
+  const token = `kmt_${textFrom(random)(32)}`;
+  const hash = Buffer.from(secretHash(token), 'hex');
+  const last = token.slice(-4);
+  const row = { id: `http:${randomUUID()}`, name: '', created: '', expires: '', last };
+  const isOwn = (given: string): boolean =>
+    timingSafeEqual(hash, Buffer.from(secretHash(given), 'hex'));
+  const find: TokenStore['find'] = (given) =>
+    isOwn(given) ? ok({ ...row, role: 'steer' }) : tokens.find(given);
+  return { token, tokens: { find } };
+}
+
 const shown = ({ hash: _hash, project: _project, ...token }: Kept): WebToken => token;
 
 /**
@@ -89,7 +113,7 @@ export function openTokens(
   }
 
   const isOver = ({ expires }: WebToken): boolean => !(Date.parse(expires) > clock.now());
-  const text = (count: number): string => Buffer.from(random(count)).toString('base64url');
+  const text = textFrom(random);
 
   return {
     /** Those of this project, also such as are over. */
