@@ -1,20 +1,15 @@
-// What workers note in the journals of threads, as changes of status that change nothing.
+// Workers record `status` events with a `cause` in the journals of threads. The status stays the same.
 //
-// A thread that takes down whoever works on it would go through all workers of a fleet, one after the
-// other, for ever. Its journal tells: a process that was lost at work leaves `interrupted`, written by
-// whoever found out; one that was lost before it had begun leaves nothing, so a worker that takes up such
-// a thread notes that first. INVARIANT: only what ended without any progress is counted, and what was
-// handed back in good order is not.
+// A thread that takes down its worker would go through all workers of a fleet, for ever. The journal
+// shows it: a sweep records `interrupted` for a lease that was lost during the work. A worker that is lost
+// before it has begun records nothing, so a worker that takes such a thread records that first.
+// INVARIANT: a crash is counted only if its process is known to be gone and the thread made no progress. A
+// lease that expired while its worker is alive, or that was released, is never counted.
 import { isObject, type Outcome, ok, plainText } from '../base/index.ts';
-import type { Held, Store, StoredEvent } from '../store/index.ts';
+import type { Held, StatusCause, Store, StoredEvent } from '../store/index.ts';
 
 /** So often a thread may take down its process and has got no further. */
 export const MAX_CRASHES = 5;
-
-const LOST = 'its process is gone';
-const TAKEN = 'taken up again by a worker';
-const RETURNED = 'handed back by a worker';
-const PLACED = 'begun by a worker, where its files are';
 
 /** What a run leaves when it gets further; the rest says that it began. */
 const PROGRESS: ReadonlySet<string> = new Set([
@@ -32,39 +27,65 @@ const PROGRESS: ReadonlySet<string> = new Set([
 /** From the end of a journal; more than any row of crashes that is still to be counted. */
 const TAIL = 100;
 
-const stepOf = ({
-  type,
-  data,
-}: StoredEvent): 'lost' | 'taken' | 'begun' | 'further' | undefined => {
+type Step = StatusCause | 'begun' | 'further';
+
+/** Effect of an event on the count of crashes; `undefined`: none. */
+const stepOf = ({ type, data }: StoredEvent): Step | undefined => {
   if (PROGRESS.has(type)) return 'further';
   if (type !== 'status') return undefined;
-  if (data.reason === LOST) return 'lost';
-  if (data.reason === TAKEN) return 'taken';
-  const isReturned = plainText(data.reason).startsWith(RETURNED);
-  return isReturned || data.status === 'running' ? 'begun' : undefined;
+  const cause = STEPS.find((one) => one === data.cause);
+  return cause ?? (data.status === 'running' ? 'begun' : undefined);
 };
+const STEPS: readonly StatusCause[] = ['process_lost', 'lease_expired', 'taken', 'returned'];
 
-/** How often a process was lost on this thread since it last got further. */
-function crashesIn(events: readonly StoredEvent[]): number {
-  let [crashes, isTaken] = [0, false];
+/** The process that had the thread when the event was recorded. */
+const ownerOf = ({ data }: StoredEvent): string => plainText(data.owner ?? data.by);
+
+const isTaking = (event: StoredEvent): boolean => stepOf(event) === 'taken';
+const isExpiry = (event: StoredEvent): boolean => stepOf(event) === 'lease_expired';
+
+/** True if the process of the event is known to be gone since then. */
+type WasLost = (event: StoredEvent) => boolean;
+
+/**
+ * Reads from the store which of the processes named in these events are gone. Without workers that
+ * announce themselves only the sweep knows: a process that it found gone is gone, and one that took a
+ * thread and left no trace is counted as gone too.
+ */
+async function readLost(store: Store, events: readonly StoredEvent[]): Promise<Outcome<WasLost>> {
+  if (!store.fleet) return ok(isTaking);
+  const owners = events.filter((one) => isTaking(one) || isExpiry(one)).map(ownerOf);
+  if (owners.length === 0) return ok(() => false);
+  const lost = await store.fleet.lost(owners);
+  if (!lost.ok) return lost;
+  const heard = new Map(lost.output.map((one) => [one.id, one.heard]));
+  return ok((event) => (heard.get(ownerOf(event)) ?? Number.POSITIVE_INFINITY) <= event.ts);
+}
+
+/** Number of crashes since the last progress. */
+function crashesIn(events: readonly StoredEvent[], isLost: WasLost): number {
+  let crashes = 0;
+  /** A worker took the thread and recorded nothing since. */
+  let taken: StoredEvent | undefined;
   for (const event of events) {
     const step = stepOf(event);
-    if (step === 'taken' && isTaken) crashes += 1;
-    if (step === 'lost') crashes += 1;
     if (step === 'further') crashes = 0;
-    if (step !== undefined) isTaken = step === 'taken';
+    if (step === 'process_lost' || (step === 'lease_expired' && isLost(event))) crashes += 1;
+    else if (step === 'taken' && taken && isLost(taken)) crashes += 1;
+    if (step !== undefined) taken = step === 'taken' ? event : undefined;
   }
-  return isTaken ? crashes + 1 : crashes;
+  return taken && isLost(taken) ? crashes + 1 : crashes;
 }
 
 async function note(
   store: Store,
   held: Held,
   worker: string,
+  cause: StatusCause,
   reason: string,
 ): Promise<Outcome<Held>> {
   const { thread, epoch, row } = held;
-  const data = { status: row.status, by: worker, reason };
+  const data = { status: row.status, by: worker, cause, reason };
   const expect = { seq: row.seq, epoch };
   const done = await store.commit(thread, { expect, events: [{ type: 'status', data }] });
   return done.ok ? ok({ ...held, row: { ...row, seq: done.output.seq } }) : done;
@@ -89,26 +110,28 @@ export async function lookForCrashes(
   }
   const tail = await store.read(thread, { last: TAIL });
   if (!tail.ok) return tail;
-  const crashes = crashesIn(tail.output);
+  const lost = await readLost(store, tail.output);
+  if (!lost.ok) return lost;
+  const crashes = crashesIn(tail.output, lost.output);
   if (crashes >= MAX_CRASHES) return ok({ held, crashes, isNoted: false });
   // Each run that began has left a `signal`: what was claimed more often than that did not begin.
   const begun = crashes > 0 ? undefined : await store.countEvents([thread], 'signal');
   if (begun && !begun.ok) return begun;
   if (begun && epoch <= begun.output + MAX_CRASHES) return ok({ held, crashes, isNoted: false });
-  const noted = await note(store, held, worker, TAKEN);
+  const noted = await note(store, held, worker, 'taken', 'taken up again by a worker');
   return noted.ok ? ok({ held: noted.output, crashes, isNoted: true }) : noted;
 }
 
 /** Where files differ: who began it, for whoever takes it later. */
 export const notePlace = (store: Store, held: Held, worker: string): Promise<Outcome<Held>> =>
-  note(store, held, worker, PLACED);
+  note(store, held, worker, 'placed', 'begun by a worker, where its files are');
 
 /** Whoever had it last, as its journal says: that noted its place, or went on with it. */
 export async function lastPlace(store: Store, thread: string): Promise<string | undefined> {
   const told = await store.read(thread, { types: ['signal', 'status'] });
   if (!told.ok) return undefined;
   const named = told.output.findLast(
-    ({ type, data }) => data.reason === PLACED || (type === 'signal' && data.kind === 'resume'),
+    ({ type, data }) => data.cause === 'placed' || (type === 'signal' && data.kind === 'resume'),
   );
   const name = named?.data.process ?? named?.data.by;
   return typeof name === 'string' ? name : undefined;
@@ -122,7 +145,7 @@ export const noteReturned = (
   why: string,
 ): Promise<Outcome<Held>> => {
   const [name] = worker.split('@');
-  return note(store, held, worker, `${RETURNED} (${name}): ${why}`);
+  return note(store, held, worker, 'returned', `handed back by a worker (${name}): ${why}`);
 };
 
 /** For people: what the thread did when it was lost. */

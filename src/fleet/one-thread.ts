@@ -86,8 +86,8 @@ export interface Shift {
   readonly leftSince: ReturnType<typeof createRecent<string, number>>;
   /** Why a thread was handed back from here the last time. */
   readonly returned: ReturnType<typeof createRecent<string, string>>;
-  /** Others that work on this store, as far as is known. */
-  peers(): Promise<readonly WorkerRow[]>;
+  /** Other workers of this store. They are cached for some seconds unless `fresh`. */
+  peers(how?: { fresh: true }): Promise<readonly WorkerRow[]>;
   isDraining(): boolean;
 }
 
@@ -175,11 +175,13 @@ async function checkItems(
     };
   }
   if (row.items === undefined || row.items === items.output) return undefined;
-  const peers = await shift.peers();
-  const isServed = peers.some(({ id, draining, projects }) => {
+  const isServing = ({ id, draining, projects }: WorkerRow): boolean => {
     const has = projects.some((one) => one.project === project.id && one.items === row.items);
     return id !== shift.worker && !draining && has;
-  });
+  };
+  // A worker that came since the last look must not wait for a long backoff to end.
+  const isServed =
+    (await shift.peers()).some(isServing) || (await shift.peers({ fresh: true })).some(isServing);
   const message = `it was started with other items (${row.items}) than this worker has (${items.output}); ${
     isServed ? 'another worker has them' : 'no worker serves it with those'
   }`;

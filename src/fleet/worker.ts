@@ -193,8 +193,9 @@ async function announce(floor: Floor): Promise<void> {
 /** Asked for rarely, and known for some seconds. */
 function createPeers(store: Store, clock: Clock): Shift['peers'] {
   let [known, since]: [readonly WorkerRow[], number] = [[], Number.NEGATIVE_INFINITY];
-  return async () => {
-    if (!store.fleet || clock.monotonic() - since < ANNOUNCE_MS) return known;
+  return async (how) => {
+    const isFresh = !how?.fresh && clock.monotonic() - since < ANNOUNCE_MS;
+    if (!store.fleet || isFresh) return known;
     since = clock.monotonic();
     const found = await store.fleet.workers();
     if (found.ok) known = found.output;

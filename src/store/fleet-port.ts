@@ -23,12 +23,20 @@ export interface FleetContents {
 }
 
 interface Workers {
-  /** Said every few seconds; whoever has not been heard of for `GONE_MS` is gone. */
+  /**
+   * Called every few seconds; a worker that was silent for `GONE_MS` is gone. Queued threads that were
+   * handed back because no worker had their items are due at once if this worker has them.
+   */
   announce(worker: WorkerState): Told<null>;
   /** It goes by itself: nobody has to wait until it is not heard of. */
   leave(worker: string): Told<null>;
   /** Those that were heard of lately, the oldest first. */
   workers(): Told<WorkerRow[]>;
+  /**
+   * Returns those of the named workers that announced nothing for `GONE_MS` and did not leave: they are
+   * gone. A worker that left in good order, or that never announced itself, is not returned.
+   */
+  lost(workers: readonly string[]): Told<{ id: string; heard: number }[]>;
   /** Of the store, in milliseconds since 1970: what the times of workers, queues and leases are told by. */
   now(): Told<number>;
   /** What is queued, one row for each tenant, project and items. */

@@ -48,7 +48,14 @@ export type {
   ThreadSummary,
 } from './port.ts';
 export { openSqliteStore, type SqliteOptions } from './sqlite/store.ts';
-export { isEnded, parseThreadId, THREAD_STATUSES, type ThreadStatus } from './thread-id.ts';
+export {
+  isEnded,
+  parseThreadId,
+  STATUS_CAUSES,
+  type StatusCause,
+  THREAD_STATUSES,
+  type ThreadStatus,
+} from './thread-id.ts';
 export { readTranscript } from './transcript/read.ts';
 export {
   createTranscript,

@@ -35,6 +35,32 @@ export const isEnded = (status: ThreadStatus): boolean => ENDED.has(status);
 /** Somebody must be at work on it: without a lease such a thread was interrupted. */
 export const AT_WORK: readonly ThreadStatus[] = ['spawning', 'running', 'terminating'];
 
+/**
+ * Why a `status` event was recorded by a store or a worker. A process that is certainly gone was lost. A
+ * lease that expired says nothing about its process: it can be alive and late.
+ */
+export const STATUS_CAUSES = [
+  'process_lost',
+  'lease_expired',
+  'taken',
+  'returned',
+  'placed',
+] as const;
+export type StatusCause = (typeof STATUS_CAUSES)[number];
+
+/** Text of each cause for people, where a sweep interrupts a thread. */
+export const INTERRUPTED_REASONS = {
+  process_lost: 'its process is gone',
+  lease_expired: 'its lease expired',
+} as const;
+
+/** Data of the event with which a sweep interrupts a thread. No `owner`: the thread had no lease. */
+export function interruption(owner: string | undefined, isGone: boolean) {
+  const cause = owner === undefined || isGone ? 'process_lost' : 'lease_expired';
+  const reason = INTERRUPTED_REASONS[cause];
+  return { status: 'interrupted', cause, reason, ...(owner !== undefined && { owner }) };
+}
+
 // Thread ids name folders and appear in commands, so they are plain by construction.
 
 const VALID = /^[A-Za-z0-9_-]{1,80}$/;

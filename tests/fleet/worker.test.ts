@@ -94,7 +94,7 @@ onServer(
     expect(stage.asked()).toBe(2);
     const events = must(await stage.threads.store.read(id));
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
-    expect(events.filter(({ data }) => data.reason === 'its process is gone')).toHaveLength(1);
+    expect(events.filter(({ data }) => data.cause === 'process_lost')).toHaveLength(1);
     const again = must(await stage.threads.replay(id));
     expect(again, JSON.stringify(again.difference)).toMatchObject({ isSame: true });
   },
@@ -280,6 +280,9 @@ onServer(
       ] as const;
       must(await store.commit(id, { expect: { seq: row.seq, epoch }, events, status: 'running' }));
       await client.query(`UPDATE ${schema}.threads SET lease_until = 1 WHERE id = $1`, [id]);
+      // The worker was announced once and is silent since: it is known to be gone.
+      const silent = `INSERT INTO ${schema}.workers VALUES ($1, '{}', 1, 1, 0)`;
+      await client.query(silent, [owner.owner]);
       expect(must(await store.sweep()).interrupted).toEqual([id]);
     }
     await client.end();

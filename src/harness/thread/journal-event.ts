@@ -16,7 +16,13 @@ import {
 } from '../../base/index.ts';
 import type { GuardSource } from '../../flow/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
-import { type Answer, type Store, type StoredEvent, THREAD_STATUSES } from '../../store/index.ts';
+import {
+  type Answer,
+  STATUS_CAUSES,
+  type Store,
+  type StoredEvent,
+  THREAD_STATUSES,
+} from '../../store/index.ts';
 import { LIMIT_NAMES } from '../limits/limit.ts';
 
 /** Where a value is not what it should be: '' for the value itself. Undefined: it is a `T`. */
@@ -370,7 +376,14 @@ const DATA = {
      */
     { stream: yes, rules, ran, plan: word('run', 'check'), untrusted: word('reference') },
   ),
-  status: fields({ status }, { by: text, reason: text }),
+  /**
+   * `cause` says why the status was recorded, for programs; `reason` is for people. `owner` is the process
+   * that had the lease which was lost.
+   */
+  status: fields(
+    { status },
+    { by: text, reason: text, owner: text, cause: word(...STATUS_CAUSES) },
+  ),
   user_message: said,
   assistant_message: either(injected, reply),
   tool_call: call,

@@ -118,8 +118,9 @@ async function aboutReturned(store: Store): Promise<HealthFinding[]> {
   for (const { id, owner } of left.ok ? left.output.rows : []) {
     if (owner !== undefined) continue;
     const told = await store.read(id, { types: ['status'], last: 1 });
-    const reason = told.ok ? plainText(getOwn(told.output.at(-1)?.data, 'reason')) : '';
-    if (reason.startsWith('handed back') && !found.has(reason)) found.set(reason, id);
+    const data = told.ok ? told.output.at(-1)?.data : undefined;
+    const reason = plainText(getOwn(data, 'reason'));
+    if (getOwn(data, 'cause') === 'returned' && !found.has(reason)) found.set(reason, id);
   }
   return [...found].map(([reason, id]) =>
     note(`thread ${id}`, reason, 'mend it where that worker runs, or start one that can'),

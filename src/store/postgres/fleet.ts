@@ -13,6 +13,7 @@ import {
   type WorkerState,
 } from '../fleet-port.ts';
 import type { Database, Sql } from './connection.ts';
+import type { Jobs } from './registry.ts';
 
 const FIGURES = ['concurrent', 'requests_per_minute', 'tokens_per_minute'] as const;
 const SCOPE = /^(?:provider|tenant):\S{1,200}$/;
@@ -60,6 +61,43 @@ async function readWorkers(sql: Sql): Promise<WorkerRow[]> {
     GONE_MS,
   );
   return lines.map(({ id, state, ...heard }) => ({ ...readState(state, id), ...heard }));
+}
+
+/** A worker that leaves deletes its row, so a silent row belongs to a worker that is gone. */
+const LOST = `SELECT id, heard FROM workers WHERE id = ANY ($1)
+  AND heard <= km_now() - ${GONE_MS}::bigint`;
+
+/** Longer than any backoff of a worker. A thread that is queued for a later time waits for something else. */
+const BACKOFF_MS = 120_000;
+const ANNOUNCE = `INSERT INTO workers (id, state, started, heard, clock_off)
+  VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
+  ON CONFLICT (id) DO UPDATE SET state = $2, heard = km_now(), clock_off = $3::bigint - km_now()`;
+const WAKE = `UPDATE threads SET queued = km_now() WHERE id IN (
+    SELECT t.id FROM threads t JOIN unnest($1::text[], $2::text[]) AS n(project, items)
+      ON t.project = n.project AND t.items = n.items
+    WHERE t.owner IS NULL AND t.queued > km_now() AND t.queued <= km_now() + ${BACKOFF_MS}
+    ORDER BY t.id LIMIT 1000 FOR UPDATE OF t SKIP LOCKED) RETURNING id`;
+
+/** A project with items that the worker did not announce before ends the backoff of its threads. */
+async function announce(
+  sql: Sql,
+  jobs: Pick<Jobs, 'follow'>,
+  { id, ...state }: WorkerState,
+  now: number,
+): Promise<null> {
+  const row = await sql.get<{ state: string }>('SELECT state FROM workers WHERE id = $1', id);
+  const before = row ? readState(row.state, id).projects : [];
+  await sql.all(ANNOUNCE, id, JSON.stringify(state), Math.round(now));
+  const added = state.projects.filter(
+    ({ project, items }) => !before.some((one) => one.project === project && one.items === items),
+  );
+  if (added.length === 0 || state.draining) return null;
+  const projects = added.map(({ project }) => project);
+  const items = added.map((one) => one.items);
+  const woken = await sql.all<{ id: string }>(WAKE, projects, items);
+  const ids = woken.map((one) => one.id);
+  if (ids.length > 0) await jobs.follow(sql, ids);
+  return null;
 }
 
 async function readNow(sql: Sql): Promise<number> {
@@ -204,26 +242,17 @@ async function enter(database: Database, ask: Entering): ReturnType<Fleet['enter
   return fail('shared_limit', message, { limit, scope, used, most, sent: false });
 }
 
-export function createFleet(database: Database, clock: Clock, journal: number): Fleet {
+export function createFleet(
+  database: Database,
+  jobs: Pick<Jobs, 'follow'>,
+  clock: Clock,
+  journal: number,
+): Fleet {
   return {
     place: database.place,
     journal,
     contents: () => database.read((sql) => readContents(sql, database.schema)),
-    announce: ({ id, ...state }) =>
-      database.write(
-        async (sql) => {
-          await sql.all(
-            `INSERT INTO workers (id, state, started, heard, clock_off)
-             VALUES ($1, $2, km_now(), km_now(), $3::bigint - km_now())
-             ON CONFLICT (id) DO UPDATE SET state = $2, heard = km_now(), clock_off = $3::bigint - km_now()`,
-            id,
-            JSON.stringify(state),
-            Math.round(clock.now()),
-          );
-          return null;
-        },
-        { plain: true },
-      ),
+    announce: (state) => database.write((sql) => announce(sql, jobs, state, clock.now())),
     leave: (worker) =>
       database.write(
         async (sql) => {
@@ -234,6 +263,8 @@ export function createFleet(database: Database, clock: Clock, journal: number): 
         { plain: true },
       ),
     workers: () => database.read(readWorkers),
+    lost: (workers) =>
+      database.read((sql) => sql.all<{ id: string; heard: number }>(LOST, [...new Set(workers)])),
     now: () => database.read(readNow),
     queues: () => database.read(readQueues),
     limits: () =>

@@ -112,7 +112,7 @@ export async function openPostgresStore(options: PostgresOptions): Answer<Store>
     watch: (cursor, signal) => watchEvents(reader, feed, cursor, signal),
     changes: (filter, signal) => watchHeads(feed, filter, signal),
     onSignal: (listener) => feed.onSignal(listener),
-    fleet: createFleet(database, clock, formats.at(-1) ?? 0),
+    fleet: createFleet(database, jobs, clock, formats.at(-1) ?? 0),
     close: () => (ending ??= end()),
   });
 }

@@ -2,7 +2,7 @@
 // what an earlier holder still tries is refused. A lease whose process is certainly gone is over.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { Held, Lease, Owner, Renewed, Wanted } from '../port.ts';
-import { AT_WORK, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
+import { AT_WORK, interruption, isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import { byLength } from './file/connection.ts';
 import { ENDED } from './file/schema.ts';
 import { untoldSignals } from './signals.ts';
@@ -13,6 +13,7 @@ interface Abandoned {
   id: string;
   seq: number;
   status: ThreadStatus;
+  owner: string | null;
 }
 
 type How = { force?: true; reopen?: true };
@@ -33,7 +34,7 @@ const takeable = byLength(
 );
 const OWNERS = `SELECT DISTINCT owner FROM threads WHERE owner IS NOT NULL AND status NOT IN (${ENDED})`;
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
-const ABANDONED = `SELECT number, id, seq, status FROM threads WHERE status NOT IN (${ENDED}) AND (
+const ABANDONED = `SELECT number, id, seq, status, owner FROM threads WHERE status NOT IN (${ENDED}) AND (
   (owner IS NOT NULL AND (lease_until <= ?1 OR lease_until > ?2 OR owner IN (SELECT value FROM json_each(?4))))
   OR (owner IS NULL AND queued IS NULL AND status IN (${WORK}) AND updated <= ?3))`;
 const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epoch = epoch + 1, owner = NULL,
@@ -41,7 +42,6 @@ const INTERRUPT = `UPDATE threads SET status = 'interrupted', seq = seq + 1, epo
 const LET_GO = `UPDATE threads SET epoch = epoch + 1, owner = NULL, lease_until = NULL, queued = ?1 WHERE id = ?2`;
 const UNRELEASED = `SELECT id AS thread, epoch, seq, status, owner, lease_until FROM threads
   WHERE owner IS NOT NULL AND status IN (${ENDED})`;
-const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
 
 interface Claimable {
   status: ThreadStatus;
@@ -166,8 +166,8 @@ export function findAbandoned({ connection, clock, isGone }: Registry): Abandone
 
 /** At work: interrupted. Else (claimed and not begun): free again, as it was. */
 function letGo(registry: Registry, lost: Abandoned): string[] {
-  const { connection, clock, feed } = registry;
-  const { number, id: thread, seq, status } = lost;
+  const { connection, clock, feed, isGone } = registry;
+  const { number, id: thread, seq, status, owner } = lost;
   const now = clock.now();
   connection.afterCommit(() => feed.queued());
   if (!AT_WORK.includes(status)) {
@@ -175,7 +175,8 @@ function letGo(registry: Registry, lost: Abandoned): string[] {
     return [];
   }
   connection.run(INTERRUPT, now, thread);
-  const event = { type: 'status', turn: 0, ts: now, text: INTERRUPTED };
+  const data = owner === null ? interruption(undefined, true) : interruption(owner, isGone(owner));
+  const event = { type: 'status', turn: 0, ts: now, text: JSON.stringify(data) };
   insertEvents(connection, number, seq, [event], now);
   connection.afterCommit(() => feed.moved({ thread, seq: seq + 1, status: 'interrupted' }));
   return [thread];

@@ -23,7 +23,10 @@ const SETTINGS = { shown: 'a server of tests', clock: systemClock, random: syste
 export async function openShared(url: string, schema: string) {
   const opened = await openDatabase({ ...SETTINGS, place: { url, schema } });
   if (!opened.ok) throw new Error(opened.error.detail.message);
-  return { database: opened.output, fleet: createFleet(opened.output, systemClock, 2) };
+  return {
+    database: opened.output,
+    fleet: createFleet(opened.output, { follow: async () => {} }, systemClock, 2),
+  };
 }
 
 export async function createSharedDatabase(url: string): Promise<SharedDatabase> {

@@ -1,6 +1,6 @@
 // Leases and the queue, in memory.
 import type { Held, Lease, Owner, Wanted } from '../../../src/store/port.ts';
-import { AT_WORK, isEnded, noThread } from '../../../src/store/thread-id.ts';
+import { AT_WORK, interruption, isEnded, noThread } from '../../../src/store/thread-id.ts';
 import { addEvents, letGo, MAX_LEASE_MS, toHeld } from './commit.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
@@ -86,7 +86,7 @@ export function release(
 
 function interrupt(world: World, record: ThreadRecord): void {
   const now = world.clock.now();
-  const { owner: _, lease_until: _1, ...free } = record;
+  const { owner, lease_until: _1, ...free } = record;
   const { id, seq, epoch } = record;
   const status = 'interrupted';
   world.threads.set(id, {
@@ -97,7 +97,7 @@ function interrupt(world: World, record: ThreadRecord): void {
     queued: now,
     updated: now,
   });
-  const text = JSON.stringify({ status, reason: 'its process is gone' });
+  const text = JSON.stringify(interruption(owner, owner !== undefined && world.isGone(owner)));
   addEvents(world, id, [{ type: 'status', turn: 0, ts: now, text }]);
 }
 

@@ -132,7 +132,18 @@ function sweeps(inStage: InStage): void {
         epoch: 2,
       });
       const [last] = must(await store.read('late', { last: 1 }));
-      expect(last).toMatchObject({ type: 'status', data: { status: 'interrupted' } });
+      // A lease that expired says nothing about its process; `dead` is known to be gone.
+      expect(last?.data).toEqual({
+        status: 'interrupted',
+        cause: 'lease_expired',
+        reason: 'its lease expired',
+        owner: expect.any(String),
+      });
+      const lost = { status: 'interrupted', cause: 'process_lost', reason: 'its process is gone' };
+      const [ofGone] = must(await store.read('gone', { last: 1 }));
+      expect(ofGone?.data).toEqual({ ...lost, owner: 'dead' });
+      const [ofDropped] = must(await store.read('dropped', { last: 1 }));
+      expect(ofDropped?.data).toEqual(lost);
       expect(must(await store.sweep()).interrupted).toEqual([]);
       expect(must(await store.thread('queued')).status).toBe('spawning');
       expect(must(await store.thread('parked')).status).toBe('paused');

@@ -3,12 +3,17 @@
 // Who comes from a job (`km_take`) and those who look for the lost (`km_sweep`) wait for no row: what
 // somebody is at is left to them.
 
-import { AT_WORK } from '../../thread-id.ts';
+import { AT_WORK, INTERRUPTED_REASONS } from '../../thread-id.ts';
 
 const WORK = AT_WORK.map((status) => `'${status}'`).join(', ');
 /** Clocks that are no further apart than this are as good as one: between question and answer lies as much. */
 export const AGREE_MS = 5000;
-const INTERRUPTED = JSON.stringify({ status: 'interrupted', reason: 'its process is gone' });
+/** The same data as `interruption` of `thread-id.ts`; a conformance case compares them. */
+const INTERRUPTED = `json_strip_nulls(CASE WHEN r.owner IS NULL OR r.owner = ANY (p_gone)
+  THEN json_build_object('status', 'interrupted', 'cause', 'process_lost',
+    'reason', '${INTERRUPTED_REASONS.process_lost}', 'owner', r.owner)
+  ELSE json_build_object('status', 'interrupted', 'cause', 'lease_expired',
+    'reason', '${INTERRUPTED_REASONS.lease_expired}', 'owner', r.owner) END)::text`;
 
 const TIME = `
 -- Milliseconds since 1970. All times of the registry are the server's.
@@ -154,7 +159,7 @@ DECLARE
   r record;
   v_now bigint := km_now();
 BEGIN
-  FOR r IN SELECT t.id, t.number, t.seq, km_at_work(t.status) AS work FROM threads t
+  FOR r IN SELECT t.id, t.number, t.seq, t.owner, km_at_work(t.status) AS work FROM threads t
     JOIN unnest(p_threads, p_epochs) AS n(id, epoch) ON t.id = n.id AND t.epoch = n.epoch
     WHERE NOT km_ended(t.status) AND (t.owner IS NULL AND t.queued IS NULL OR t.owner IS NOT NULL
       AND (t.lease_until <= v_now OR t.lease_until > v_now + p_max OR t.owner = ANY (p_gone)))
@@ -166,7 +171,7 @@ BEGIN
       updated = CASE WHEN r.work THEN v_now ELSE updated END WHERE id = r.id;
     IF r.work THEN
       INSERT INTO thread_events (thread, seq, ts, turn, type, data)
-        VALUES (r.number, r.seq + 1, v_now, 0, 'status', '${INTERRUPTED}');
+        VALUES (r.number, r.seq + 1, v_now, 0, 'status', ${INTERRUPTED});
     END IF;
     o_thread := r.id; o_interrupted := r.work; o_seq := r.seq + r.work::int;
     RETURN NEXT;
