@@ -258,6 +258,18 @@ test('the kernel knows no threads, models, prices or hooks', () => {
   expectOnly(kernel.filter(saysOne).map(({ path }) => path));
 });
 
+test('one file starts processes, so that all of them inherit the same descriptors', () => {
+  const starters = files.filter(({ imports }) =>
+    imports.some(
+      ({ target, isType }) => /^(node:)?(child_process|cluster)$/.test(target) && !isType,
+    ),
+  );
+  expectOnly(
+    starters.map(({ path }) => path),
+    ['base/spawn.ts'],
+  );
+});
+
 test('each dependency is imported by one room only', () => {
   const users = new Map<string, Set<string>>();
   for (const { path, imports } of files) {

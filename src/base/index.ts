@@ -72,6 +72,7 @@ export {
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
 export { isInside, pathWithin, readRegularFile } from './regular-file.ts';
+export { spawn } from './spawn.ts';
 export {
   countBefore,
   createLines,

@@ -2,7 +2,6 @@
 // whoever asked for it. It is a process in a group of its own, because Ctrl-C in a terminal reaches a
 // whole group and a worker needs its store until it has handed over; and it ends when the pipe to us
 // does, so nothing of it stays behind, however we ended.
-import { spawn } from 'node:child_process';
 import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -15,6 +14,7 @@ import {
   ok,
   packagePath,
   parseJson,
+  spawn,
   systemRandom,
 } from '../base/index.ts';
 
@@ -104,14 +104,16 @@ export async function startTryServer(
     { stdio: ['pipe', 'pipe', 'ignore'], detached: true },
   );
   const ended = new Promise<void>((resolve) => child.once('close', () => resolve()));
-  child.stdin.on('error', () => {});
-  child.stdin.write(`${JSON.stringify({ folder, password })}\n`);
-  const lines = createInterface({ input: child.stdout });
+  const { stdin, stdout } = child;
+  if (!stdin || !stdout) return fail('store_failed', 'the server to try things with did not start');
+  stdin.on('error', () => {});
+  stdin.write(`${JSON.stringify({ folder, password })}\n`);
+  const lines = createInterface({ input: stdout });
   const first = await new Promise<string | undefined>((resolve) => {
     lines.once('line', resolve).once('close', () => resolve(undefined));
   });
   const stop = async (): Promise<void> => {
-    child.stdin.end();
+    stdin.end();
     await ended;
   };
   const port = readAnswer(first);

@@ -1,11 +1,10 @@
 // Half of a large evaluation in a process of its own: runs wait for nothing, so a second processor is worth
 // as much as the first. The other process is this very command with a part of the work, and hands back
 // its trace.
-import { spawn } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fail, type Outcome, ok, packagePath } from '../../base/index.ts';
+import { fail, type Outcome, ok, packagePath, spawn } from '../../base/index.ts';
 import type { TraceLine } from './lines.ts';
 import { MODES, type ReadingMode } from './play.ts';
 import { VARIANTS, type Variant } from './variants.ts';
@@ -88,7 +87,7 @@ export async function runElsewhere(
       signal,
     });
     let said = '';
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
       said += text;
     });
     const code = await new Promise<number | null>((resolve) => {

@@ -1,6 +1,5 @@
 // How a notice leaves: over HTTP through the kernel's chain, or as a line on a command's standard input.
 // The command is the operator's own: only a policy with authority can name it.
-import { spawn } from 'node:child_process';
 import {
   fail,
   isObject,
@@ -9,6 +8,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  spawn,
 } from '../../base/index.ts';
 import type { Frame } from '../../flow/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
@@ -50,8 +50,8 @@ export const runNotice =
         resolve(code === 0 ? ok(null) : fail('tool_failed', `the command ended with ${code}`)),
       );
       // A command that does not read its input is told all the same.
-      child.stdin.on('error', () => {});
-      child.stdin.end(`${JSON.stringify(notice)}\n`);
+      child.stdin?.on('error', () => {});
+      child.stdin?.end(`${JSON.stringify(notice)}\n`);
     });
 
 // Tells people that something waits for them or went wrong: a webhook or a command of the settings.

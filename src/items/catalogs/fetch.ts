@@ -2,10 +2,9 @@
 // cloned, packages are unpacked by npm. Hooks, filters, submodules and install scripts stay off:
 // nothing of what is fetched runs.
 
-import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { fail, getOwn, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, messageOf, type Outcome, ok, spawn } from '../../base/index.ts';
 import type { CatalogEntry } from '../data/catalog-settings.ts';
 import { jsonIn } from '../files/item-file.ts';
 import { BUNDLE_KEYWORD, bundleFolder } from './installed-bundles.ts';
@@ -156,8 +155,12 @@ const withoutSecrets = (text: string): string =>
 
 export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, signal }) =>
   new Promise((resolve) => {
-    const stdio: ['ignore', 'pipe', 'pipe'] = ['ignore', 'pipe', 'pipe'];
-    const child = spawn(command, args, { cwd, env: { ...env }, stdio, detached: true });
+    const child = spawn(command, args, {
+      cwd,
+      env: { ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+      detached: true,
+    });
     let [output, errors] = ['', ''];
     let stopped: Outcome<never> | undefined;
     const end = (code: string, why: string) => {
@@ -173,11 +176,11 @@ export const runCommand: RunCommand = (command, args, { cwd, env, timeoutMs, sig
     const timer = setTimeout(() => end('timeout', tooLong), timeoutMs);
     signal?.addEventListener('abort', onAbort);
     if (signal?.aborted) onAbort();
-    child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    child.stdout?.setEncoding('utf8').on('data', (text: string) => {
       output += text;
       if (output.length > MAX_OUTPUT) end('tool_failed', 'it printed too much');
     });
-    child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    child.stderr?.setEncoding('utf8').on('data', (text: string) => {
       errors = (errors + text).slice(-2000);
     });
     const finish = (result: Outcome<string>) => {

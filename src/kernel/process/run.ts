@@ -2,11 +2,11 @@
 // exited, a signal ended it, its time ran out, it had too many processes, or its caller stopped it; in
 // each nothing of it is left running when the promise settles.
 
-import { type ChildProcess, spawn } from 'node:child_process';
+import type { ChildProcess } from 'node:child_process';
 import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
-import { type Clock, errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import { type Clock, errnoOf, fail, type Outcome, ok, spawn } from '../../base/index.ts';
 import { ARGUMENTS_FD, CHANNEL_FD, SANDBOX_PATH } from '../sandbox/plan.ts';
 import type { SetAside } from '../sandbox/project.ts';
 import { type ProcessBounds, watchCount } from './bounds.ts';

@@ -1,8 +1,8 @@
 // Is there a sandbox that works here? Asked once at start by really running something in it: a
 // binary on the path proves nothing where user namespaces are switched off.
-import { spawn } from 'node:child_process';
 import { join } from 'node:path';
 import type { Writable } from 'node:stream';
+import { messageOf, spawn } from '../../base/index.ts';
 import { bwrapWorld } from './bwrap.ts';
 import { ARGUMENTS_FD, SANDBOX_PATH, type SandboxReport } from './plan.ts';
 import { PROGRAMS, utilLinuxLaunch } from './util-linux.ts';
@@ -42,7 +42,7 @@ const run = (file: string, args: readonly string[], options = '') =>
     const input = child.stdio[ARGUMENTS_FD] as Writable;
     input.on('error', () => undefined);
     input.end(options);
-  });
+  }).catch((error: unknown) => ({ ok: false, text: messageOf(error) }));
 
 async function probeBwrap(folders: readonly string[]): Promise<SandboxReport> {
   const path = findIn(folders, 'bwrap');
