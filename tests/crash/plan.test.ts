@@ -6,6 +6,7 @@ import { afterEach, expect, test } from 'vitest';
 import { startScriptedProvider } from '../../src/llm/index.ts';
 import { endLives, type Life, live, openRegistry, rowsOf } from '../support/crash-driver.ts';
 import { type CrashStage, probeTools } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
 import { directiveText } from '../support/thread-project.ts';
 
@@ -115,7 +116,7 @@ test.each(MOMENTS)('killed at `%s` it goes on as it was', async (moment, request
   expect(events.filter(({ type }) => type === 'plan')).toMatchObject([
     { data: { number: 1, text: PLAN.trim() } },
   ]);
-  expect(await replayOf(stage, id)).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(await replayOf(stage, id));
 });
 
 test.each([
@@ -144,7 +145,7 @@ test.each([
       { data: { number: 1 } },
       { data: { number: 2, after: { code: 'invalid_input', tool: 'probe/look', step: 2 } } },
     ]);
-    expect(await replayOf(stage, id)).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(await replayOf(stage, id));
   },
 );
 

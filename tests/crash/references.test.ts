@@ -6,6 +6,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type ScriptedReply, startScriptedProvider } from '../../src/llm/index.ts';
 import { endLives, live, openRegistry, rowsOf } from '../support/crash-driver.ts';
 import { type CrashStage, probeTools } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
 import { call, directiveText } from '../support/thread-project.ts';
 
@@ -94,5 +95,5 @@ test.each([
   const threads = await runtime.threads();
   const replayed = threads.ok ? await threads.output.replay(row?.id ?? '') : threads;
   await runtime.close();
-  expect(replayed).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(replayed);
 });

@@ -23,6 +23,7 @@ import {
   probeTools,
   TOKENS,
 } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import { isSoak, runs } from '../support/soak.ts';
 
@@ -219,7 +220,7 @@ async function checkReplays({ fixture }: CrashStage, rows: readonly ThreadRow[])
   for (const { id } of rows) {
     const report = await threads.output.replay(id);
     const why = `${id}: ${JSON.stringify(report.ok ? report.output.difference : report)}`;
-    expect(report, why).toMatchObject({ output: { isSame: true } });
+    expectSame(report, {}, why);
   }
   await runtime.close();
 }

@@ -1,6 +1,7 @@
 // Real worker processes over a real server.
 import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
+import { expectSame } from '../support/expect-same.ts';
 import { must } from '../support/registry.ts';
 import {
   openWorkerStage,
@@ -96,7 +97,7 @@ onServer(
     expect(events.map(({ seq }) => seq)).toEqual(events.map((_, at) => at + 1));
     expect(events.filter(({ data }) => data.cause === 'process_lost')).toHaveLength(1);
     const again = must(await stage.threads.replay(id));
-    expect(again, JSON.stringify(again.difference)).toMatchObject({ isSame: true });
+    expectSame(again);
   },
 );
 
@@ -248,7 +249,7 @@ onServer(
     expect(await statusOf(stage, own)).toBe('spawning');
     const placed = must(await stage.threads.store.read(theirs, { types: ['status'] }));
     expect(placed.some(({ data }) => data.by === worker.said[0]?.worker)).toBe(true);
-    expect(must(await stage.threads.replay(theirs))).toMatchObject({ isSame: true });
+    expectSame(must(await stage.threads.replay(theirs)));
     await acme.close();
     worker.child.kill('SIGTERM');
     expect(await worker.ended).toBe(0);

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { getOwn } from '../../src/base/index.ts';
 import { defineTool } from '../../src/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { alone, eventsOf, scripted, TEXT } from '../support/script-project.ts';
 import { READ, run, type Stage, stage } from '../support/thread-project.ts';
 
@@ -279,10 +280,7 @@ describe('replay', () => {
     for (const file of ['notes/a.txt', 'notes/out.txt']) {
       writeFileSync(join(made.fixture.root, file), 'other');
     }
-    expect(await made.threads.replay(done.thread_id)).toMatchObject({
-      ok: true,
-      output: { isSame: true, status: 'completed' },
-    });
+    expectSame(await made.threads.replay(done.thread_id), { status: 'completed' });
     expect(readFileSync(out, 'utf8')).toBe('other');
     expect(made.provider.count()).toBe(1);
   });

@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   call,
   directive,
@@ -168,7 +169,7 @@ test('uses of a scope are counted, the first call among them', async () => {
   await km(made, 'approvals', 'deny', (await queue(made))[0]?.id ?? '');
   expect(await resume(made, thread_id)).toBe('completed');
   const report = await made.threads.replay(thread_id);
-  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(report);
 });
 
 test('a scope that says nothing, or does not cover what is asked about, is refused', async () => {

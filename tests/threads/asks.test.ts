@@ -11,6 +11,7 @@ import type { Runtime } from '../../src/runtime/index.ts';
 import type { Decision } from '../../src/store/index.ts';
 import { endLives, live } from '../support/crash-driver.ts';
 import { probeTools } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
@@ -101,7 +102,7 @@ async function resume({ threads }: Pick<Stage, 'threads'>, id: string) {
 async function isReplayed({ threads }: Stage, id: string): Promise<void> {
   const report = await threads.replay(id);
   expect(report.ok && report.output.difference).toBeUndefined();
-  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(report);
 }
 
 // Killed processes and the time of an answer need the registry's file.

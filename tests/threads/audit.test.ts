@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { readJournal } from '../../src/harness/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   directiveText,
   execute,
@@ -67,7 +68,7 @@ test('a request that a limit refused is a row too, and a replay leaves none', as
   expect(rows.map(({ decision }) => decision)).toEqual(['allowed', 'failed']);
   expect(rows[1]?.reason).toMatch(/^turns_exceeded; 0 tokens/);
   const replayed = await made.threads.replay(thread_id);
-  expect(replayed.ok && replayed.output.isSame).toBe(true);
+  expectSame(replayed);
   expect(await requests(made)).toHaveLength(2);
 });
 
@@ -191,7 +192,7 @@ test('a call notes its target and the labels of its arguments, a denial its call
   ]);
   expect(denied.find(({ stage: by }) => by === 'policy')?.about).toEqual({ path: labels });
   const replayed = await made.threads.replay(thread_id);
-  expect(replayed.ok && replayed.output.isSame).toBe(true);
+  expectSame(replayed);
 });
 
 test('a denial says what is missing, for what, and what is held, whatever refused it', async () => {

@@ -3,6 +3,7 @@
 import { expect, test, vi } from 'vitest';
 import { plainText } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   eventsOf,
   type FleetStage,
@@ -86,7 +87,7 @@ test('a model request under way is finished, kept, and not sent again', async ()
     'running',
     'completed',
   ]);
-  expect(got(await second.threads.replay(id))).toMatchObject({ isSame: true });
+  expectSame(got(await second.threads.replay(id)));
 });
 
 test('the last word of a model is its last word, also in a process that goes', async () => {

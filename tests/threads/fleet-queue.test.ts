@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { eventsOf, got, openFleetStage, openWorker, statesIn } from '../support/fleet-stage.ts';
 import { call, directive, hook, READ, read } from '../support/thread-project.ts';
 
@@ -47,7 +48,7 @@ test('what is queued is begun by whoever takes it, as if it had run there', asyn
   const audit = got(await made.threads.store.auditRows({ limit: 100 }));
   const asked = audit.filter(({ operation }) => operation === 'run').map(({ target }) => target);
   expect(asked.toSorted()).toEqual([id, here.thread_id].toSorted());
-  expect(got(await worker.threads.replay(id))).toMatchObject({ isSame: true });
+  expectSame(got(await worker.threads.replay(id)));
 });
 
 test('what cannot run is refused where it is asked for, and leaves nothing', async () => {

@@ -2,6 +2,7 @@
 import { expect, test, vi } from 'vitest';
 import { plainText, systemClock } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   eventsOf,
   got,
@@ -105,7 +106,7 @@ test('a pause holds whatever is said, until somebody resumes the thread', async 
   const asked = JSON.stringify(made.provider.requests.at(-1)?.body);
   expect(asked).toContain('look closer');
   expect(asked).toContain('go on');
-  expect(got(await worker.threads.replay(id))).toMatchObject({ isSame: true });
+  expectSame(got(await worker.threads.replay(id)));
 });
 
 test('a hook that somebody queued is left to the thread that it serves', async () => {

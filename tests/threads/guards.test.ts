@@ -6,6 +6,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type Json } from '../../src/base/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   call,
   directive,
@@ -312,6 +313,6 @@ test('a replay of a guarded tree is the same', async () => {
   for (const { id } of await rows(made)) {
     const report = await made.threads.replay(id);
     expect(report.ok && report.output.difference).toBeUndefined();
-    expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(report);
   }
 });

@@ -9,6 +9,7 @@ import { endThread, type Runtime } from '../../src/runtime/index.ts';
 import type { Decision } from '../../src/store/index.ts';
 import { endLives, live } from '../support/crash-driver.ts';
 import { probeTools } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
@@ -88,7 +89,7 @@ async function replays(made: Stage): Promise<void> {
   for (const { id } of await rows(made)) {
     const report = await made.threads.replay(id);
     expect(report.ok ? report.output.difference : report, id).toBeUndefined();
-    expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(report);
   }
 }
 const sent = ({ provider }: Stage): string => JSON.stringify(provider.requests.at(-1)?.body);

@@ -4,6 +4,7 @@
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import {
   answer,
@@ -144,7 +145,7 @@ test.each([
       [undefined, true],
     ]);
     const again = await made.threads.replay(result.thread_id);
-    expect(again.ok && again.output, JSON.stringify(again)).toMatchObject({ isSame: true });
+    expectSame(again);
   },
 );
 
@@ -570,7 +571,7 @@ test('a retry with other inputs begins the new attempt with them, also after a r
   const events = await eventsOf(made, asked.thread_id, 'retry');
   expect(events[0]?.data).toMatchObject({ attempt: 2, inputs: { who: 'Bo', times: 3 } });
   const report = await made.threads.replay(asked.thread_id);
-  expect(report, JSON.stringify(report)).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(report);
 });
 
 test.each([
@@ -590,7 +591,7 @@ test.each([
   expect(result).toMatchObject({ status: 'failed', code: 'hook_failed' });
   expect(result.reason).toContain(told);
   const report = await made.threads.replay(result.thread_id);
-  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(report);
 });
 
 test('other inputs are for a new attempt: a step that is done again has none', async () => {

@@ -9,6 +9,7 @@ import { defineTool } from '../../src/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { endLives, live } from '../support/crash-driver.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import {
   call,
@@ -259,7 +260,7 @@ describe('a label survives', () => {
     const end = await made.threads.resume(done.thread_id);
     expect(end.ok && end.output.status).toBe('completed');
     const report = await made.threads.replay(done.thread_id);
-    expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(report);
     const marks = (await resultsOf(made, done.thread_id)).map((data) => JSON.stringify(data.marks));
     expect(marks.slice(1).every((one) => one.includes('untrusted'))).toBe(true);
   });

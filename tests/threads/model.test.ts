@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import { formatMoney, type ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
 import { budgetOf } from '../support/registry-reads.ts';
@@ -310,7 +311,7 @@ test('each try of a turn is reserved, charged and recorded by itself, and the ch
     'allowed',
   ]);
   const again = await made.threads.replay(result.thread_id);
-  expect(again.ok && again.output, JSON.stringify(again)).toMatchObject({ isSame: true });
+  expectSame(again);
 });
 
 test.each([

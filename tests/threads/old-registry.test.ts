@@ -4,6 +4,7 @@ import { mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect, test } from 'vitest';
+import { expectSame } from '../support/expect-same.ts';
 import { type Stage, stage } from '../support/thread-project.ts';
 
 const OLD = join(import.meta.dirname, '../support/registry-v1');
@@ -52,7 +53,7 @@ test.each(['work', 'limited', 'parent'])(
     const made = await openOld();
     const report = await made.threads.replay(await idOf(made, name), {});
     if (!report.ok) throw new Error(report.error.detail.message);
-    expect(report.output, JSON.stringify(report.output.difference)).toMatchObject({ isSame: true });
+    expectSame(report.output);
     expect(made.provider.count()).toBe(0);
   },
 );

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, textAt } from '../../src/base/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
   directiveText,
@@ -134,7 +135,7 @@ test.each(PROTOCOLS)(
     });
     expect(JSON.stringify(bodyOf(made, 1))).toContain('hello');
     const again = await made.threads.replay(thread_id);
-    expect(again).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(again);
   },
 );
 

@@ -6,6 +6,7 @@ import type { Json, JsonObject } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { TRUSTING } from '../support/project.ts';
 import { eventsOf, TEXT } from '../support/script-project.ts';
 import { runs } from '../support/soak.ts';
@@ -365,10 +366,7 @@ test('after a failure another plan is made, from ids, numbers and known codes', 
   expect(second).toContain('step 2, `mail/book`: failed with tool_failed');
   expect(second).toContain('its result is @done1');
   expect(second).not.toContain('evil');
-  expect(await made.threads.replay(done.thread_id)).toMatchObject({
-    ok: true,
-    output: { isSame: true },
-  });
+  expectSame(await made.threads.replay(done.thread_id));
 });
 
 test('what another plan has from a stranger is still untrusted', async () => {
@@ -405,10 +403,7 @@ test('three plans are enough', async () => {
   const done = await planned(made);
   expect(done).toMatchObject({ status: 'failed', cost: { turns: 3, tool_calls: 3 } });
   expect(await plansOf(made, done.thread_id)).toHaveLength(3);
-  expect(await made.threads.replay(done.thread_id)).toMatchObject({
-    ok: true,
-    output: { isSame: true },
-  });
+  expectSame(await made.threads.replay(done.thread_id));
 });
 
 /** A thread that has read a stranger's letter starts another one with it. */
@@ -522,8 +517,7 @@ test('data that a reader took out of strangers’ words decides, his words do no
     expect(made.calls.map(([id]) => id)).toEqual(
       status === 'completed' ? ['mail/inbox', 'mail/send'] : ['mail/inbox'],
     );
-    if (status === 'completed')
-      expect(await made.threads.replay(done.thread_id)).toMatchObject({ output: { isSame: true } });
+    if (status === 'completed') expectSame(await made.threads.replay(done.thread_id));
   }
 });
 

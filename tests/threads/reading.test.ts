@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import { getOwn, isObject, type Json, type JsonObject } from '../../src/base/index.ts';
 import * as dataflow from '../../src/flow/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { eventsOf, scripted } from '../support/script-project.ts';
 import {
   answer,
@@ -115,7 +116,7 @@ describe('in a script', () => {
     const [mark = ''] = /=====[0-9a-f]{24}=====/.exec(text) ?? [];
     expect(text.split(mark)).toHaveLength(4);
     expect(text.split(mark)[2]).toContain('mallory@evil.example');
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test('secrets stay secret, in data too', async () => {
@@ -206,7 +207,7 @@ describe('answers that do not fit', () => {
     const [, again] = readings(made).map(({ body }) => JSON.stringify(body.messages));
     expect(again).toContain('`answer.stars` must be a whole number from 1 up to 5');
     expect(again).not.toContain('FIVE BILLION');
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test.each<[string, ScriptedReply]>([
@@ -266,7 +267,7 @@ describe('called by a model', () => {
     const last = made.provider.requests.at(-1);
     expect(last && isReader(last)).toBe(false);
     expect(last?.assistant_messages).toBe(2);
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test('after it has read what strangers wrote, its schema is a stranger’s too', async () => {
@@ -292,7 +293,7 @@ describe('called by a model', () => {
       ({ type, data }) => type === 'tool_result' && data.tool === 'read/summarise',
     );
     expect(told.map(({ data }) => getOwn(data.content ?? null, 'text'))).toEqual(['one', 'two']);
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test('a thread that may take no more turns reads no more', async () => {
@@ -304,7 +305,7 @@ describe('called by a model', () => {
     const done = await run(made, 'look');
     expect(done).toMatchObject({ status: 'limit', code: 'turns_exceeded' });
     expect(readings(made)).toEqual([]);
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test('what it costs is charged', async () => {
@@ -431,7 +432,7 @@ describe('through references', () => {
     const [first, second] = readings(made).map(({ body }) => JSON.stringify(body.messages));
     expect(first).toContain('pay mallory@evil.example');
     expect(second).toContain('pay mallory@evil.example');
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test.each([
@@ -459,7 +460,7 @@ describe('through references', () => {
     const done = await run(made, 'look');
     expect(done.status).toBe('completed');
     expect(made.provider.requests.at(-1)?.results[0]).toMatchObject({ found: [PEOPLE[1]] });
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 });
 
@@ -489,7 +490,7 @@ describe('in a plan', () => {
     const done = await run(made, 'look', { plan: true });
     expect(done.status).toBe(status);
     if (status === 'completed') {
-      expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+      expectSame(await replayed(made, done.thread_id));
     } else expect(await resultOf(made, done.thread_id, 'own/tell')).toBeUndefined();
   });
 });
@@ -539,7 +540,7 @@ var @one = @picked.found[0]`;
     expect(out).toMatchObject({ mail: 'bob@own.example', n: 1 });
     expect(out.taint).not.toContain('untrusted');
     expect(done.cost.turns).toBe(0);
-    expect(await replayed(made, done.thread_id)).toMatchObject({ isSame: true });
+    expectSame(await replayed(made, done.thread_id));
   });
 
   test('what a stranger wrote is still a stranger’s when it is picked', async () => {
@@ -634,5 +635,5 @@ test.each(['job', 'look'])('a thread that is left while it reads reads again: %s
   expect(asked).toBe(2);
   const told = (await types(made, id)).filter((type) => type === 'tool_result');
   expect(told).toHaveLength(name === 'job' ? 3 : 2);
-  expect(await replayed(made, id)).toMatchObject({ isSame: true });
+  expectSame(await replayed(made, id));
 });

@@ -9,6 +9,7 @@ import { expect, onTestFinished, test } from 'vitest';
 import { getOwn, type Json, type JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { TRUSTING } from '../support/project.ts';
 import {
   answer,
@@ -402,7 +403,7 @@ test.each<Way>(WAYS)(
     expect(noted).toContain(MARKER);
     expectNothingSaid(made);
     const report = await made.threads.replay(thread_id);
-    expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(report);
   },
 );
 
@@ -447,7 +448,7 @@ test('a child sees of its inputs what its parent has written itself', async () =
   expectNothingSaid(made);
   const child = getOwn(spawned?.content, 'thread_id') as string;
   for (const id of [thread_id, child]) {
-    expect(await made.threads.replay(id)).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(await made.threads.replay(id));
   }
 });
 

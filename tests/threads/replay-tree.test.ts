@@ -4,6 +4,7 @@ import { expect, test } from 'vitest';
 import { plainText } from '../../src/base/index.ts';
 import { defineTool } from '../../src/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
 import {
   answer,
@@ -58,10 +59,7 @@ async function same(made: Stage, id: string, status = 'completed') {
   const [asked, threads, tools] = [made.provider.count(), (await rows(made)).length, ran.length];
   const done = await made.threads.replay(id);
   if (!done.ok) throw new Error(`${done.error.code}: ${done.error.detail.message}`);
-  expect(done.output, JSON.stringify(done.output.difference)).toMatchObject({
-    isSame: true,
-    status,
-  });
+  expectSame(done.output, { status });
   expect(done.output.same).toBe(done.output.recorded);
   expect([made.provider.count(), (await rows(made)).length, ran.length]).toEqual([
     asked,

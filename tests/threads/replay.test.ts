@@ -3,6 +3,7 @@ import { existsSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import {
   answer,
   directiveText,
@@ -55,7 +56,7 @@ test('a replay is the same, asks no model, runs no tool and leaves nothing', asy
   delete made.fixture.env.ANTHROPIC_API_KEY;
   const asked = made.provider.count();
   const report = await replay(made, thread_id);
-  expect(report).toMatchObject({ isSame: true, status: 'completed' });
+  expectSame(report, { status: 'completed' });
   expect(report.same).toBe(report.recorded);
   expect(made.provider.count()).toBe(asked);
   expect(existsSync(join(made.fixture.root, 'out/x.txt'))).toBe(false);
@@ -73,10 +74,7 @@ test('limits and hooks that are scripts decide again, to the same end', async ()
   const { thread_id, status } = await run(made);
   expect(status).toBe('limit');
   const report = await replay(made, thread_id);
-  expect(report, JSON.stringify(report.difference)).toMatchObject({
-    isSame: true,
-    status: 'limit',
-  });
+  expectSame(report, { status: 'limit' });
 });
 
 test.each([
@@ -90,7 +88,7 @@ test.each([
   const made = await stage(directive(), [reply, { text: 'done' }]);
   const { thread_id, status } = await run(made);
   const report = await replay(made, thread_id);
-  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+  expectSame(report, { status });
 });
 
 test('calls that were made at the same time, or again, get their own results', async () => {
@@ -104,7 +102,81 @@ test('calls that were made at the same time, or again, get their own results', a
   ]);
   const { thread_id, status } = await run(made);
   const report = await replay(made, thread_id);
-  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+  expectSame(report, { status });
+});
+
+const PROBE = (effect: string) =>
+  `tool_id: probe\ndescription: a test\nexecutor_id: script\nparameters: []\neffect: ${effect}\nconfig: { script: '/return "seen"' }\n`;
+
+test('calls that were made at once are recorded in their order, refused ones too', async () => {
+  const made = await openStage(
+    {
+      '.ai/directives/work.md': directiveText('work', {
+        permissions: `${PERMISSIONS}<execute resource="tool" id="fs/list_dir"/><execute resource="tool" id="fs/glob"/><execute resource="tool" id="own/probe"/>`,
+      }),
+      '.ai/tools/own/probe.yaml': PROBE('read'),
+    },
+    [
+      {
+        tool_calls: [
+          execute('own/probe', {}),
+          execute('fs/list_dir', { path: 'notes' }),
+          execute('fs/read_file', { path: 'secret.txt' }),
+          execute('fs/glob', { pattern: 'notes/*' }),
+          execute('own/nothing', {}),
+          execute('fs/read_file', { path: 'notes/a.txt' }),
+          execute('fs/read_file', { path: 'other.txt' }),
+        ],
+      },
+      { text: 'done' },
+    ],
+  );
+  const { thread_id, status } = await run(made);
+  const stored = await made.threads.store.read(thread_id);
+  const events = (stored.ok ? stored.output : []).slice(6);
+  const idsOf = (type: string) =>
+    events.filter((event) => event.type === type).map(({ data }) => data.call_id);
+  const spoken = events.find(({ type }) => type === 'assistant_message')?.data.content as {
+    id: string;
+  }[];
+  const calls = spoken.map(({ id }) => id);
+  expect(calls).toHaveLength(7);
+  expect(idsOf('tool_call')).toEqual(calls);
+  expect(idsOf('tool_result')).toEqual(calls);
+  expect(idsOf('permission_denied')).toEqual([calls[2], calls[6]]);
+  const groups = events.filter(({ type }) => type === 'tool_call').map(({ data }) => data.group);
+  expect(new Set(groups)).toEqual(new Set([7]));
+  expectSame(await replay(made, thread_id), { status });
+});
+
+test.each([
+  ['read', ''],
+  ['', 'read'],
+])('calls are grouped as they were: a tool is `%s`, then `%s`', async (then, now) => {
+  const file = '.ai/tools/own/probe.yaml';
+  const made = await openStage(
+    {
+      '.ai/directives/work.md': directiveText('work', {
+        permissions: `${PERMISSIONS}<execute resource="tool" id="own/probe"/>`,
+      }),
+      ...(then && { [file]: PROBE(then) }),
+    },
+    [
+      {
+        tool_calls: [
+          execute('fs/read_file', { path: 'notes/a.txt' }),
+          execute('own/probe', {}),
+          execute('fs/read_file', { path: 'notes/a.txt' }),
+        ],
+      },
+      { text: 'done' },
+    ],
+  );
+  const { thread_id, status } = await run(made);
+  if (now) made.fixture.write(file, PROBE(now));
+  else rmSync(join(made.fixture.root, file));
+  await made.runtime.library.refresh();
+  expectSame(await replay(made, thread_id), { status });
 });
 
 test('a replay goes no further than asked', async () => {
@@ -112,7 +184,7 @@ test('a replay goes no further than asked', async () => {
   const { thread_id } = await run(made);
   // The first event is the birth, which is not repeated.
   const report = await replay(made, thread_id, 9);
-  expect(report).toMatchObject({ isSame: true, same: 8, recorded: 8 });
+  expectSame(report, { same: 8, recorded: 8 });
   expect(report.status).toBeUndefined();
 });
 
@@ -153,7 +225,7 @@ test('what was said to a thread is said again at the same place', async () => {
   const done = await running;
   expect(done).toMatchObject({ ok: true, output: { status: 'completed' } });
   const report = await replay(made, id);
-  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true });
+  expectSame(report);
 });
 
 test.each(['terminate', 'kill', 'interrupt'])(
@@ -177,7 +249,7 @@ test.each(['terminate', 'kill', 'interrupt'])(
     const done = await running;
     const report = await replay(made, id);
     const status = done.ok ? done.output.status : '';
-    expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+    expectSame(report, { status });
   },
 );
 
@@ -209,7 +281,7 @@ test('a hook that asked a model is given its answers again', async () => {
   const asked = made.provider.count();
   expect(asked).toBe(3);
   const report = await replay(made, thread_id);
-  expect(report, JSON.stringify(report.difference)).toMatchObject({ isSame: true, status });
+  expectSame(report, { status });
   expect(made.provider.count()).toBe(asked);
 });
 

@@ -6,6 +6,7 @@ import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
 import { parseMoney, type ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent, ThreadSummary } from '../../src/store/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
@@ -112,7 +113,7 @@ async function expectReplayed({ threads }: Stage, all: readonly ThreadSummary[])
   for (const { id } of isLate ? [] : all) {
     const report = await threads.replay(id);
     const why = `${id}: ${JSON.stringify(report.ok ? report.output.difference : report)}`;
-    expect(report, why).toMatchObject({ ok: true, output: { isSame: true } });
+    expectSame(report, {}, why);
   }
 }
 

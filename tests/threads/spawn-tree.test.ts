@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { untilEvent } from '../support/registry-reads.ts';
 import {
   call,
@@ -126,7 +127,7 @@ test('a child has what its parents have left when it asks, and no more time than
   expect(Number(last.current) + Number(last.needed)).toBeGreaterThan(10_000);
   expect(part).toMatchObject({ status: 'limit', cost: { tokens: Number(last.current) - 2500 } });
   const again = await made.threads.replay(part?.id ?? '');
-  expect(again).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(again);
 });
 
 test('a parent that has said its last word waits for its children', async () => {

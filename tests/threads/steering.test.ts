@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { type Json, plainText, systemClock } from '../../src/base/index.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import {
@@ -154,7 +155,7 @@ test.skipIf(isLate)('a pause lets the reply that is coming finish, and keeps it'
   expect(resumed).toMatchObject({ output: { status: 'completed', text: 'at last' } });
   expect(made.provider.count()).toBe(2);
   const report = await made.threads.replay(id);
-  expect(report).toMatchObject({ output: { isSame: true } });
+  expectSame(report);
 });
 
 test.skipIf(isLate)(
@@ -168,7 +169,7 @@ test.skipIf(isLate)(
     expect(resumed).toMatchObject({ output: { status: 'completed', text: BRIEF.text } });
     expect(made.provider.count()).toBe(1);
     const report = await made.threads.replay(id);
-    expect(report).toMatchObject({ output: { isSame: true } });
+    expectSame(report);
   },
 );
 

@@ -8,6 +8,7 @@ import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { endLives, live } from '../support/crash-driver.ts';
 import { probeTools } from '../support/crash-project.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import {
   call,
@@ -64,7 +65,7 @@ test('a tool is used as often as the directive says, and the refusal says so', a
   expect(text).toContain('may be used 2 times');
   expect(text).toContain('permissions of directive `lead`');
   const report = await made.threads.replay(thread_id);
-  expect(report).toMatchObject({ ok: true, output: { isSame: true } });
+  expectSame(report);
 });
 
 test('two at once in one turn: one of them has the last use', async () => {

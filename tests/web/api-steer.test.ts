@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import type { Acted, ReplayView } from '../../src/web/model/api.ts';
+import { expectSame } from '../support/expect-same.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
@@ -158,7 +159,7 @@ test('a limit is raised, a message follows, a replay is the same', async () => {
     expect.objectContaining({ operation: 'raise', caller: 'ann', target: id }),
   );
   const same = await served.post(`threads/${id}/replay`, {});
-  expect(same.answer.output as ReplayView).toMatchObject({ isSame: true });
+  expectSame(same.answer.output as ReplayView);
 });
 
 test('what cannot begin is refused at its field, and what is above the directive is', async () => {

@@ -410,6 +410,13 @@ function replayPort({
       const next = recordOf(thread).events[count(thread)];
       return next?.type === 'turn_start' || limitIn(next) !== undefined;
     },
+    group(thread, call) {
+      const next = recordOf(thread).events.find(
+        ({ type, data }, at) =>
+          at >= count(thread) && type === 'tool_call' && data.call_id === call,
+      );
+      return next?.type === 'tool_call' ? next.data.group : undefined;
+    },
     async refused(thread, { error: { detail } }) {
       await live.get(thread)?.thread.journal.flush();
       const next = recordOf(thread).events[count(thread)];

@@ -8,6 +8,7 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  plainText,
 } from '../../base/index.ts';
 import {
   type Held,
@@ -58,13 +59,27 @@ const OF_ONE_RUN: ReadonlySet<string> = new Set(
   'key n child by bytes duration_seconds duration_ms volatile'.split(' '),
 );
 
+/** A set is written as a list: older journals have it in order of appearance. */
+const MARKS: ReadonlySet<string> = new Set(['labels', 'taint', 'sources']);
+
+const sorted = (marks: JsonObject): JsonObject =>
+  Object.fromEntries(
+    Object.entries(marks).map(([name, list]) => [
+      name,
+      MARKS.has(name) && Array.isArray(list) ? list.map(plainText).toSorted() : list,
+    ]),
+  );
+
 function plain(value: Json): Json {
   if (Array.isArray(value)) return value.map(plain);
   if (!isObject(value)) return value;
   return Object.fromEntries(
     Object.entries(value)
       .filter(([name]) => !OF_ONE_RUN.has(name))
-      .map(([name, inner]) => [name, plain(inner)]),
+      .map(([name, inner]) => [
+        name,
+        name === 'marks' && isObject(inner) ? sorted(inner) : plain(inner),
+      ]),
   );
 }
 
@@ -73,7 +88,7 @@ const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>>
   thread_start: ['ran'],
   signal: ['process'],
   permission_denied: ['stage', 'about'],
-  tool_call: ['target', 'about', 'use'],
+  tool_call: ['target', 'about', 'use', 'group'],
   tool_result: ['about', 'unused'],
   plan: ['needs'],
 };

@@ -148,7 +148,17 @@ async function conclude(
   thread.talk.conversation.result(call.id, kept, result.content);
 }
 
+/** How many calls are made at once. */
+export interface CallGroup {
+  readonly size?: number;
+  /** The intent of this call is recorded. */
+  readonly recorded?: () => void;
+  /** Resolves when this call may record more than its intent. */
+  readonly inTurn?: () => Promise<void>;
+}
+
 interface KernelCall {
+  readonly group?: CallGroup;
   /** Parameters with their marks. */
   values: Record<string, Value>;
   /** Of everything that it says. */
@@ -162,18 +172,18 @@ export async function callKernel(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
-  { values, marks, frame }: KernelCall,
+  { values, marks, frame, group = {} }: KernelCall,
 ): Promise<Outcome<Value>> {
   const { ports, place, rights } = thread;
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
-  const act = stepAct(thread, call, known, key);
+  const act = stepAct(thread, call, known, key, group);
   const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
   if (judged) return carrying(judged, marks);
   // What a person has said to the statement holds for the call it makes.
   const ask = frame?.isApproved
     ? APPROVED
-    : askAbout(thread, { id: call.id, key, effect: known.effect });
+    : inTurnOf(group, askAbout(thread, { id: call.id, key, effect: known.effect }));
   const caller: Caller = {
     surface: 'thread',
     name: place.id,
@@ -191,6 +201,15 @@ export async function callKernel(
   const added = done.ok ? addRules(thread, call, known) : ok(null);
   return done.ok && known.isReading ? done : carrying(added.ok ? done : added, marks);
 }
+
+/** A question is recorded: calls that are made at once ask in their order. */
+const inTurnOf = ({ inTurn }: CallGroup, ask: ReturnType<typeof askAbout>): typeof ask =>
+  inTurn
+    ? async (...question) => {
+        await inTurn();
+        return await ask(...question);
+      }
+    : ask;
 
 /** A directive that is executed inside a thread brings its rules with it. */
 function addRules(
@@ -275,6 +294,7 @@ export async function performCall(
   thread: Thread,
   call: ToolCallBlock,
   known: IdentifiedCall,
+  group: CallGroup,
 ): Promise<Outcome<Value>> {
   const { conversation, references } = thread.talk;
   // Everything the model wrote carries what it has read.
@@ -282,7 +302,7 @@ export async function performCall(
   if (references) {
     const named = resolveCall(references, known, marks);
     return named.ok
-      ? await callKernel(thread, call, named.output.known, named.output)
+      ? await callKernel(thread, call, named.output.known, { ...named.output, group })
       : markFailure(named, marks);
   }
   // A parameter may have any name, `__proto__` too.
@@ -292,7 +312,7 @@ export async function performCall(
   }
   const { content } = known.request;
   if (content !== undefined) values.content = makeValue(content, { descriptor: marks });
-  return await callKernel(thread, call, known, { values, marks });
+  return await callKernel(thread, call, known, { values, marks, group });
 }
 
 /** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
@@ -301,6 +321,7 @@ export function stepAct(
   call: ToolCallBlock,
   known: StepFacts,
   key = callKey(thread, call),
+  { size, recorded, inTurn }: CallGroup = {},
 ): ActPorts {
   const { ports, journal, budget } = thread;
   const { tool, verb, effect, volatile } = known;
@@ -345,12 +366,13 @@ export function stepAct(
         ...(child !== undefined && { child }),
         ...(target !== '' && { target }),
         ...(use && { use: use.n }),
+        ...(size !== undefined && { group: size }),
         ...aboutArguments(inputs),
       };
-      if (!use) return await commitIntent(thread, call.id, { type: 'tool_call', data });
-      return await takeUse(thread, counted, () =>
-        commitIntent(thread, call.id, { type: 'tool_call', data }),
-      );
+      const commit = () => commitIntent(thread, call.id, { type: 'tool_call', data });
+      const noted = await (use ? takeUse(thread, counted, commit) : commit());
+      recorded?.();
+      return noted;
     },
     run(body) {
       const use = thread.control.intents.get(call.id)?.use;
@@ -359,22 +381,33 @@ export function stepAct(
     },
     checkpoint(event) {
       if (event.name === 'before_step') return raise(thread, event, step);
-      // A hook is told of it before the model is.
-      const { conversation } = thread.talk;
-      if (event.name === 'after_step') {
-        conversation.learn(event.result.meta.descriptor, false);
-        noteOrigins(thread, call, event.arguments);
-        return raise(thread, event, step);
-      }
-      conversation.learn(descriptorOfFault(event.fault), false);
-      const told = event.name === 'error' ? { ...event, call: call.id } : event;
-      const verdict = raise(thread, asLimit(told), step);
-      if (mayRepeat(known, event)) return verdict;
-      const unlessRetry = (given: CheckpointVerdict | undefined) =>
-        given?.action === 'retry' ? undefined : given;
-      return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
+      const raised = () => raiseDone(thread, call, event, step, mayRepeat(known, event));
+      return inTurn ? inTurn().then(raised) : raised();
     },
   };
+}
+
+/** A hook receives the end of a step before the model does. */
+function raiseDone(
+  thread: Thread,
+  call: ToolCallBlock,
+  event: Exclude<FlowCheckpoint, { name: 'before_step' }>,
+  step: Parameters<typeof raise>[2],
+  isRepeatable: boolean,
+): MaybePromise<CheckpointVerdict | undefined> {
+  const { conversation } = thread.talk;
+  if (event.name === 'after_step') {
+    conversation.learn(event.result.meta.descriptor, false);
+    noteOrigins(thread, call, event.arguments);
+    return raise(thread, event, step);
+  }
+  conversation.learn(descriptorOfFault(event.fault), false);
+  const told = event.name === 'error' ? { ...event, call: call.id } : event;
+  const verdict = raise(thread, asLimit(told), step);
+  if (isRepeatable) return verdict;
+  const unlessRetry = (given: CheckpointVerdict | undefined) =>
+    given?.action === 'retry' ? undefined : given;
+  return verdict instanceof Promise ? verdict.then(unlessRetry) : unlessRetry(verdict);
 }
 
 /** Why the arguments of a call that was made could steer it: with its result, where anybody asked. */

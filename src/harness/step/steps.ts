@@ -2,9 +2,10 @@
 // are recorded in the order they were asked for.
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
+import { hearInReplay } from '../thread/interruption.ts';
 import { asExecute } from '../thread/permitted-tools.ts';
 import type { Thread } from '../thread/thread.ts';
-import { beginStep, endStep, isAtRest, performCall } from './step.ts';
+import { beginStep, type CallGroup, endStep, isAtRest, performCall } from './step.ts';
 import { type IdentifiedCall, identifyCall } from './tool-call.ts';
 
 const MAX_AT_ONCE = 8;
@@ -21,8 +22,13 @@ function mayShare({ ports, hooks: { list } }: Thread, call: ToolCallBlock): bool
   );
 }
 
-/** How many of the calls from `first` on may be made at once. */
+/**
+ * How many of the calls from `first` on may be made at once. The library decides, and it may have
+ * changed by the time of a replay: a replay reads the number from the journal.
+ */
 function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: number): number {
+  const recorded = thread.ports.replay?.group(thread.place.id, calls[first]?.id ?? '');
+  if (recorded !== undefined) return recorded;
   let end = first;
   while (end < calls.length && end - first < MAX_AT_ONCE) {
     const call = calls[end];
@@ -32,29 +38,64 @@ function groupSize(thread: Thread, calls: readonly ToolCallBlock[], first: numbe
   return Math.max(1, end - first);
 }
 
-async function runOne(thread: Thread, call: ToolCallBlock): Promise<Ending | undefined> {
+async function runOne(
+  thread: Thread,
+  call: ToolCallBlock,
+  size: number | undefined,
+): Promise<Ending | undefined> {
   const step = await beginStep(thread, call);
   if (!('known' in step)) return step.ending;
-  const outcome = await performCall(thread, call, step.known);
+  const outcome = await performCall(thread, call, step.known, size === undefined ? {} : { size });
   return await endStep(thread, call, step.known, outcome);
+}
+
+type Begun = { call: ToolCallBlock; known: IdentifiedCall };
+
+/**
+ * Makes the calls at once and records their events in the order of the calls: each call begins when the
+ * intent of the one before is recorded, or when that one was answered without an intent. All else that
+ * a call records waits until every intent is recorded and the calls before it are done.
+ */
+async function performAtOnce(thread: Thread, begun: readonly Begun[], size: number) {
+  const { promise: allBegun, resolve: endBegin } = Promise.withResolvers<void>();
+  const done: ReturnType<typeof performCall>[] = [];
+  for (const { call, known } of begun) {
+    const before = Promise.all([allBegun, ...done]);
+    const { promise: hasIntent, resolve: recorded } = Promise.withResolvers<void>();
+    const group: CallGroup = {
+      size,
+      recorded,
+      async inTurn() {
+        recorded();
+        await before;
+        await hearInReplay(thread);
+      },
+    };
+    await hearInReplay(thread);
+    const outcome = performCall(thread, call, known, group);
+    done.push(outcome);
+    await Promise.race([hasIntent, outcome]);
+  }
+  endBegin();
+  return await Promise.all(done);
 }
 
 async function runGroup(
   thread: Thread,
   group: readonly ToolCallBlock[],
+  size: number,
 ): Promise<Ending | undefined> {
-  const begun: { call: ToolCallBlock; known: IdentifiedCall }[] = [];
+  const begun: Begun[] = [];
   for (const call of group) {
     const step = await beginStep(thread, call);
     if ('known' in step) begun.push({ call, known: step.known });
     else if (step.ending) return step.ending;
   }
-  const outcomes = await Promise.all(
-    begun.map(({ call, known }) => performCall(thread, call, known)),
-  );
+  const outcomes = await performAtOnce(thread, begun, size);
   let ended: Ending | undefined;
   for (const [at, outcome] of outcomes.entries()) {
-    const { call, known } = begun[at] as (typeof begun)[number];
+    const { call, known } = begun[at] as Begun;
+    await hearInReplay(thread);
     ended = await endStep(thread, call, known, outcome);
     // One of them waits for a person: what the others came to is kept.
     if (ended && !isAtRest(thread)) return ended;
@@ -76,7 +117,8 @@ export async function runSteps(
   const { tools } = thread.talk;
   const calls = tools ? asked.map((call) => asExecute(tools, call)) : asked;
   for (let at = 0; at < calls.length; ) {
-    const size = at + 1 < calls.length ? groupSize(thread, calls, at) : 1;
+    const shared = at + 1 < calls.length ? groupSize(thread, calls, at) : undefined;
+    const size = shared ?? 1;
     const stopped = at === 0 ? undefined : await between();
     if (stopped) return stopped;
     const next = calls.slice(at, at + size);
@@ -84,7 +126,9 @@ export async function runSteps(
     const group = at === 0 ? next : stillOpen(thread, next);
     const [only] = group;
     const ended =
-      only && group.length === 1 ? await runOne(thread, only) : await runGroup(thread, group);
+      only && group.length === 1
+        ? await runOne(thread, only, shared)
+        : await runGroup(thread, group, size);
     if (ended) return ended;
     at += size;
   }

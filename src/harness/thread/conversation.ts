@@ -168,11 +168,11 @@ export class Conversation {
 /** What a person says. */
 export const FROM_USER = describe({ taint: ['src:user'] });
 
-/** A descriptor as it is kept in the journal, and back. */
+/** A descriptor as it is kept in the journal, and back. Sorted, because the order of reads that were made at once says nothing. */
 export const packMarks = ({ labels, taint, sources }: Descriptor): Marks => ({
   labels: [...labels],
-  taint: [...taint],
-  sources: [...sources],
+  taint: taint.toSorted(),
+  sources: sources.toSorted(),
 });
 
 export function unpackMarks(packed: Json | undefined): Descriptor {

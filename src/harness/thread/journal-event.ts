@@ -286,6 +286,8 @@ const call = fields(
     target: text,
     /** Of a tool whose uses are counted: with its key, the name of this use. */
     use: number,
+    /** How many calls of its reply were made at once. */
+    group: number,
     about,
   },
 );

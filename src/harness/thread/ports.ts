@@ -179,6 +179,8 @@ export interface ReplayPort {
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
   /** Is a request the next thing that was begun? */
   begins(thread: string): boolean;
+  /** How many calls were made at once from this one on; undefined when the journal does not say. */
+  group(thread: string, call: string): number | undefined;
   /** As it was refused then: by the registry, which knew more of those below than the thread itself. */
   refused(thread: string, now: Failure): Promise<Failure | undefined>;
   /** How long the next answer could be, when others left no more room for it then. */
