@@ -2,6 +2,8 @@
 // used unattended from then on.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Connected, makeConnected } from './support/connected.ts';
@@ -43,6 +45,31 @@ test('a person logs in where the server is added; its tools are then called with
   });
   expect(server.state).toMatchObject({ clients: 1, pages: 1 });
 }, 30_000);
+
+test.each(['SIGTERM', 'SIGHUP', 'SIGINT'] as const)(
+  '%s ends a command that waits for a login, and nothing of it is left',
+  async (signal) => {
+    const words = ['mcp', 'add', 'guarded', '--url', server.url, '--oauth', '--yes'];
+    const child = spawn(process.execPath, [LAUNCHER, ...words], {
+      cwd: project.root,
+      env: { ...project.env, KERNMANTLE_SRC: '1' },
+      stdio: ['ignore', 'ignore', 'pipe'],
+    });
+    let said = '';
+    child.stderr.on('data', (chunk: Buffer) => {
+      const before = said.includes('log in');
+      said += chunk.toString();
+      if (said.includes('log in') && !before) child.kill(signal);
+    });
+    const [code] = (await once(child, 'close')) as [number];
+    expect(code, said).toBe(130);
+    expect(said).toContain('interrupted before its tools were taken over');
+    expect(await project.kmJson('mcp', 'ls')).toMatchObject({ output: { servers: [] } });
+    expect(existsSync(join(project.root, '.ai/tools/mcp/guarded'))).toBe(false);
+    expect(existsSync(join(project.home, 'mcp-auth'))).toBe(false);
+  },
+  30_000,
+);
 
 test('where nobody can be asked it says which command helps, and nothing is kept', async () => {
   const added = await project.kmJson('mcp', 'add', 'guarded', '--url', server.url, '--yes');

@@ -1,4 +1,5 @@
 import {
+  compact,
   type Diagnostic,
   type Fault,
   formatDiagnostic,
@@ -9,71 +10,95 @@ import {
 import { EXIT, exitCodeOf } from './exit-code.ts';
 import type { Output } from './output.ts';
 
-/** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
-export async function confirm(terminal: Terminal, question: string): Promise<boolean> {
-  if (!terminal.isInteractive) return false;
-  const { createInterface } = await import('node:readline/promises');
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
+/** Signals that end a command that waits for a person. */
+const LEAVING = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const;
+
+/** Runs `work` with the handler on each signal, and takes the handlers away afterwards. */
+async function onSignals<T>(
+  signals: readonly NodeJS.Signals[],
+  handle: () => void,
+  work: () => Promise<T>,
+): Promise<T> {
+  for (const signal of signals) process.once(signal, handle);
   try {
-    return /^y(es)?$/i.test((await lines.question(`${visible(question)} [y/N] `)).trim());
+    return await work();
+  } finally {
+    for (const signal of signals) process.off(signal, handle);
+  }
+}
+
+/**
+ * One line that a person types. Undefined if they leave (Ctrl-C, end of input), if a signal ends the
+ * command, or if `signal` aborts.
+ */
+async function typedLine(
+  prompt: string,
+  options: { signal?: AbortSignal; output?: NodeJS.WritableStream } = {},
+): Promise<string | undefined> {
+  const { createInterface } = await import('node:readline/promises');
+  const { signal, output = process.stderr } = options;
+  const isUnseen = options.output !== undefined && { terminal: true };
+  const lines = createInterface({ input: process.stdin, output, ...isUnseen });
+  const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
+  const leave = (): void => lines.close();
+  lines.once('SIGINT', leave);
+  try {
+    return await onSignals(LEAVING, leave, () => {
+      const typed = lines.question(prompt, signal ? { signal } : {}).catch(() => undefined);
+      return Promise.race([typed, left]);
+    });
   } finally {
     lines.close();
   }
 }
 
+const isYes = (typed: string): boolean => /^y(es)?$/i.test(typed.trim());
+
+/** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
+export async function confirm(terminal: Terminal, question: string): Promise<boolean> {
+  return (await personAt(terminal)?.(question)) === true;
+}
+
 /** The person at the terminal, for questions that also wait elsewhere; nobody without a terminal. */
 export function personAt(
   terminal: Terminal,
-): ((question: string, signal: AbortSignal) => Promise<boolean | undefined>) | undefined {
+): ((question: string, signal?: AbortSignal) => Promise<boolean | undefined>) | undefined {
   if (!terminal.isInteractive) return undefined;
+  // Ctrl-C leaves the question to somebody else.
   return async (question, signal) => {
-    const { createInterface } = await import('node:readline/promises');
-    const lines = createInterface({ input: process.stdin, output: process.stderr });
-    const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
-    // Ctrl-C leaves the question to somebody else.
-    lines.once('SIGINT', () => lines.close());
-    try {
-      const answer = lines
-        .question(`${visible(question)} [y/N] `, { signal })
-        .catch(() => undefined);
-      const said = await Promise.race([answer, left]);
-      return said === undefined ? undefined : /^y(es)?$/i.test(said.trim());
-    } finally {
-      lines.close();
-    }
+    const typed = await typedLine(`${visible(question)} [y/N] `, compact({ signal }));
+    return typed === undefined ? undefined : isYes(typed);
   };
 }
 
 /** What a person types unseen; undefined without a terminal, or when they leave. */
 export async function askUnseen(terminal: Terminal, prompt: string): Promise<string | undefined> {
   if (!terminal.isInteractive) return undefined;
-  const { createInterface } = await import('node:readline/promises');
   const { Writable } = await import('node:stream');
   const nowhere = new Writable({ write: (_piece, _encoding, done) => done() });
   terminal.write(`${visible(prompt)}: `);
-  const lines = createInterface({ input: process.stdin, output: nowhere, terminal: true });
-  const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
-  lines.once('SIGINT', () => lines.close());
   try {
-    return await Promise.race([lines.question('').catch(() => undefined), left]);
+    return await typedLine('', { output: nowhere });
   } finally {
-    lines.close();
     terminal.write('\n');
   }
 }
 
-/** Ctrl-C asks the work to stop; what it started is ended with it. */
-export async function interruptible<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+/**
+ * Ctrl-C and SIGTERM ask the work to stop; what it started is ended with it. `waits`: for a person at this
+ * terminal, so that its end (SIGHUP) ends the work too. Without it SIGHUP is left as `nohup` has it.
+ */
+export async function interruptible<T>(
+  work: (signal: AbortSignal) => Promise<T>,
+  { waits = false }: { readonly waits?: boolean } = {},
+): Promise<T> {
   const controller = new AbortController();
-  const stop = (): void => controller.abort();
-  process.once('SIGINT', stop);
-  process.once('SIGTERM', stop);
-  try {
-    return await work(controller.signal);
-  } finally {
-    process.off('SIGINT', stop);
-    process.off('SIGTERM', stop);
-  }
+  const signals = waits ? LEAVING : (['SIGINT', 'SIGTERM'] as const);
+  return await onSignals(
+    signals,
+    () => controller.abort(),
+    () => work(controller.signal),
+  );
 }
 
 // What a person or a program sees: data on stdout, everything else on stderr, colour only for a

@@ -142,7 +142,9 @@ async function openHttp(
     },
   });
   const own = Object.entries(endpoint.headers);
-  const login = loginFor(endpoint, ports.home, ports.client.name, ports.authorize);
+  const over = new AbortController();
+  const { home, client, authorize } = ports;
+  const login = loginFor(endpoint, home, client.name, authorize, over.signal);
   if (!login.ok) return login;
   const transport = new StreamableHTTPClientTransport(url, {
     ...(login.output && { authProvider: login.output }),
@@ -187,6 +189,7 @@ async function openHttp(
       await Promise.race([left, sleep(LEAVE_MS)]);
     },
     async close() {
+      over.abort();
       opened.close();
       return ok(null);
     },

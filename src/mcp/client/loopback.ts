@@ -43,16 +43,21 @@ export async function openLoopbackLogin(
   listen(server, origin, waiting);
   return {
     redirectUrl: `${origin}${PATH}`,
-    async authorize(page): Promise<Outcome<string>> {
-      const { promise, resolve } = Promise.withResolvers<string | undefined>();
-      const timer = setTimeout(() => resolve(undefined), PATIENCE_MS);
+    async authorize(page, signal): Promise<Outcome<string>> {
+      const { promise, resolve } = Promise.withResolvers<Outcome<string>>();
+      const late = fail('timeout', 'nobody came back from the page');
+      const timer = setTimeout(() => resolve(late), PATIENCE_MS);
+      const onAbort = (): void => resolve(fail('cancelled', 'the login was not waited for'));
+      signal.addEventListener('abort', onAbort, { once: true });
       const state = URL.parse(page)?.searchParams.get('state') ?? '';
-      waiting.set(state, resolve);
-      show(page);
-      const url = await promise;
+      waiting.set(state, (url) => resolve(ok(url)));
+      if (signal.aborted) onAbort();
+      else show(page);
+      const came = await promise;
       clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
       waiting.delete(state);
-      return url === undefined ? fail('timeout', 'nobody came back from the page') : ok(url);
+      return came;
     },
     async close() {
       server.closeAllConnections();

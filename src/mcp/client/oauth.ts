@@ -108,7 +108,10 @@ function createProvider(
   { scope, client_id, client_secret }: NonNullable<HttpEndpoint['oauth']>,
   clientName: string,
   person: Authorizer | undefined,
+  signal: AbortSignal,
 ): LoginProvider {
+  // Written with the first tokens: a login that nobody finishes leaves nothing behind.
+  let registered: Kept['client'];
   let [verifier, state] = ['', ''];
   let discovered: OAuthDiscoveryState | undefined;
   let answer: URLSearchParams | undefined;
@@ -136,7 +139,7 @@ function createProvider(
       return state;
     },
     clientInformation() {
-      const { client } = keeper.read();
+      const client = registered ?? keeper.read().client;
       if (client_id !== undefined) {
         const known = client?.client_id === client_id ? client : { client_id };
         return { ...known, ...(client_secret !== undefined && { client_secret }) };
@@ -145,20 +148,18 @@ function createProvider(
       return person ? undefined : nobody();
     },
     saveClientInformation(client) {
-      const { tokens } = keeper.read();
       // A secret that stands in a connector is kept there alone.
       const { client_secret: _, ...bare } = client;
-      const kept = client_id === undefined ? client : bare;
-      keeper.write({ client: kept, ...(tokens && { tokens }) });
+      registered = client_id === undefined ? client : bare;
     },
     tokens: () => keeper.read().tokens,
     saveTokens(tokens) {
-      const { client } = keeper.read();
+      const client = registered ?? keeper.read().client;
       keeper.write({ ...(client && { client }), tokens });
     },
     async redirectToAuthorization(page) {
       if (!person || !mayAsk(person, keeper.server)) return nobody();
-      const came = await person.authorize(page.href);
+      const came = await person.authorize(page.href, signal);
       if (!came.ok) throw new UnauthorizedError(came.error.detail.message);
       const query = URL.parse(came.output)?.searchParams ?? new URLSearchParams();
       // Somebody else's answer is none.
@@ -179,6 +180,7 @@ function createProvider(
     invalidateCredentials(what) {
       const { client, tokens } = keeper.read();
       const keeps = { client: what === 'tokens', tokens: what === 'client' };
+      if (!keeps.client) registered = undefined;
       keeper.write({
         ...(keeps.client && client && { client }),
         ...(keeps.tokens && tokens && { tokens }),
@@ -218,12 +220,13 @@ export function refreshingOnce(fetch: FetchLike): FetchLike {
   };
 }
 
-/** Undefined where no login is asked for. */
+/** Undefined where no login is asked for. `signal` ends a login that a person has not finished. */
 export function loginFor(
   { url, oauth }: HttpEndpoint,
   home: string,
   clientName: string,
   person: Authorizer | undefined,
+  signal: AbortSignal,
 ): Outcome<LoginProvider | undefined> {
   if (!oauth) return ok(undefined);
   if (!NAME.test(oauth.name)) {
@@ -232,5 +235,5 @@ export function loginFor(
   const { origin, pathname } = new URL(url);
   const folder = join(home, 'mcp-auth');
   const keeper = createKeeper(join(folder, `${oauth.name}.json`), folder, `${origin}${pathname}`);
-  return ok(createProvider(keeper, oauth, clientName, person));
+  return ok(createProvider(keeper, oauth, clientName, person, signal));
 }

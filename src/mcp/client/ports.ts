@@ -7,8 +7,11 @@ import type { ProcessPorts, Verifier } from '../../kernel/index.ts';
 export interface Authorizer {
   /** Where the server sends the browser back to. */
   readonly redirectUrl: string;
-  /** Shows the page to the person; answers with the address the browser was sent back to, query included. */
-  authorize(page: string): Promise<Outcome<string>>;
+  /**
+   * Shows the page to the person; answers with the address the browser was sent back to, query included.
+   * Fails with `cancelled` when the signal aborts.
+   */
+  authorize(page: string, signal: AbortSignal): Promise<Outcome<string>>;
 }
 
 /** As W3C Trace Context writes it. */

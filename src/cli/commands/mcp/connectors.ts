@@ -25,13 +25,7 @@ import {
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
-import {
-  confirm,
-  interruptible,
-  personAt,
-  type Terminal,
-  visible,
-} from '../../terminal/terminal.ts';
+import { interruptible, personAt, type Terminal, visible } from '../../terminal/terminal.ts';
 
 const room = () => import('../../../mcp/index.ts');
 
@@ -134,18 +128,19 @@ async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>
 
 type Synced = JsonObject;
 
+/** `signal` aborts when the person leaves, or when a signal ends the command. */
+type ConnectorCall = CommandCall & { readonly signal: AbortSignal };
+
 async function runConnector(
   runtime: Runtime,
   id: string,
-  terminal: Terminal,
+  { terminal, signal }: ConnectorCall,
 ): Promise<Outcome<Synced>> {
   const person = personAt(terminal);
-  const answer = await interruptible((signal) =>
-    runtime.call(
-      'execute',
-      { item_type: 'tool', item_id: id },
-      { surface: 'cli', signal, ...(person && { person }) },
-    ),
+  const answer = await runtime.call(
+    'execute',
+    { item_type: 'tool', item_id: id },
+    { surface: 'cli', signal, ...(person && { person }) },
   );
   return answer as Outcome<Synced>;
 }
@@ -196,7 +191,7 @@ function showQuestion(terminal: Terminal, { shown }: Approval): void {
 async function decide(
   runtime: Runtime,
   id: string,
-  { options, terminal }: CommandCall,
+  { options, terminal, signal }: ConnectorCall,
 ): Promise<Outcome<'yes' | 'no' | 'nobody'>> {
   const threads = await runtime.threads();
   if (!threads.ok) return threads;
@@ -206,13 +201,16 @@ async function decide(
   const [row] = found.output;
   if (!row) return fail('not_found', `there is no approval \`${id}\``);
   if (!terminal.json) showQuestion(terminal, row);
+  const person = personAt(terminal);
   const isYes = options.yes === true;
-  if (!isYes && !terminal.isInteractive) return ok('nobody');
-  const yes = isYes || (await confirm(terminal, plainText(row.shown.question)));
+  if (!isYes && !person) return ok('nobody');
+  const yes = isYes || (await person?.(plainText(row.shown.question), signal));
   const decision = yes ? 'approved' : 'denied';
   const by = speaker({ terminal });
-  const done = await decideApproval(store, id, { decision, by, why: '' });
-  return done.ok ? ok(yes ? 'yes' : 'no') : done;
+  const why = yes === undefined ? 'interrupted' : '';
+  const done = await decideApproval(store, id, { decision, by, why });
+  if (!done.ok) return done;
+  return yes === undefined ? fail('cancelled', 'the question was left') : ok(yes ? 'yes' : 'no');
 }
 
 function showSynced(terminal: Terminal, output: Synced): void {
@@ -230,9 +228,9 @@ function showSynced(terminal: Terminal, output: Synced): void {
 }
 
 /** Runs a connector; what waits for a person is put to the one at hand, or left with how to answer. */
-async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<Ending> {
+async function sync(runtime: Runtime, id: string, call: ConnectorCall): Promise<Ending> {
   const { terminal } = call;
-  const first = await runConnector(runtime, id, terminal);
+  const first = await runConnector(runtime, id, call);
   if (!first.ok) return first;
   const approval = textAt(getOwn(first.output, 'pending'), 'approval');
   if (first.output.status === 'synced') {
@@ -254,7 +252,7 @@ async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<En
       hint: 'the same with `--yes`',
     });
   }
-  const second = await runConnector(runtime, id, terminal);
+  const second = await runConnector(runtime, id, call);
   if (!second.ok) return second;
   const removed = [first.output, second.output].flatMap((one) => textsAt(one, 'removed'));
   return terminal.finish(ok({ ...second.output, removed }), (output) =>
@@ -262,18 +260,34 @@ async function sync(runtime: Runtime, id: string, call: CommandCall): Promise<En
   );
 }
 
-/** Somebody may have to log in: the page that the server wants them to see is shown here. */
+const LEFT = 'interrupted before its tools were taken over; nothing was changed';
+
+/**
+ * Somebody may have to log in: the page that the server wants them to see is shown here. A signal ends the
+ * command, also while it waits for them.
+ */
 const withLogin =
-  (work: (runtime: Runtime, call: CommandCall) => Promise<Ending>): CommandRun =>
+  (work: (runtime: Runtime, call: ConnectorCall) => Promise<Ending>): CommandRun =>
   async (call) => {
     const { terminal, options } = call;
-    if (!terminal.isInteractive && options.oauth !== true) return await inProject(work)(call);
+    const interrupted = async (runtime: Runtime): Promise<Ending> =>
+      await interruptible(
+        async (signal) => {
+          const ended = await work(runtime, { ...call, signal });
+          const isLeft = typeof ended !== 'number' && ended.error.code === 'cancelled';
+          return isLeft ? fail('cancelled', LEFT) : ended;
+        },
+        { waits: true },
+      );
+    if (!terminal.isInteractive && options.oauth !== true) {
+      return await withRuntime(call, interrupted);
+    }
     const { openLoopbackLogin } = await room();
     const login = await openLoopbackLogin((page) =>
       terminal.note(`log in with your browser: ${visible(page)}`),
     );
     try {
-      return await withRuntime(call, (runtime) => work(runtime, call), { login });
+      return await withRuntime(call, interrupted, { login });
     } finally {
       await login.close();
     }
