@@ -81,8 +81,11 @@ function meaningOf(error: Json | undefined, status: number | undefined): Meaning
   const names = [wordAt(error, 'code'), wordAt(error, 'type')];
   const known = names.flatMap((name) => (Object.hasOwn(BY_NAME, name) ? [BY_NAME[name]] : []))[0];
   const byStatus = status === undefined ? undefined : BY_STATUS[status];
-  // A name that says only "invalid" says less than the status does.
-  const meaning = (known === INVALID ? (byStatus ?? known) : (known ?? byStatus)) ?? SERVER;
+  // A name that says only "invalid" or "server error" says less than the status does. A status that asks
+  // for another try wins over every name except an empty account, which providers report as 429 too.
+  const isVague = known === INVALID || known === SERVER;
+  const isRetry = byStatus?.transient === true && known?.transient === false && known !== QUOTA;
+  const meaning = (isVague || isRetry ? (byStatus ?? known) : (known ?? byStatus)) ?? SERVER;
   if (meaning === INVALID && TOO_LONG.test(wordAt(error, 'message'))) return CONTEXT;
   return meaning === SERVER && status !== undefined && status < 500 ? INVALID : meaning;
 }
