@@ -179,8 +179,8 @@ export async function withProposal(thread: Thread, decision: Decision): Promise<
   const { item } = place;
   const before = print(item.body);
   const signed = item.signature.state === 'signed' && ({ signed: true } as const);
-  // A directive speaks to the model as itself: what a stranger may have put into it a person looks at.
-  const isKeptBack = thread.talk.references !== undefined && carries(marks, 'untrusted');
+  // A directive is an instruction to the model. Untrusted text never becomes one without a person.
+  const isKeptBack = carries(marks, 'untrusted');
   if (ports.policies().policy.anneal === 'auto' && touches.length === 0 && !isKeptBack) {
     const change = { state: 'auto', text, before, ...signed } as const;
     // INVARIANT: it is in the journal before it is in the file; whoever resumes writes what is missing.

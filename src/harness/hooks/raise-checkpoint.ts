@@ -6,6 +6,7 @@ import {
   type Fault,
   fail,
   getOwn,
+  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -37,7 +38,7 @@ import {
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
-import { aboutArguments, unpackMarks } from '../thread/conversation.ts';
+import { aboutArguments, conversationText, unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import type { DataOf, HookAnswered, HookStart } from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
@@ -106,20 +107,27 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   }
 }
 
-/** A directive that asks for `event` or its `detail` is told, also when the hook does not say it. */
+/**
+ * Fills the inputs `event`, `detail` and `transcript` of a directive that declares them, unless the hook
+ * gives them itself.
+ */
 function withEvent(
-  { ports }: Thread,
+  { ports, talk }: Thread,
   directive: string,
   event: CheckpointEvent,
   inputs: JsonObject,
 ): JsonObject {
   const found = ports.library.find('directive', directive);
   const declared = found.ok ? (found.output.directive?.inputs ?? []) : [];
-  const facts = { event: event.name, detail: event.name === 'error' ? { ...event.detail } : {} };
+  const facts: Record<string, () => Json> = {
+    event: () => event.name,
+    detail: () => (event.name === 'error' ? { ...event.detail } : {}),
+    transcript: () => conversationText(talk.conversation.messages()),
+  };
   const asked = Object.entries(facts).filter(([fact]) =>
     declared.some(({ name }) => name === fact && !Object.hasOwn(inputs, name)),
   );
-  return { ...inputs, ...Object.fromEntries(asked) };
+  return { ...inputs, ...Object.fromEntries(asked.map(([fact, read]) => [fact, read()])) };
 }
 
 /** The hook that was asked at this very place and has not answered yet. */

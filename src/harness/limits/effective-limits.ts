@@ -139,6 +139,9 @@ export const directiveLimits = (
 ): Outcome<EffectiveLimits> =>
   effectiveLimits({ declared: limits, layers: library.config('limits').layers, policy, ...more });
 
+/** Percent of its own estimate that one request of a hook may take: hooks are told what happened. */
+export const HOOK_MARGIN = 115n;
+
 const SET_ASIDE = ['tokens', 'input_tokens', 'output_tokens', 'spend', 'duration'] as const;
 
 /**
@@ -160,9 +163,10 @@ export function setAside(
     const above = room[name] ?? limit.value;
     const whole = above < limit.value ? above : limit.value;
     const part = (whole * million) / 1_000_000n;
-    // At least one request, where that leaves as much for the thread itself.
+    // At least one request, if the rest is enough for one of the thread itself, without the margin.
     const needed = million > 0n ? (least[name] ?? 0n) : 0n;
-    const reserve = part < needed && 2n * needed <= whole ? needed : part;
+    const isRoom = (whole - needed) * HOOK_MARGIN >= needed * 100n;
+    const reserve = part < needed && isRoom ? needed : part;
     hooks[name] = reserve;
     own[name] = { ...limit, value: limit.value - reserve };
   }

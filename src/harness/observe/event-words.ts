@@ -87,7 +87,7 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['withhold_result', 'skip (result withheld)'],
   ['count_as_done', 'skip (counts as done)'],
   ['ask_person', 'a person is asked'],
-  ['wait', 'waits for a person'],
+  ['wait', 'puts the run on hold'],
 ]);
 
 /** One for each type: a new event must fail to compile here. */
@@ -136,7 +136,14 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   injected_message: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
   signal: ({ kind, by }) =>
     kind === 'start' || kind === 'resume' ? undefined : line('!', 'idle', `${kind} by ${by}`),
-  approval: ({ approval = '' }) => line('?', 'you', `approval ${approval}`.trim()),
+  approval: (data) =>
+    data.kind === 'call' && data.action === 'anneal' && data.state === 'auto'
+      ? line(
+          '·',
+          'dim',
+          `directive ${data.directive} is changed, as the policy allows (anneal: auto)`,
+        )
+      : line('?', 'you', `approval ${data.approval ?? ''}`.trim()),
   plan: ({ number, text, after }) =>
     line('≡', 'plain', `plan ${number}${after ? ` (after ${after.code})` : ''}:\n${text}`),
   snapshot: nothing,

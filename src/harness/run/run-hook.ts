@@ -6,7 +6,7 @@ import type { Directive } from '../../items/index.ts';
 import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
-import { directiveLimits, setAside } from '../limits/effective-limits.ts';
+import { directiveLimits, HOOK_MARGIN, setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
 import { modeOf } from '../rights/reading-mode.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
@@ -44,9 +44,6 @@ function askingDirective(
 /** What is asked to tell what a hook costs. */
 type HookPorts = PreparePorts & Pick<HarnessPorts, 'instructions'>;
 
-/** Half as much again as its opening is likely to take: hooks are told things. */
-const SPARE = 1.5;
-
 /** What the dearest of them needs for one request. */
 function leastForHooks(
   ports: HookPorts,
@@ -57,7 +54,7 @@ function leastForHooks(
   const answer = leastAnswer(ports);
   let [input, spend] = [0, 0n];
   for (const { directive, bytes } of asking) {
-    const tokens = estimateTokens(Math.ceil((around + bytes) * SPARE));
+    const tokens = estimateTokens(Math.ceil(((around + bytes) * Number(HOOK_MARGIN)) / 100));
     const { tier, model_id } = directive.model ?? {};
     const wanted = { ...(tier && { tier }), ...(model_id && { model_id }) };
     const model = resolveModel(ports.models(), wanted);

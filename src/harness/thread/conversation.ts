@@ -230,3 +230,38 @@ export function aboutArguments(given: readonly ToldArgument[]): { about?: JsonOb
   }
   return about ? { about } : {};
 }
+
+const [MAX_BLOCK_TEXT, MAX_CONVERSATION_TEXT] = [2000, 24_000];
+
+function blockText(role: Message['role'], block: Block): string {
+  switch (block.type) {
+    case 'text':
+      return `${role}: ${block.text}`;
+    case 'tool_call':
+      return `call ${block.name} ${JSON.stringify(block.arguments)}`;
+    case 'tool_result':
+      return `${block.is_error ? 'failed' : 'result'} ${JSON.stringify(block.content)}`;
+    case 'thinking':
+      return '';
+  }
+}
+
+/**
+ * The conversation as text for a hook that reviews it, at most 24,000 characters from its end. It holds what
+ * the model was shown, so it carries the marks of the conversation.
+ */
+export function conversationText(messages: readonly Message[]): string {
+  const lines: string[] = [];
+  let rest = MAX_CONVERSATION_TEXT;
+  for (const { role, content } of messages.toReversed()) {
+    for (const block of content.toReversed()) {
+      const text = blockText(role, block);
+      if (text === '') continue;
+      const line = text.length > MAX_BLOCK_TEXT ? `${text.slice(0, MAX_BLOCK_TEXT)} …` : text;
+      rest -= line.length + 1;
+      if (rest < 0) return ['[earlier messages are left out]', ...lines.toReversed()].join('\n');
+      lines.push(line);
+    }
+  }
+  return lines.toReversed().join('\n');
+}
