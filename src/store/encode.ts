@@ -9,6 +9,20 @@ import { parseThreadId } from './thread-id.ts';
 const MAX_EVENT = 8 * 1024 * 1024;
 const MAX_PAYLOAD = 1024 * 1024;
 
+/** The first text of a thread, and the text of its end, each. */
+const MAX_SEARCH = 4000;
+/** So many threads a query with `search` looks at. */
+export const MAX_LOOKED = 20_000;
+
+/** As it is kept and as it is looked for. */
+export const searchForm = (text: string): string =>
+  text.toWellFormed().replaceAll('\0', '').normalize('NFC').toLowerCase();
+
+const searchText = (text: string | undefined): string | undefined =>
+  text === undefined || text === ''
+    ? undefined
+    : searchForm(text).slice(0, MAX_SEARCH).toWellFormed();
+
 export interface EventText {
   type: string;
   turn: number;
@@ -25,6 +39,7 @@ export interface ThreadText {
   events: readonly EventText[];
   limits: string;
   inputs: string;
+  search: string | undefined;
 }
 
 export interface CommitText {
@@ -33,6 +48,7 @@ export interface CommitText {
   cost: string | undefined;
   result: string | undefined;
   limits: string | undefined;
+  search: string | undefined;
   children: readonly ThreadText[];
   tell: readonly SignalText[];
   bytes: number;
@@ -86,7 +102,8 @@ export function encodeThread(thread: NewThread): Outcome<ThreadText> {
   const events = each(thread.events, encodeEvent);
   if (!events.ok) return events;
   const [limits = '', inputs = ''] = texts.output;
-  return ok({ thread, events: events.output, limits, inputs });
+  const search = searchText(thread.search);
+  return ok({ thread, events: events.output, limits, inputs, search });
 }
 
 /** All that a commit moves. */
@@ -137,6 +154,7 @@ export function encodeCommit(commit: Commit): Outcome<CommitText> {
     cost: spent.output,
     result: ended.output,
     limits: bounds.output,
+    search: searchText(commit.search),
     children: born.output,
     tell: told.output,
     bytes,

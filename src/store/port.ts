@@ -108,6 +108,8 @@ export interface Commit {
   raise?: Amounts;
   /** Its limits as the row shows them from now on. */
   limits?: JsonObject;
+  /** Text of its end that a search finds, in the place of that of an earlier end; masked by the caller. */
+  search?: string;
   /** A person takes it that the thread goes on with these. */
   items?: string;
   charge?: Amounts;
@@ -173,6 +175,10 @@ export interface NewThread {
   detached?: boolean;
   limits: JsonObject;
   inputs: Json;
+  /** One line for lists, masked by the caller. Absent: the run has neither a title nor words. */
+  title?: string;
+  /** Text of its beginning that a search finds, masked by the caller. */
+  search?: string;
   budget: BudgetLimits;
   /** After the `status` event of its birth, which the store writes as number 1. */
   events: readonly NewEvent[];
@@ -300,6 +306,8 @@ export interface ThreadSummary {
   project: string;
   items?: string;
   detached: boolean;
+  /** Masked, one line, at most 80 characters. Absent: the run has none. */
+  title?: string;
   status: ThreadStatus;
   /** How many events its journal holds. */
   seq: number;
@@ -336,6 +344,11 @@ export interface ThreadFilter {
   /** Empty: those that belong to nobody in particular. */
   tenant?: string;
   project?: string;
+  /**
+   * A part of the id, the directive, the title, the message, an input or an output; case does not count. A
+   * query looks at `MAX_LOOKED` threads: a page may hold few rows, or none, and a cursor.
+   */
+  search?: string;
   /** Newest first by default. */
   order_by?: 'created' | 'updated';
   direction?: 'desc' | 'asc';

@@ -91,6 +91,7 @@ const directive = fc.record({
   description: prose,
   category: word,
   author: maybe(line),
+  title: maybe(line.filter((text) => !text.includes('${'))),
   model: maybe(fc.record({ tier: word, fallback_id: maybe(word), context: prose })),
   limits: maybe(
     fc.record(
@@ -152,6 +153,9 @@ const directive = fc.record({
   success: maybe(prose),
   context: object,
   success_criteria: fc.array(prose, { maxLength: 3 }),
+  expect: fc.array(fc.record({ tool: word, succeeds: fc.constantFrom('always', 'last') }), {
+    maxLength: 3,
+  }),
   opaque: fc.array(fc.record({ tag: fc.constantFrom('template'), text: prose }), { maxLength: 2 }),
   around: fc.constantFrom('', '# Notes\n\ntext'),
 });

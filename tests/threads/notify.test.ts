@@ -1,4 +1,4 @@
-// People are told over a real webhook and a real command, and learn nothing of what was said.
+// People are told over a real webhook and a real command, and learn of what was said the title alone.
 import { existsSync, readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -39,11 +39,16 @@ const limited = {
 test('a limit is told to a webhook before the run answers', async () => {
   const policy = `unsigned: allow\nhosts: ["127.0.0.1"]\nnotify: { webhook: "${url}" }\n`;
   const made = await stage({ ...limited, '../home/policy.yaml': policy }, [read('notes/a.txt')]);
-  const result = await run(made, 'look', { message: 'my canary' });
+  const result = await run(made, 'look', { message: 'my topic\nmy canary' });
   expect(received).toHaveLength(1);
   expect(received[0]).toMatch(/^POST /);
   const body = JSON.parse(received[0]?.slice(5) ?? '') as object;
-  expect(body).toMatchObject({ event: 'limit', thread_id: result.thread_id, directive: 'look' });
+  expect(body).toMatchObject({
+    event: 'limit',
+    thread_id: result.thread_id,
+    directive: 'look',
+    title: 'my topic',
+  });
   expect(received[0]).not.toContain('canary');
   expect(received[0]).not.toContain('hello');
 });

@@ -138,13 +138,15 @@ function spendText(run: ListedRun): string {
   return max === undefined || isOver(run) ? used : `${used}/${max}`;
 }
 
-/** What it does, what waits, or why it ended. */
+/** What it does, what waits, or why it ended; then what it is about. */
 function nowText(run: ListedRun, unserved: ReadonlySet<string>): string {
   if (isUnserved(run, unserved)) return NO_WORKER;
   const due = run.due > 1 ? `${run.due} questions, ` : '';
   const what = isOver(run) ? (run.reason ?? '') : (run.now ?? '');
   const where = run.worker === undefined ? '' : ` on ${workerName(run.worker)}`;
-  return visible(`${due}${what}${where}`.replace(/\s+/g, ' ').trim());
+  const told = `${due}${what}${where}`.trim();
+  const parts = [told, run.title ?? ''].filter((part) => part !== '');
+  return visible(parts.join(' · ').replace(/\s+/g, ' '));
 }
 
 function lineOf(

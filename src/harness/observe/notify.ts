@@ -55,13 +55,16 @@ export const runNotice =
     });
 
 // Tells people that something waits for them or went wrong: a webhook or a command of the settings.
-// INVARIANT: the payload holds names and codes, never what was said, given or returned.
+// INVARIANT: the payload holds names, codes and the title, which is masked; nothing else that was said, given or
+// returned.
 
 type NoticeKind = 'approval' | 'stuck' | 'failed' | 'limit';
 type Notice = {
   event: NoticeKind;
   thread_id: string;
   directive: string;
+  /** What the run is about. Absent: nothing was said or given. */
+  title?: string;
   status: string;
   code: string;
   /** ISO 8601. */
@@ -74,7 +77,9 @@ interface NotifyPorts {
   /** `notify` of the policy in force. */
   settings(): JsonObject | undefined;
   now(): number;
-  thread(id: string): { directive: string; parent?: string; kind: string } | undefined;
+  thread(
+    id: string,
+  ): { directive: string; parent?: string; kind: string; title?: string } | undefined;
   post(url: string, notice: Notice): Promise<Outcome<unknown>>;
   run(command: readonly string[], notice: Notice): Promise<Outcome<unknown>>;
   /** Nobody could be told. */
@@ -136,7 +141,9 @@ export function createNotifier(ports: NotifyPorts) {
       const news = toldBy(event, about.parent === undefined);
       if (!news || (Array.isArray(settings.on) && !settings.on.includes(news.event))) return;
       const at = new Date(ports.now()).toISOString();
-      const notice: Notice = { ...news, thread_id: id, directive: about.directive, at };
+      const { directive, title } = about;
+      const named = title === undefined ? { directive } : { directive, title };
+      const notice: Notice = { ...news, thread_id: id, ...named, at };
       const { webhook } = settings;
       if (typeof webhook === 'string' && webhook !== '') keep(ports.post(webhook, notice));
       const command = commandOf(settings.command);

@@ -84,9 +84,10 @@ interface WatchPorts {
 const SDK = Symbol.for('opentelemetry.js.api.1');
 
 /** Of a place these alone are kept. */
-const factsOf = ({ directive, parent, kind }: ThreadFacts): ThreadFacts => ({
+const factsOf = ({ directive, parent, kind, title }: ThreadFacts): ThreadFacts => ({
   directive,
   kind,
+  ...(title !== undefined && { title }),
   ...(parent !== undefined && { parent }),
 });
 
@@ -162,6 +163,8 @@ export function watchThreads(ports: WatchPorts) {
     ...createRawStreams({ dir, clock, trouble, redactor: known.redactor }),
     written: (id) => transcripts.written(id),
     ahead: (id, seq) => transcripts.ahead(id, seq),
+    mask: (id, text, inputs) =>
+      (inputs === undefined ? known.redactor(id) : known.redactorBelow(id, inputs)).text(text),
     done(id) {
       transcripts.done(id);
       sealed.letGo(id);

@@ -85,7 +85,7 @@ function plain(value: Json): Json {
 
 /** What is noted for people, of a tool that is not run again and of files that may be others by now. */
 const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>> = {
-  thread_start: ['ran'],
+  thread_start: ['ran', 'title'],
   signal: ['process'],
   permission_denied: ['stage', 'about'],
   tool_call: ['target', 'about', 'use', 'group'],

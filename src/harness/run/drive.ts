@@ -14,6 +14,7 @@ import type { Recorded } from '../thread/journal-event.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import type { HeldLease, Thread } from '../thread/thread.ts';
 import { runTurn } from '../turn/turn.ts';
+import { checkExpected } from './expected-calls.ts';
 import { finalEnding, finish } from './finish.ts';
 
 import { ownRunner, runOwn } from './runner.ts';
@@ -136,7 +137,7 @@ async function runToEnding(
     const last = stopped ? ending : own;
     // The ends of children that it stops are in the journal; an abort notes more after them.
     if (last.status === 'aborted') await hearInReplay(thread);
-    const final = await endFamily(thread, last);
+    const final = await checkExpected(thread, await endFamily(thread, last));
     if (isEnded(final.status) && thread.hooks.pending.size > 0) await endHooks(thread);
     if (isEnded(final.status) && final.status !== 'completed') await hearInReplay(thread);
     return final;

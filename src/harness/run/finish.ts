@@ -12,6 +12,7 @@ import { packMarks } from '../thread/conversation.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { tell } from '../thread/talk.ts';
 import type { Place, Thread } from '../thread/thread.ts';
+import { aboutEnd } from './about-run.ts';
 import { hasShippedRunner } from './runner.ts';
 
 /** Longer texts are prose or a file; looking for outputs in them is not worth it. */
@@ -155,7 +156,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   const done = isEnded(status)
     ? await journal.commit(
         { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
-        { status, cost, settle, result: { ...result } },
+        { status, cost, settle, result: { ...result }, search: aboutEnd(ports, result) },
       )
     : await journal.commit([], {
         status,

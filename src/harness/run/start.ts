@@ -31,6 +31,7 @@ import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.t
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { HarnessPorts, HookAbout, Prepared, RunHook, Thread } from '../thread/thread.ts';
+import { type AboutRun, aboutRun } from './about-run.ts';
 import { createThread } from './create.ts';
 import { drive } from './drive.ts';
 import { prepareThread, type RunRequest, type StartedBy } from './prepare.ts';
@@ -109,6 +110,7 @@ async function createRow(
   place: BirthPlace,
   events: readonly JournalEvent[],
   aside: LimitAmounts,
+  { title, search }: AboutRun,
 ): Promise<Outcome<Held>> {
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const known = ports.identity?.();
@@ -124,6 +126,8 @@ async function createRow(
       limits: packLimits(limits),
       budget: budgetOf(limits),
       inputs,
+      ...(title !== '' && { title }),
+      search,
       ...(kind && { kind }),
       ...(detached && { detached }),
       events: events.map((event) => encode(event, 0)),
@@ -240,6 +244,7 @@ async function begin(
   const opened = { marks, given, parent, isReference };
   const opening = await openingEvents(ports, prepared, message, opened);
   if (!opening.ok) return opening;
+  const about = aboutRun(ports, prepared, message, place);
   const first: JournalEvent = {
     type: 'thread_start',
     data: {
@@ -254,6 +259,7 @@ async function begin(
       ...packRules(parent?.rights.rules.given()),
       ...(isReference && { untrusted: 'reference' }),
       ran: whatRan(ports, prepared, place),
+      ...(about.title !== '' && { title: about.title }),
     },
   };
   const { owner } = ports.threads;
@@ -262,15 +268,15 @@ async function begin(
   const start: JournalEvent = { type: 'signal', data: { kind: 'start', ...by } };
   const events = [first, ...opening.output, start];
   const since = ports.threads.live.leases.now();
-  const asked = hasHooks(place.runner) ? prepared.hooks : [];
-  const split = splitLimits(ports, limits, asked, prepared.room);
-  const born = await createRow(ports, prepared, place, events, split.hooks);
+  const hooks = hasHooks(place.runner) ? prepared.hooks : [];
+  const split = splitLimits(ports, limits, hooks, prepared.room);
+  const born = await createRow(ports, prepared, place, events, split.hooks, about);
   if (!born.ok) return born;
   const held = born.output;
   const subject = PEOPLE.has(surface) ? 'person' : `policy:${surface}`;
-  const about = { surface, caller: who, subject, operation: 'run', reason: '' };
+  const asked = { surface, caller: who, subject, operation: 'run', reason: '' };
   const row: AuditEntry | undefined = place.by && {
-    ...about,
+    ...asked,
     target: held.thread,
     decision: 'allowed',
   };

@@ -13,7 +13,7 @@ import type { Library } from '../../items/index.ts';
 
 type Env = Readonly<Record<string, string | undefined>>;
 
-const NAMED_SECRET =
+export const NAMED_SECRET =
   /(^|_)(api_?keys?|access_?keys?|private_?keys?|secret_?keys?|tokens?|secrets?|passwords?|passwd|passphrases?|credentials?)$/i;
 /** Declared by tools and known to everybody: hiding them would hide half of every text. */
 const NO_SECRET = /^(PATH|HOME|USER|LOGNAME|LANG|LC_.*|TERM|TMPDIR|PWD|SHELL|TZ)$|_BASE_URL$/;
@@ -107,6 +107,12 @@ export function createKnownSecrets(environment: () => readonly string[]) {
   }
   return {
     redactor: (thread: string): Redactor => knownTo(thread).redactor,
+    /** Of a thread below this one that is about to get these inputs. */
+    redactorBelow(parent: string, inputs: Json): Redactor {
+      const { secrets, redactor } = knownTo(parent);
+      const more = inputSecrets(inputs);
+      return more.length === 0 ? redactor : createRedactor(new Set([...secrets, ...more]));
+    },
     /** Does it surely hold nothing that is secret to the thread? `text`: the value as JSON. */
     isClean(thread: string, value: Json, text = '\\'): boolean {
       const { redactor } = knownTo(thread);

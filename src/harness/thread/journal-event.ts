@@ -374,9 +374,16 @@ const DATA = {
     { directive: text, version: text, inputs: data, model: text, message: text, limits: data },
     /**
      * `plan`: steps are written down before anything is read; `check`: and not done. `untrusted`: its model
-     * knows what strangers wrote by reference.
+     * knows what strangers wrote by reference. `title`: for people, masked.
      */
-    { stream: yes, rules, ran, plan: word('run', 'check'), untrusted: word('reference') },
+    {
+      stream: yes,
+      rules,
+      ran,
+      plan: word('run', 'check'),
+      untrusted: word('reference'),
+      title: text,
+    },
   ),
   /**
    * `cause` says why the status was recorded, for programs; `reason` is for people. `owner` is the process
@@ -551,14 +558,16 @@ export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
 export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
   history.find((event) => event.type === 'thread_start')?.data;
 
-/** All of it as it is stored, a page at a time: a journal may be longer than one read. */
+/** All of it as it is stored, or the events of these types, a page at a time: a journal may be longer than one read. */
 export async function readStored(
   store: Pick<Store, 'read'>,
   thread: string,
+  types?: readonly EventType[],
 ): Answer<StoredEvent[]> {
   const events: StoredEvent[] = [];
   for (;;) {
-    const page = await store.read(thread, { after: events.at(-1)?.seq ?? 0 });
+    const after = events.at(-1)?.seq ?? 0;
+    const page = await store.read(thread, types ? { after, types } : { after });
     if (!page.ok) return page;
     if (page.output.length === 0) return ok(events);
     events.push(...page.output);
@@ -566,7 +575,11 @@ export async function readStored(
 }
 
 /** All of it, checked; the first event that cannot be read is the answer. */
-export async function readJournal(store: Pick<Store, 'read'>, thread: string): Answer<Recorded[]> {
-  const stored = await readStored(store, thread);
+export async function readJournal(
+  store: Pick<Store, 'read'>,
+  thread: string,
+  types?: readonly EventType[],
+): Answer<Recorded[]> {
+  const stored = await readStored(store, thread, types);
   return stored.ok ? decodeAll(stored.output) : stored;
 }

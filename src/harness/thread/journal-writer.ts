@@ -31,7 +31,7 @@ export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'se
 export type Refusable = Change &
   Pick<
     Commit,
-    'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits' | 'items'
+    'charge' | 'reserve' | 'children' | 'ask' | 'use' | 'release' | 'limits' | 'items' | 'search'
   > & {
     /** Refused with `signalled` when something was said that is not obeyed yet. */
     readonly quiet?: true;

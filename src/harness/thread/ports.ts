@@ -127,6 +127,7 @@ export interface ThreadFacts {
   readonly directive: string;
   readonly parent?: string;
   readonly kind: 'thread' | 'hook';
+  readonly title?: string;
 }
 
 /** Whoever looks on while threads run. */
@@ -153,6 +154,8 @@ export interface WatchPort {
   ahead?(thread: string, seq: number): LostCommits;
   /** Until its transcript holds everything that was told of it, and what was lost before. */
   written?(thread: string): Promise<void>;
+  /** Without what is secret to the thread; with `inputs` to one below it that is given these. */
+  mask?(thread: string, text: string, inputs?: Json): string;
   /** This process is done with the thread. */
   done?(thread: string): void;
   /** Where model requests leave a row; calls leave theirs through the kernel. */

@@ -1,10 +1,15 @@
 // What is wrong with a directive among the others: hooks that do not exist, tools whose needs it does
 // not grant, rights that items of its place may not have.
 import type { Diagnostic } from '../../base/index.ts';
-import { type Compared, comparisonsIn, compileExpression } from '../../expr/index.ts';
+import {
+  type Compared,
+  comparisonsIn,
+  compileExpression,
+  templatePaths,
+} from '../../expr/index.ts';
 import { checkRights } from './check-rights.ts';
 import type { Directive, DirectiveWorld, ParsedDirective } from './directive.ts';
-import { checkExtends } from './extends.ts';
+import { checkExtends, resolveExtends } from './extends.ts';
 import { type Findings, suggestion } from './findings.ts';
 
 function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findings): void {
@@ -85,6 +90,30 @@ function checkRelationships(directive: Directive, world: DirectiveWorld, finding
   });
 }
 
+/** Tools come later: the rule holds then, and a run until then fails it where it wants a call. */
+function checkExpected(directive: Directive, world: DirectiveWorld, findings: Findings): void {
+  directive.expect.forEach(({ tool, succeeds }, index) => {
+    if (world.tool(tool).ok) return;
+    const then = succeeds === 'last' ? ', so every run ends `failed` now' : '';
+    const message = `there is no tool \`${tool}\`${then}`;
+    const hint = suggestion(tool, world.toolIds());
+    findings.warning('tool_unknown', directive.places.at(`expect.${index}`), message, hint);
+  });
+}
+
+/** Where inputs may come from directives below, paths of a title are looked at with these. */
+function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findings): void {
+  if (directive.title === undefined || directive.relationships.extends.length === 0) return;
+  const { inputs } = resolveExtends(directive, (name) => world.directive(name));
+  const names = inputs.map(({ name }) => name);
+  for (const { path } of templatePaths(directive.title)) {
+    const [, name = ''] = path;
+    if (names.includes(name)) continue;
+    const message = `the title names the input \`${name}\`, which is not declared`;
+    findings.error('title_invalid', directive.places.at('title'), message, suggestion(name, names));
+  }
+}
+
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
   const hint = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
@@ -110,6 +139,8 @@ export function checkDirective(
   if (!directive) return [];
   const findings = directive.places.findings();
   checkModel(directive, world, findings);
+  checkTitle(directive, world, findings);
+  checkExpected(directive, world, findings);
   checkCurrency(directive, world, findings);
   checkHooks(directive, world, findings);
   checkConditions(directive, findings);

@@ -50,6 +50,8 @@ export interface Directive {
   readonly description: string;
   readonly category: string;
   readonly author?: string;
+  /** What a run is called; `${inputs.…}` stands for what it was given. */
+  readonly title?: string;
   readonly model?: DirectiveModel;
   /** Absent: the directive cannot be a thread. An empty object: every limit has its default. */
   readonly limits?: DirectiveLimits;
@@ -68,6 +70,8 @@ export interface Directive {
   readonly failure?: string;
   readonly context: JsonObject;
   readonly success_criteria: readonly string[];
+  /** Calls without which a run has not completed. */
+  readonly expect: readonly ExpectedCall[];
   /** `template`, `example` and `raw` elements directly below the directive, word for word. */
   readonly opaque: readonly OpaqueText[];
   /** The text around the directive: searched, never sent to a model. */
@@ -143,6 +147,12 @@ export interface DirectiveProcess {
   readonly mode: 'free' | 'plan';
   readonly steps: readonly Step[];
   readonly script?: DirectiveScript;
+}
+
+export interface ExpectedCall {
+  readonly tool: string;
+  /** `always`: no call of it may fail. `last`: the last one must not, and there must be one. */
+  readonly succeeds: 'always' | 'last';
 }
 
 export interface Step {

@@ -21,6 +21,7 @@ function layOver(own: Directive, below: Directive): Directive {
     ...own,
     description: own.description || below.description,
     category: own.category || below.category,
+    title: own.title ?? below.title,
     model: own.model ?? below.model,
     hooks: [...own.hooks, ...below.hooks],
     guards: [...own.guards, ...below.guards],
@@ -32,6 +33,7 @@ function layOver(own: Directive, below: Directive): Directive {
     failure: own.failure ?? below.failure,
     context: mergeDeep(below.context, own.context),
     success_criteria: [...new Set([...own.success_criteria, ...below.success_criteria])],
+    expect: [...own.expect, ...below.expect],
     opaque: [...own.opaque, ...below.opaque],
   });
 }

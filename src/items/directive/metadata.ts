@@ -1,8 +1,15 @@
 // The small parts of a directive: its name, version, model, relations, what it is exposed as.
 import { compact } from '../../base/index.ts';
+import { templatePaths } from '../../expr/index.ts';
 import { exposeProblems, readExposed } from '../expose.ts';
 import { NO_VERSION, VERSION } from '../item-kinds.ts';
-import type { DeviationRules, Directive, DirectiveModel, Relationships } from './directive.ts';
+import type {
+  DeviationRules,
+  Directive,
+  DirectiveModel,
+  ExpectedCall,
+  Relationships,
+} from './directive.ts';
 import {
   type Attribute,
   attributeOf,
@@ -11,9 +18,11 @@ import {
   hasTypo,
   objectOf,
   proseOf,
+  readChoice,
   readFlag,
+  sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type Place, quoted, suggestion } from './findings.ts';
 import { reportRetired } from './limits.ts';
 import { splitList } from './permissions.ts';
 
@@ -98,6 +107,49 @@ export function readModel(element: Element, findings: Findings): DirectiveModel 
     findings.error('model_missing', element.at, message, hint);
   }
   return model;
+}
+
+/** `inputs`: names of the declared ones; undefined where others may come from a directive below. */
+export function readTitle(
+  element: Element,
+  inputs: readonly string[] | undefined,
+  findings: Findings,
+): string | undefined {
+  const { text, offset } = sourceOf(element);
+  const paths = new Map(templatePaths(text).map(({ path, offset: at }) => [at, path]));
+  for (let at = text.indexOf('${'); at !== -1; at = text.indexOf('${', at + 1)) {
+    const [root, name] = paths.get(at) ?? [];
+    const isPath = root === 'inputs' && name !== undefined;
+    if (isPath && (inputs?.includes(name) ?? true)) continue;
+    const message = isPath
+      ? `the title names the input ${quoted(name)}, which is not declared`
+      : 'a title may hold paths of `inputs` only, such as `${inputs.topic}`';
+    const hint = isPath ? suggestion(name, inputs ?? []) : undefined;
+    findings.error('title_invalid', offset(at), message, hint);
+  }
+  return text === '' ? undefined : proseOf(element);
+}
+
+/** Calls that the given elements, each `expect`, list. */
+export function readExpect(
+  elements: readonly (Element | undefined)[],
+  findings: Findings,
+  remember: Remember,
+): ExpectedCall[] {
+  const expected: ExpectedCall[] = [];
+  for (const call of elements.flatMap((element) => (element ? elementsOf(element, 'call') : []))) {
+    const tool = attributeOf(call, 'tool')?.value.trim() ?? '';
+    const succeeds = readChoice(call, 'succeeds', ['always', 'last'], findings);
+    for (const name of ['tool', 'succeeds']) {
+      if (attributeOf(call, name)?.value.trim() || hasTypo(call)) continue;
+      const hint = `e.g. ${findings.words.attribute(name, name === 'tool' ? 'fs/read_file' : 'last')}`;
+      findings.error('expect_incomplete', call.at, `this call names no \`${name}\``, hint);
+    }
+    if (tool === '' || succeeds === undefined) continue;
+    remember(`expect.${expected.length}`, attributeOf(call, 'tool')?.at);
+    expected.push({ tool, succeeds });
+  }
+  return expected;
 }
 
 export function readDeviation(element: Element, findings: Findings): DeviationRules {

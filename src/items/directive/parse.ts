@@ -20,10 +20,12 @@ import { readMarkup } from './markup.ts';
 import {
   type Remember,
   readDeviation,
+  readExpect,
   readExpose,
   readModel,
   readName,
   readRelationships,
+  readTitle,
   readVersion,
 } from './metadata.ts';
 import { readPermissions } from './permissions.ts';
@@ -70,6 +72,8 @@ function readSource(located: Located, findings: Findings): Source | undefined {
 
 /** Places that checks across items will need. */
 function rememberPlaces(metadata: Element | undefined, remember: Remember): void {
+  const title = childOf(metadata, 'title');
+  remember('title', title && (() => sourceOf(title).offset(0)));
   remember('model.tier', attributeOf(childOf(metadata, 'model'), 'tier')?.at);
   const spend = childOf(childOf(metadata, 'limits'), 'spend');
   remember('limits.spend', attributeOf(spend, 'currency')?.at ?? spend?.at);
@@ -101,21 +105,25 @@ function build({ root, around }: Source, findings: Findings): Directive {
   rememberPlaces(metadata, remember);
   read(part('cost'), reportCost);
   const [inputs, outputs] = [childOf(root, 'inputs'), childOf(root, 'outputs')];
+  const declared = read(inputs, readInputs) ?? [];
+  const relationships = readRelationships(part('relationships'), remember);
+  const names = relationships.extends.length > 0 ? undefined : declared.map(({ name }) => name);
   return compact<Directive>({
     name: readName(root, findings),
     version: readVersion(root, findings),
     description: text('description'),
     category: text('category'),
     author: text('author') || undefined,
+    title: read(part('title'), (element, into) => readTitle(element, names, into)),
     model: read(part('model'), readModel),
     limits: read(part('limits'), readLimits),
     permissions: read(part('permissions'), readPermissions),
     hooks: read(part('hooks'), readHooks) ?? [],
     guards: read(part('guards'), readGuards) ?? [],
-    relationships: readRelationships(part('relationships'), remember),
+    relationships,
     deviation_rules: read(part('deviation_rules'), readDeviation),
     expose: read(part('expose'), readExpose),
-    inputs: read(inputs, readInputs) ?? [],
+    inputs: declared,
     process: read(childOf(root, 'process'), readProcess) ?? { mode: 'free', steps: [] },
     outputs: read(outputs, readOutputs) ?? [],
     success: outcomeText(outputs, 'success'),
@@ -124,6 +132,7 @@ function build({ root, around }: Source, findings: Findings): Directive {
     success_criteria: elementsOf(childOf(root, 'success_criteria') ?? root, 'criterion').map(
       proseOf,
     ),
+    expect: readExpect([part('expect'), childOf(root, 'expect')], findings, remember),
     opaque: elementsOf(root)
       .filter(({ name }) => /^(template|example|raw)$/.test(name))
       .map((element) => ({ tag: element.name, text: proseOf(element) })),

@@ -73,11 +73,15 @@ const LIMITS = shape({
   },
 });
 
+const EXPECT = listed('call', { attributes: ['tool', 'succeeds'] });
+
 export const METADATA: Shape = shape({
   children: {
     description: TEXT,
     category: TEXT,
     author: TEXT,
+    title: TEXT,
+    expect: EXPECT,
     model: shape({
       attributes: ['tier', 'model_id', 'fallback_id', 'tools'],
       retired: ['fallback', 'parallel'],
@@ -135,6 +139,7 @@ export const DIRECTIVE: Shape = shape({
     }),
     outputs: fields('output', ['type', 'required', 'enum'], { success: TEXT, failure: TEXT }),
     context: FREE_PART,
+    expect: EXPECT,
     success_criteria: shape({
       list: 'criterion',
       aliases: { criteria: 'criterion' },

@@ -46,6 +46,7 @@ const beside = (where: string): Partial<Record<CopiedTable, string>> => ({
   artifact_uses: select('artifact_uses', where),
   artifacts: select('artifacts', `hash IN (SELECT hash FROM artifact_uses WHERE ${where})`),
   secrets: select('secrets', where),
+  search_texts: select('search_texts', where),
 });
 
 const OF_THREADS: Partial<Record<CopiedTable, string>> = {
@@ -169,14 +170,14 @@ const REMOVE_TREE = [
   `DELETE FROM thread_events WHERE place IN (SELECT place FROM threads JOIN thread_events
     ON place > number * ${EVENTS_A_THREAD} AND place < (number + 1) * ${EVENTS_A_THREAD} WHERE root = ?1)`,
   `DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE ${OF_TREE})`,
-  ...['signals', 'approvals', 'artifact_uses', 'secrets', 'thread_data'].map(
+  ...['signals', 'approvals', 'artifact_uses', 'secrets', 'thread_data', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_TREE}`,
   ),
   'DELETE FROM threads WHERE root = ?1',
 ];
 const REMOVE_LOOSE = [
   `DELETE FROM approval_uses WHERE approval IN (SELECT id FROM approvals WHERE ${OF_NOBODY})`,
-  ...['signals', 'approvals', 'artifact_uses', 'secrets'].map(
+  ...['signals', 'approvals', 'artifact_uses', 'secrets', 'search_texts'].map(
     (table) => `DELETE FROM ${table} WHERE ${OF_NOBODY}`,
   ),
   'DELETE FROM audit WHERE ?1 IS NOT NULL',

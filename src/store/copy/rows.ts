@@ -20,6 +20,7 @@ const THREADS: Columns = {
   tenant: 'text',
   project: 'text',
   items: 'text',
+  title: 'text',
   detached: 'int',
   status: 'text',
   seq: 'int',
@@ -50,6 +51,7 @@ const columns = (kinds: Partial<Record<CellKind, string>>, order: string): Colum
 export const COPIED = {
   threads: THREADS,
   thread_events: columns({ int: 'seq ts turn' }, 'thread seq ts turn type data'),
+  search_texts: columns({}, 'thread first last'),
   signals: columns({ int: 'number ts' }, 'thread number kind payload key sender ts'),
   approvals: columns(
     { int: 'uses_left expires asked decided' },

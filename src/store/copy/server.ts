@@ -101,6 +101,7 @@ const beside = (where: string): Partial<Record<CopiedTable, string>> => ({
   artifacts: `SELECT ${list('artifacts')} FROM artifacts
     WHERE hash IN (SELECT hash FROM artifact_uses WHERE ${where})`,
   secrets: `SELECT ${list('secrets')} FROM secrets WHERE ${where}`,
+  search_texts: `SELECT ${list('search_texts')} FROM search_texts WHERE ${where}`,
 });
 const OF_THREADS: Partial<Record<CopiedTable, string>> = {
   threads: `SELECT ${columnsOf('threads')
@@ -216,6 +217,7 @@ async function countSource(line: Line, isWhole: boolean): Promise<RowCounts> {
     artifact_uses: `artifact_uses WHERE ${mine}`,
     artifacts: `artifacts WHERE hash IN (SELECT hash FROM artifact_uses WHERE ${mine})`,
     secrets: `secrets WHERE ${mine}`,
+    search_texts: `search_texts WHERE ${mine}`,
     audit: isWhole ? 'audit' : AUDIT_OF,
     pruned: `budgets WHERE ${isWhole} AND thread NOT IN (SELECT id FROM threads)`,
   };
@@ -302,6 +304,7 @@ const ARRIVE: Readonly<Record<CopiedTable, string>> = {
   artifact_uses: same('artifact_uses'),
   artifacts: same('artifacts', 'ON CONFLICT (hash) DO NOTHING'),
   secrets: same('secrets'),
+  search_texts: same('search_texts'),
   audit: same('audit'),
   pruned: insertAccounts('thread', 'copying_pruned'),
 };

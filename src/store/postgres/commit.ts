@@ -30,9 +30,10 @@ const isMoving = ({ settle, raise, charge, reserve, children }: Commit): boolean
   children !== undefined;
 
 /** Is there anything but what its row, its journal and its account say? */
-const hasRest = ({ commit, result, limits, children, tell }: CommitText): boolean =>
+const hasRest = ({ commit, result, limits, search, children, tell }: CommitText): boolean =>
   result !== undefined ||
   limits !== undefined ||
+  search !== undefined ||
   children.length > 0 ||
   tell.length > 0 ||
   commit.secrets !== undefined ||
@@ -40,11 +41,12 @@ const hasRest = ({ commit, result, limits, children, tell }: CommitText): boolea
 
 /** What few commits carry, as JSON; null for most. */
 function moreOf(encoded: CommitText, registry: ServerRegistry): string | null {
-  const { commit, result, limits, children, tell } = encoded;
+  const { commit, result, limits, search, children, tell } = encoded;
   const { settle, raise, charge, reserve, secrets, audit, items } = commit;
   const more = {
     result,
     limits,
+    search,
     items,
     settle: settle?.map(({ key, actual }) => ({ key, actual: amountsArray(actual) })),
     raise: raise && amountsArray(raise, 'NULL'),

@@ -26,6 +26,7 @@ const REMOVE: readonly string[] = [
     (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ALL ($1))`,
   'DELETE FROM reservations WHERE thread = ANY ($1)',
   'DELETE FROM thread_data WHERE thread = ANY ($1)',
+  'DELETE FROM search_texts WHERE thread = ANY ($1)',
   'DELETE FROM threads WHERE id = ANY ($1)',
 ];
 

@@ -1,5 +1,6 @@
 // Finding threads. Every text of the statement is ours; what a caller gives is only ever bound.
 import { fail, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { MAX_LOOKED, searchForm } from '../encode.ts';
 import type { Answer, ThreadFilter, ThreadPage } from '../port.ts';
 import { THREAD_STATUSES } from '../thread-id.ts';
 import type { Database } from './connection.ts';
@@ -11,6 +12,11 @@ const within = (
   at: string,
 ): string => `id IN (WITH RECURSIVE below(id) AS (SELECT ${at}::text COLLATE "C" UNION ALL
   SELECT t.id FROM threads t JOIN below ON t.parent = below.id) SELECT id FROM below)`;
+
+const foundBy = (
+  text: string,
+): string => `(strpos(lower(id || ' ' || directive), ${text}) > 0 OR EXISTS (SELECT 1 FROM search_texts s
+  WHERE s.thread = t.id AND (strpos(s.first, ${text}) > 0 OR strpos(s.last, ${text}) > 0)))`;
 
 interface Conditions {
   readonly texts: string[];
@@ -71,11 +77,24 @@ export async function queryThreads(database: Database, filter: ThreadFilter): An
   const limit = Math.max(1, Math.min(Math.trunc(filter.limit ?? DEFAULT_LIMIT), MAX_LIMIT));
   const where = texts.length === 0 ? '' : `WHERE ${texts.join(' AND ')}`;
   const way = isUp ? 'ASC' : 'DESC';
-  const sql = `SELECT ${SUMMARY_COLUMNS} FROM threads ${where} ORDER BY ${column} ${way}, id ${way} LIMIT ${limit + 1}`;
-  const found = await database.read((on) => on.all<SummaryColumns>(sql, ...values));
-  if (!found.ok) return found;
-  const rows = found.output.map(summaryOf);
-  const last = rows[limit - 1];
-  if (rows.length <= limit || !last) return ok({ rows });
-  return ok({ rows: rows.slice(0, limit), next_cursor: cursorOf(last[column], last.id) });
+  const order = `ORDER BY ${column} ${way}, id ${way}`;
+  const all = `SELECT ${SUMMARY_COLUMNS} FROM threads ${where} ${order}`;
+  const search = searchForm(filter.search ?? '');
+  const sql =
+    search === ''
+      ? all
+      : `SELECT * FROM (${all} LIMIT ${MAX_LOOKED}) t WHERE ${foundBy(`$${values.length + 1}`)} ${order}`;
+  const bound = search === '' ? values : [...values, search];
+  const isCut = `${all} OFFSET ${MAX_LOOKED - 1} LIMIT 1`;
+  const read = await database.read(async (on) => {
+    const found = await on.all<SummaryColumns>(`${sql} LIMIT ${limit + 1}`, ...bound);
+    // Without a further row, a search goes on after the last thread that it looked at.
+    const next = found.length > limit ? found[limit - 1] : undefined;
+    const last =
+      next ?? (search === '' ? undefined : await on.get<SummaryColumns>(isCut, ...values));
+    return { rows: found.slice(0, limit).map(summaryOf), last };
+  });
+  if (!read.ok) return read;
+  const { rows, last } = read.output;
+  return ok(last ? { rows, next_cursor: cursorOf(last[column], last.id) } : { rows });
 }

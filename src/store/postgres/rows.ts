@@ -17,7 +17,7 @@ export const presentOnly = <R extends object>(row: R): Present<R> =>
 
 export const SUMMARY_COLUMNS =
   'id, parent, root, depth, kind, directive, version, runner, tenant, project, items, detached, ' +
-  'status, seq, epoch, attempt, owner, lease_until, created, updated, ended, cost';
+  'title, status, seq, epoch, attempt, owner, lease_until, created, updated, ended, cost';
 
 export type SummaryColumns = ServerColumns<Omit<ThreadSummary, 'cost'>> & { cost: string };
 
@@ -63,11 +63,11 @@ export const auditRowsOf = (rows: readonly AuditEntry[] | undefined) =>
 
 /** As `km_bear` takes it. */
 export function birthOf(
-  { thread, events, limits, inputs }: ThreadText,
+  { thread, events, limits, inputs, search }: ThreadText,
   { clock, formats, maxLeaseMs }: ServerRegistry,
 ) {
   const { id, directive, version, runner, project, items, start } = thread;
-  const { kind = 'thread', detached = false } = thread;
+  const { kind = 'thread', detached = false, title } = thread;
   const tenant = thread.tenant || undefined;
   const started =
     'lease' in start
@@ -86,6 +86,8 @@ export function birthOf(
     events,
     limits,
     inputs,
+    title: title === undefined ? undefined : storable(title),
+    search,
     ...started,
     format: formats.at(-1),
     budget: amountsArray(thread.budget, 'NULL'),

@@ -199,10 +199,13 @@ export function writeAudit(connection: Connection, rows: readonly AuditEntry[], 
   }
 }
 
+const SET_SEARCH = `INSERT INTO search_texts (thread, first, last) VALUES (?, '', ?)
+  ON CONFLICT (thread) DO UPDATE SET last = excluded.last`;
+
 function writeRest(
   registry: Registry,
   thread: string,
-  { commit, tell, result, limits }: CommitText,
+  { commit, tell, result, limits, search }: CommitText,
   uses: readonly UsePlan[],
   now: number,
 ): Approval[] {
@@ -213,6 +216,7 @@ function writeRest(
   if (limits !== undefined) {
     connection.run('UPDATE thread_data SET limits = ? WHERE thread = ?', limits, thread);
   }
+  if (search !== undefined) connection.run(SET_SEARCH, thread, search);
   // Who has ended, or is gone, is left out.
   for (const signal of tell) sendSignal(registry, signal, now);
   if (tell.length > 0) registry.held.forgetRows();

@@ -28,6 +28,7 @@ const REMOVE: readonly string[] = [
     (SELECT 1 FROM artifact_uses u WHERE u.hash = artifacts.hash AND u.thread <> ?1)`,
   'DELETE FROM artifact_uses WHERE thread = ?',
   'DELETE FROM thread_data WHERE thread = ?',
+  'DELETE FROM search_texts WHERE thread = ?',
   'INSERT INTO pruned_budgets (thread, budget) SELECT id, budget FROM threads WHERE id = ?',
   'DELETE FROM threads WHERE id = ?',
 ];

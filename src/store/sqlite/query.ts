@@ -1,6 +1,7 @@
 // Finding threads. Every text of the statement is ours; what a caller gives is only ever bound.
 import type { SQLInputValue } from 'node:sqlite';
 import { fail, type Outcome, ok, parseJson } from '../../base/index.ts';
+import { MAX_LOOKED, searchForm } from '../encode.ts';
 import type { ThreadFilter, ThreadPage } from '../port.ts';
 import { THREAD_STATUSES } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
@@ -56,6 +57,9 @@ function readCursor(cursor: string): Outcome<[at: number, id: string]> {
     : fail('invalid_input', 'this cursor is not one of ours; start again without it');
 }
 
+const FOUND = `instr(lower(id || ' ' || directive), ?) > 0 OR EXISTS (SELECT 1 FROM search_texts
+  WHERE thread = id AND (instr(first, ?) > 0 OR instr(last, ?) > 0))`;
+
 export function query(connection: Connection, filter: ThreadFilter): Outcome<ThreadPage> {
   const conditions = conditionsOf(filter);
   if (!conditions.ok) return conditions;
@@ -71,9 +75,19 @@ export function query(connection: Connection, filter: ThreadFilter): Outcome<Thr
   const limit = Math.max(1, Math.min(Math.trunc(filter.limit ?? DEFAULT_LIMIT), MAX_LIMIT));
   const where = texts.length === 0 ? '' : `WHERE ${texts.join(' AND ')}`;
   const way = isUp ? 'ASC' : 'DESC';
-  const sql = `SELECT ${SUMMARY} FROM threads ${where} ORDER BY ${column} ${way}, id ${way} LIMIT ?`;
-  const rows = connection.all<SummaryRow>(sql, ...values, limit + 1).map(toSummary);
-  const last = rows[limit - 1];
-  if (rows.length <= limit || !last) return ok({ rows });
-  return ok({ rows: rows.slice(0, limit), next_cursor: toCursor(last[column], last.id) });
+  const order = `ORDER BY ${column} ${way}, id ${way}`;
+  const all = `SELECT ${SUMMARY} FROM threads ${where} ${order}`;
+  const search = searchForm(filter.search ?? '');
+  const sql =
+    search === '' ? all : `SELECT * FROM (${all} LIMIT ${MAX_LOOKED}) WHERE ${FOUND} ${order}`;
+  const bound = search === '' ? values : [...values, search, search, search];
+  const found = connection.all<SummaryRow>(`${sql} LIMIT ?`, ...bound, limit + 1).map(toSummary);
+  const rows = found.slice(0, limit);
+  // Without a further row, a search goes on after the last thread that it looked at.
+  const last =
+    found.length > limit
+      ? rows.at(-1)
+      : search !== '' &&
+        connection.get<SummaryRow>(`${all} LIMIT 1 OFFSET ?`, ...values, MAX_LOOKED - 1);
+  return ok(last ? { rows, next_cursor: toCursor(last[column], last.id) } : { rows });
 }

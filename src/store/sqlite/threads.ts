@@ -34,7 +34,7 @@ const MAX_READ = 10_000;
 
 export const SUMMARY =
   'id, parent, root, depth, kind, directive, version, runner, project, detached, status, seq, ' +
-  'epoch, attempt, owner, lease_until, created, updated, ended, cost, tenant, items';
+  'epoch, attempt, owner, lease_until, created, updated, ended, cost, tenant, items, title';
 
 export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
   cost: string;
@@ -197,12 +197,14 @@ const INSERT = `INSERT INTO threads (${SUMMARY}, queued, priority, budget)
   VALUES (${SUMMARY.replace(/\w+/g, '?')}, ?, ?, ?) RETURNING number`;
 const INSERT_DATA =
   'INSERT INTO thread_data (thread, chain, limits, inputs, birth) VALUES (?, ?, ?, ?, ?)';
+/** A thread without a first text has none that a search finds. */
+const INSERT_SEARCH = 'INSERT INTO search_texts (thread, first) VALUES (?, ?)';
 const OF_PARENT = 'SELECT tenant, items FROM threads WHERE id = ?';
 
 /** Row, data, events and secrets of a thread whose id is free; `budget` is its account. */
 export function insertThread(
   { connection, feed }: Registry,
-  { thread, events: first, limits, inputs }: ThreadText,
+  { thread, events: first, limits, inputs, search }: ThreadText,
   { parent, birth, budget }: { parent?: Parent | undefined; birth?: string; budget: string },
   now: number,
 ): void {
@@ -217,11 +219,12 @@ export function insertThread(
   // biome-ignore format: one line a group, in the order of the columns
   const made = connection.get<{ number: number }>(
     INSERT, id, parent?.id ?? null, parent?.root ?? id, depth, kind, directive, version, runner, project,
-    detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', tenant, items, queued,
-    priority, budget,
+    detached ? 1 : 0, status, seq, epoch, 1, owner, until, now, now, null, '{}', tenant, items,
+    thread.title ?? null, queued, priority, budget,
   );
   const chain = JSON.stringify([id, ...(parent?.chain ?? [])]);
   connection.run(INSERT_DATA, id, chain, limits, inputs, birth ?? null);
+  if (search !== undefined) connection.run(INSERT_SEARCH, id, search);
   const born = { type: 'status', turn: 0, ts: now, text: JSON.stringify({ status }) };
   insertEvents(connection, made?.number ?? 0, 0, [born, ...first], now);
   keepSecrets(connection, id, thread.secrets);

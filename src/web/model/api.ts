@@ -60,6 +60,8 @@ export interface ListedRun {
   readonly version: string;
   readonly runner: string;
   readonly detached: boolean;
+  /** What the run is about, in one line of at most 80 characters. Foreign. Absent: nothing was said or given. */
+  readonly title?: string;
   readonly status: string;
   /** How many events its journal holds. */
   readonly seq: number;
@@ -127,6 +129,10 @@ export interface ThreadView {
   readonly thread: ListedRun;
   readonly inputs: Data;
   readonly result?: Data;
+  /** Of a thread that has ended; absent when it gave none. Foreign. */
+  readonly outputs?: Data;
+  /** What it said last, at most 20,000 characters; absent until it has said something. Foreign. */
+  readonly reply?: string;
   readonly model: string;
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
   readonly ran: DataObject;
@@ -307,6 +313,8 @@ export interface ListedApproval {
   readonly kind: ApprovalKinds;
   readonly state: 'pending' | 'approved' | 'denied' | 'expired' | 'used';
   readonly thread?: string;
+  /** The title of that thread. Foreign. */
+  readonly thread_title?: string;
   readonly directive?: string;
   /** The call or right in a few words: tool and target. Foreign. */
   readonly title: string;

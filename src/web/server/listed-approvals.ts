@@ -11,7 +11,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { approvalDigest } from '../../runtime/index.ts';
-import type { Approval, Store } from '../../store/index.ts';
+import type { Approval, Store, ThreadRow } from '../../store/index.ts';
 import { type Grant, grantName } from '../../trust/index.ts';
 import type { DataObject, ListedApproval } from '../model/api.ts';
 
@@ -75,7 +75,11 @@ function ruleOf({ asked_by }: JsonObject): { rule?: string } {
   return rules.length === 0 ? {} : { rule: cut(rules.join(', ')) };
 }
 
-export function listedApproval(approval: Approval, epoch: number): ListedApproval {
+/** `row`: of its thread, where there is one. */
+export function listedApproval(
+  approval: Approval,
+  { epoch = 0, title }: Partial<Pick<ThreadRow, 'epoch' | 'title'>> = {},
+): ListedApproval {
   const { id, kind, state, thread, shown, uses, asked, expires, decided, who, channel, why } =
     approval;
   const directive = getOwn(shown, 'directive');
@@ -89,6 +93,7 @@ export function listedApproval(approval: Approval, epoch: number): ListedApprova
     asked,
     ...ruleOf(shown),
     ...(thread !== undefined && { thread }),
+    ...(title !== undefined && { thread_title: title }),
     ...(typeof directive === 'string' && { directive }),
     ...(expires !== undefined && { expires }),
     ...(decided !== undefined && { decided }),
@@ -104,12 +109,12 @@ export async function listedApprovals(
   store: Pick<Store, 'thread'>,
   approvals: readonly Approval[],
 ): Promise<Outcome<ListedApproval[]>> {
-  const epochs = new Map<string, number>();
+  const rows = new Map<string, ThreadRow | undefined>();
   for (const { thread } of approvals) {
-    if (thread === undefined || epochs.has(thread)) continue;
+    if (thread === undefined || rows.has(thread)) continue;
     const row = await store.thread(thread);
     if (!row.ok && row.error.code !== 'not_found') return row;
-    epochs.set(thread, row.ok ? row.output.epoch : 0);
+    rows.set(thread, row.ok ? row.output : undefined);
   }
-  return ok(approvals.map((one) => listedApproval(one, epochs.get(one.thread ?? '') ?? 0)));
+  return ok(approvals.map((one) => listedApproval(one, rows.get(one.thread ?? ''))));
 }

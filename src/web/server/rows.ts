@@ -314,7 +314,7 @@ function rowOf(
   budgets: Budgets,
   place: Pick<ListedRun, 'here' | 'worker' | 'queue'>,
 ): ListedRun {
-  const { id, parent, root, depth, kind, directive, version, runner, detached } = thread;
+  const { id, parent, root, depth, kind, directive, version, runner, detached, title } = thread;
   const { status, seq, attempt, created, updated, ended, cost } = thread;
   const now = nowOf(thread, known, waits);
   return {
@@ -327,6 +327,7 @@ function rowOf(
     version,
     runner,
     detached,
+    ...(title === undefined ? {} : { title }),
     status,
     seq,
     attempt,

@@ -37,7 +37,16 @@ export function revokedIn(world: World, chain: readonly string[]): string | unde
 }
 
 export function toRow(world: World, record: ThreadRecord): ThreadRow {
-  const { wakes: _, heard: _1, queued: _2, priority: _3, birth: _4, order: _5, ...row } = record;
+  const {
+    wakes: _,
+    heard: _1,
+    queued: _2,
+    priority: _3,
+    birth: _4,
+    order: _5,
+    texts: _6,
+    ...row
+  } = record;
   const revoked = revokedIn(world, record.chain);
   return structuredClone({ ...row, ...(revoked === undefined ? {} : { revoked }) });
 }
@@ -140,6 +149,8 @@ export function bear(
     cost: {},
     limits: JSON.parse(text.limits),
     inputs: JSON.parse(text.inputs),
+    ...(thread.title === undefined ? {} : { title: thread.title }),
+    texts: [text.search ?? '', ''],
     wakes: 0,
     heard: 0,
     priority: isHeld ? 0 : (start.queue.priority ?? 0),
@@ -263,7 +274,7 @@ export function letGo(world: World, record: ThreadRecord, wake: number | undefin
 }
 
 function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRecord {
-  const { commit, events, cost, result, limits } = text;
+  const { commit, events, cost, result, limits, search } = text;
   const now = world.clock.now();
   const { ended: before, ...rest } = record;
   const status = commit.status ?? record.status;
@@ -279,6 +290,7 @@ function changed(world: World, record: ThreadRecord, text: CommitText): ThreadRe
     ...(cost === undefined ? {} : { cost: JSON.parse(cost) }),
     ...(result === undefined ? {} : { result: JSON.parse(result) }),
     ...(limits === undefined ? {} : { limits: JSON.parse(limits) }),
+    ...(search === undefined ? {} : { texts: [record.texts[0], search] }),
   };
   const { release } = commit;
   if (release === undefined) return next;

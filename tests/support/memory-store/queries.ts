@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { canonicalJson, fail, type Outcome, ok, parseJson } from '../../../src/base/index.ts';
 import { BUDGET_KINDS } from '../../../src/store/amounts.ts';
+import { searchForm } from '../../../src/store/encode.ts';
 import type {
   Approval,
   ApprovalFilter,
@@ -17,10 +18,12 @@ import { keepSecrets, sendSignal, stateOf, toRow } from './commit.ts';
 import { need, refuse, type ThreadRecord, type World } from './world.ts';
 
 function isWanted(record: ThreadRecord, filter: ThreadFilter): boolean {
-  const { status, within, tenant } = filter;
+  const { status, within, tenant, search = '' } = filter;
+  const texts = [`${record.id} ${record.directive}`.toLowerCase(), ...record.texts];
   const names = ['directive', 'parent', 'root', 'kind', 'project'] as const;
   return (
     names.every((name) => filter[name] === undefined || filter[name] === record[name]) &&
+    texts.some((text) => text.includes(searchForm(search))) &&
     (tenant === undefined || tenant === (record.tenant ?? '')) &&
     (within === undefined || record.chain.includes(within)) &&
     (status === undefined || [status].flat().includes(record.status))

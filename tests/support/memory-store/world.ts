@@ -23,6 +23,8 @@ export interface ThreadRecord extends ThreadSummary {
   limits: JsonObject;
   inputs: Json;
   result?: Json;
+  /** What a search finds: text of the beginning and of the end. */
+  texts: readonly [first: string, last: string];
   wakes: number;
   heard: number;
   queued?: number;

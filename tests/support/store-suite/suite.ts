@@ -6,6 +6,7 @@ import { doubtCases } from './doubt-cases.ts';
 import { journalCases } from './journal-cases.ts';
 import { leaseCases } from './lease-cases.ts';
 import { recordCases } from './record-cases.ts';
+import { searchCases } from './search-cases.ts';
 import { signalCases } from './signal-cases.ts';
 import { spawnCases } from './spawn-cases.ts';
 import type { OpenStage } from './stage.ts';
@@ -19,6 +20,7 @@ export function storeSuite(name: string, open: OpenStage): void {
     spawnCases(open);
     leaseCases(open);
     tenantCases(open);
+    searchCases(open);
     signalCases(open);
     approvalCases(open);
     recordCases(open);

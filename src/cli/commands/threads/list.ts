@@ -10,8 +10,10 @@ import { age, count, statusColour } from '../../threads/words.ts';
 function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
   const limit = countOption(options, 'limit');
   if (!limit.ok) return limit;
-  const given = [options.status, options.directive, options.within, options.cursor];
-  const [status, directive, within, cursor] = given.map(asText);
+  const { status: statuses, directive: name, within: above, cursor: place, search: text } = options;
+  const [status, directive, within, cursor, search] = [statuses, name, above, place, text].map(
+    asText,
+  );
   const order = asText(options.order) ?? 'created';
   if (order !== 'created' && order !== 'updated') {
     return fail('usage', `\`--order ${order}\` is neither \`created\` nor \`updated\``);
@@ -23,6 +25,7 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
     status: status?.split(',') as ThreadStatus[] | undefined,
     directive,
     within,
+    search,
     kind: options.hooks === true ? undefined : 'thread',
     cursor,
   });
@@ -31,7 +34,8 @@ function filterOf({ options }: CommandCall): Outcome<ThreadFilter> {
 
 /** One line a thread. */
 function threadLine(row: ThreadSummary, now: number, terminal: Terminal): string {
-  const { id, status, cost, created, depth } = row;
+  const { id, status, cost, created, depth, title } = row;
+  const about = title === undefined ? '' : `  ${terminal.paint('dim', visible(title))}`;
   return [
     terminal.paint(statusColour(status), status.padEnd(11)),
     age(now - created).padStart(6),
@@ -39,7 +43,7 @@ function threadLine(row: ThreadSummary, now: number, terminal: Terminal): string
     count(cost.tool_calls).padStart(5),
     count(cost.tokens).padStart(9),
     (Number(cost.spend) || 0).toFixed(4).padStart(8),
-    ` ${'  '.repeat(Math.min(depth, 5))}${visible(id)}`,
+    ` ${'  '.repeat(Math.min(depth, 5))}${visible(id)}${about}`,
   ].join(' ');
 }
 
@@ -81,7 +85,8 @@ function draw(rows: readonly ThreadSummary[], root: string, terminal: Terminal):
     const figures = `${count(row.cost.turns)} turns, ${plainText(row.cost.spend ?? '0.00')}`;
     const status = `${terminal.paint(statusColour(row.status), row.status)}${kind}`;
     const name = `${terminal.paint('dim', before)}${visible(row.id)}`;
-    terminal.out(`${name} ${status} ${terminal.paint('dim', figures)}`);
+    const about = row.title === undefined ? '' : ` ${visible(row.title)}`;
+    terminal.out(`${name} ${status} ${terminal.paint('dim', `${figures}${about}`)}`);
   };
   const walk = (id: string, indent: string): void => {
     const children = below.get(id) ?? [];

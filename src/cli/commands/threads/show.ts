@@ -26,6 +26,7 @@ function showHead(row: ThreadRow, terminal: Terminal): void {
   };
   const reason = plainText(getOwn(row.result, 'reason'));
   terminal.out(terminal.paint('bold', row.id));
+  field('title', row.title ?? '');
   field('directive', `${row.directive} ${row.version}`);
   const status = terminal.paint(statusColour(row.status), row.status);
   const why = reason === '' ? '' : `: ${visible(reason)}`;

@@ -95,7 +95,7 @@ DECLARE
   v_number bigint;
 BEGIN
   INSERT INTO threads (id, parent, root, chain, depth, kind, directive, version, runner, tenant, project,
-      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated)
+      items, detached, status, seq, epoch, attempt, owner, lease_until, queued, priority, format, created, updated, title)
     VALUES (v_id, p_parent.id, coalesce(p_parent.root, v_id), v_id || coalesce(p_parent.chain, '{}'),
       coalesce(p_parent.depth + CASE WHEN v_kind = 'hook' THEN 0 ELSE 1 END, 0), v_kind,
       p_child ->> 'directive', p_child ->> 'version', p_child ->> 'runner',
@@ -105,10 +105,13 @@ BEGIN
       v_lease ->> 'owner', p_now + (v_lease ->> 'ttl')::bigint,
       CASE WHEN v_lease IS NULL
         THEN coalesce(km_when((p_child ->> 'after')::bigint, (p_child ->> 'said')::bigint), p_now) END,
-      coalesce((p_child ->> 'priority')::int, 0), (p_child ->> 'format')::int, p_now, p_now)
+      coalesce((p_child ->> 'priority')::int, 0), (p_child ->> 'format')::int, p_now, p_now, p_child ->> 'title')
     RETURNING number INTO v_number;
   INSERT INTO thread_data (thread, limits, inputs, birth)
     VALUES (v_id, p_child ->> 'limits', p_child ->> 'inputs', p_birth);
+  IF p_child ? 'search' THEN
+    INSERT INTO search_texts (thread, first) VALUES (v_id, p_child ->> 'search');
+  END IF;
   INSERT INTO thread_events (thread, seq, ts, turn, type, data)
     VALUES (v_number, 1, p_now, 0, 'status', format('{"status":"%s"}', v_status));
   INSERT INTO thread_events (thread, seq, ts, turn, type, data)
@@ -141,6 +144,10 @@ BEGIN
   IF p_more ?| '{result,limits}' THEN
     UPDATE thread_data SET result = coalesce(p_more ->> 'result', result),
       limits = coalesce(p_more ->> 'limits', limits) WHERE thread = t.id;
+  END IF;
+  IF p_more ? 'search' THEN
+    INSERT INTO search_texts (thread, first, last) VALUES (t.id, '', p_more ->> 'search')
+      ON CONFLICT (thread) DO UPDATE SET last = excluded.last;
   END IF;
   IF p_more ? 'tell' THEN
     FOR v_one IN SELECT * FROM jsonb_array_elements(p_more -> 'tell') LOOP

@@ -86,6 +86,13 @@ CREATE TABLE audit (
 CREATE INDEX audit_refused ON audit(decision, id) WHERE decision <> 'allowed';
 ${FLEET_TABLES}`;
 
+/** Beside `thread_data`, so that a search reads no inputs and no results. */
+const TITLES = `
+ALTER TABLE threads ADD COLUMN IF NOT EXISTS title text;
+CREATE TABLE IF NOT EXISTS search_texts (
+  thread text COLLATE "C" PRIMARY KEY, first text NOT NULL, last text NOT NULL DEFAULT ''
+);`;
+
 /**
  * One after the other: the first makes version 1 out of nothing, each one after it the next version.
  * Workers of versions from `OLDEST_SCHEMA` on go on while and after a migration runs, so:
@@ -96,7 +103,7 @@ ${FLEET_TABLES}`;
  * - Whoever changes a function makes a version, if only an empty one: a program migrates nothing that is
  *   newer than itself, so it cannot put its old functions back.
  */
-export const MIGRATIONS: readonly string[] = [TABLES];
+export const MIGRATIONS: readonly string[] = [TABLES, TITLES];
 /** Programs that know this version still work with the newest one. */
 export const OLDEST_SCHEMA = 1;
 

@@ -212,7 +212,7 @@ test('parked and interrupted threads, their signals and what they left open live
 
   const database = new DatabaseSync(file);
   const one = (sql: string) => Object.values(database.prepare(sql).get() ?? {})[0];
-  expect(one('PRAGMA user_version')).toBe(5);
+  expect(one('PRAGMA user_version')).toBe(6);
   expect(one("SELECT value FROM about WHERE name = 'journal'")).toBe('2');
   expect(one("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'old_%'")).toBe(0);
   expect(one("SELECT count(*) FROM threads, json_each(budget, '$.open')")).toBe(1);
@@ -220,7 +220,13 @@ test('parked and interrupted threads, their signals and what they left open live
 });
 
 /** Where older ones differed from this one. */
-const SCHEMA_4 = `
+const SCHEMA_5 = `
+ALTER TABLE threads DROP COLUMN title;
+DROP TABLE search_texts;
+PRAGMA user_version = 5;
+`;
+
+const SCHEMA_4 = `${SCHEMA_5}
 DROP INDEX threads_queued;
 ALTER TABLE threads DROP COLUMN tenant;
 ALTER TABLE threads DROP COLUMN items;
@@ -324,6 +330,56 @@ test('threads of schema 4 are of nobody in particular, wait in the same queue an
   await store.close();
 });
 
+test('threads of schema 5 have no title and are found by id and directive; new ones have both', async () => {
+  const made = (id: string, more: Partial<NewThread> = {}): NewThread => ({
+    id,
+    directive: 'deploy',
+    version: '1',
+    runner: 'safety',
+    project: 'one',
+    limits: {},
+    inputs: {},
+    budget: {},
+    events: [],
+    start: { queue: {} },
+    ...more,
+  });
+  const before = must(await open());
+  must(await before.createThread(made('old', { title: 'gone', search: 'gone' })));
+  await before.close();
+  const database = new DatabaseSync(file);
+  database.exec(SCHEMA_5);
+  database.close();
+  const store = must(await open());
+  must(await store.createThread(made('new', { title: 'Deploy Köln', search: 'Deploy Köln' })));
+  expect(must(await store.thread('old'))).not.toHaveProperty('title');
+  const found = async (search: string): Promise<string[]> =>
+    must(await store.query({ search })).rows.map(({ id }) => id);
+  expect(await found('KÖLN')).toEqual(['new']);
+  expect(await found('deploy')).toHaveLength(2);
+  expect(await found('OLD')).toEqual(['old']);
+  expect(await found('gone')).toEqual([]);
+  await store.close();
+});
+
+test('a search looks at so many threads, and a cursor goes on behind them', async () => {
+  const store = must(await open());
+  const database = new DatabaseSync(file);
+  database.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20100)
+    INSERT INTO threads (id, root, depth, kind, directive, version, runner, project, detached, status, seq, epoch,
+      attempt, created, updated, cost, budget)
+    SELECT 't' || i, 't' || i, 0, 'thread', 'd', '1', 'safety', 'p', 0, 'completed', 1, 1, 1, i, i, '{}', '{}' FROM n;
+    INSERT INTO search_texts (thread, first) VALUES ('t7', 'the needle'), ('t20050', 'a needle')`);
+  database.close();
+  const first = must(await store.query({ search: 'needle' }));
+  expect(first.rows.map(({ id }) => id)).toEqual(['t20050']);
+  const { next_cursor: cursor = '' } = first;
+  const second = must(await store.query({ search: 'needle', cursor }));
+  expect(second.rows.map(({ id }) => id)).toEqual(['t7']);
+  expect(second).not.toHaveProperty('next_cursor');
+  await store.close();
+});
+
 test('threads of schema 2 go on where they were, with their accounts', async () => {
   await must(await open()).close();
   const database = new DatabaseSync(file);
@@ -397,9 +453,9 @@ test('a newer schema or journal, and a file of somebody else, are left alone', a
   };
   change("UPDATE about SET value = '3' WHERE name = 'journal'");
   expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
-  change('PRAGMA user_version = 6');
-  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 6 } } });
-  change('PRAGMA user_version = 5; PRAGMA application_id = 5');
+  change('PRAGMA user_version = 7');
+  expect(await open()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 7 } } });
+  change('PRAGMA user_version = 6; PRAGMA application_id = 5');
   expect(await open()).toMatchObject({ error: { code: 'store_failed' } });
 });
 

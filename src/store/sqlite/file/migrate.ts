@@ -2,7 +2,8 @@
 // Schema 1: a change of status was a row without data that shared its number with an event, signals
 // were numbered over all threads, what a thread had obeyed was in its journal alone, and a closed
 // reservation stayed. Schema 2: accounts and reservations had tables of their own, events an index.
-// Schema 3: a row of the audit named no target. Schema 4: a thread had neither tenant nor items.
+// Schema 3: a row of the audit named no target. Schema 4: a thread had neither tenant nor items. Schema 5:
+// a thread had no title, and no text for a search.
 import { BUDGET_KINDS } from '../../amounts.ts';
 import {
   AUDIT_INDEX,
@@ -111,3 +112,6 @@ ALTER TABLE threads ADD COLUMN tenant TEXT;
 ALTER TABLE threads ADD COLUMN items TEXT;
 DROP INDEX threads_queued;
 ${QUEUE_INDEX}`;
+
+/** For 3 to 5, where the table of the threads stays. What ran before is found by its id and its directive. */
+export const FROM_5 = 'ALTER TABLE threads ADD COLUMN title TEXT;';

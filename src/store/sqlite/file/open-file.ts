@@ -19,8 +19,14 @@ import { pathToFileURL } from 'node:url';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
 import { type Connection, createConnection, pause, unreadable } from './connection.ts';
 import { faultOf, isBusy } from './fault.ts';
-import { FROM_1, FROM_2, FROM_3, FROM_4 } from './migrate.ts';
-import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
+import { FROM_1, FROM_2, FROM_3, FROM_4, FROM_5 } from './migrate.ts';
+import {
+  APPLICATION_ID,
+  CREATE_ALL,
+  JOURNAL_VERSION,
+  SCHEMA_VERSION,
+  SEARCH_TEXTS,
+} from './schema.ts';
 
 /** `commit` survives the end of the process, `flush` also the loss of power. */
 type Durability = 'commit' | 'flush';
@@ -147,6 +153,8 @@ function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
   if (version.output === 2) connection.exec(FROM_2);
   if (version.output > 0 && version.output < 4) connection.exec(FROM_3);
   if (version.output === 3 || version.output === 4) connection.exec(FROM_4);
+  if (version.output > 2 && version.output < 6) connection.exec(FROM_5);
+  if (version.output > 0 && version.output < 6) connection.exec(SEARCH_TEXTS);
   if (version.output < SCHEMA_VERSION) {
     connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
     connection.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);

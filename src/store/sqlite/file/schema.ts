@@ -5,7 +5,7 @@ import { isEnded, THREAD_STATUSES } from '../../thread-id.ts';
 
 /** Tells our files from other SQLite files. */
 export const APPLICATION_ID = 0x6b6d7468;
-export const SCHEMA_VERSION = 5;
+export const SCHEMA_VERSION = 6;
 /** The form of the events: what a thread's journal says and how it is read. */
 export const JOURNAL_VERSION = 2;
 
@@ -32,7 +32,7 @@ CREATE TABLE threads (
   wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
   queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
   created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
-  budget TEXT NOT NULL, tenant TEXT, items TEXT
+  budget TEXT NOT NULL, tenant TEXT, items TEXT, title TEXT
 ) STRICT;
 CREATE TABLE thread_events (
   place INTEGER PRIMARY KEY, ts INTEGER NOT NULL, turn INTEGER NOT NULL, type TEXT NOT NULL,
@@ -52,6 +52,13 @@ CREATE INDEX threads_by_creation ON threads(created, id);
 CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
 CREATE INDEX threads_by_root ON threads(root);
 ${QUEUE_INDEX}CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
+`;
+
+/** Beside `thread_data`, so that a search reads no inputs and no results. */
+export const SEARCH_TEXTS = `
+CREATE TABLE search_texts (
+  thread TEXT PRIMARY KEY, first TEXT NOT NULL, last TEXT NOT NULL DEFAULT ''
+) STRICT, WITHOUT ROWID;
 `;
 
 /** Of this form since schema 2. */
@@ -107,5 +114,5 @@ CREATE TABLE audit (
 ${AUDIT_INDEX}`;
 
 /** An empty file becomes a registry. */
-export const CREATE_ALL = `${SINCE_1}${SINCE_2}${THREADS}${THREAD_INDEXES}
+export const CREATE_ALL = `${SINCE_1}${SINCE_2}${SEARCH_TEXTS}${THREADS}${THREAD_INDEXES}
 INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;

@@ -1,13 +1,6 @@
 // Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
 import type { Context } from 'hono';
-import {
-  fail,
-  isObject,
-  type JsonObject,
-  type Outcome,
-  ok,
-  parseJson,
-} from '../../../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok } from '../../../base/index.ts';
 import { reports } from '../../../runtime/index.ts';
 import {
   isEnded,
@@ -32,8 +25,6 @@ import { findRow, readCount, readQuery, readWish } from './wishes.ts';
 
 const PAGE = 500;
 const DEFAULT_ROWS = 50;
-/** A find looks at so many at most; more is said to be left. */
-const MAX_LOOKED = 20_000;
 const MAX_TIME = 8.64e15;
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 const QUERY = [
@@ -53,7 +44,6 @@ const QUERY = [
 interface Wanted {
   readonly filter: ThreadFilter;
   readonly since: number;
-  readonly find: string;
   readonly limit: number;
   readonly cursor: string | undefined;
 }
@@ -99,64 +89,17 @@ function wantedOf(context: Context<ApiEnv>): Outcome<Wanted> {
       ...(directive !== undefined && { directive }),
       ...(id.output !== undefined && { within: id.output }),
       ...(/^(no|false|0)$/.test(hooks) && { kind: 'thread' as const }),
+      ...(q !== '' && { search: q }),
     },
     since: since.output ?? 0,
-    find: q.toLowerCase(),
     limit: limit.output ?? DEFAULT_ROWS,
     cursor,
   });
 }
 
-/** Where a find goes on: a page of the registry, and how many of it were looked at. */
-function readPlace(cursor: string | undefined): Outcome<{ cursor?: string; skip: number }> {
-  if (cursor === undefined) return ok({ skip: 0 });
-  const read = parseJson(Buffer.from(cursor, 'base64url').toString());
-  const place = read.ok && isObject(read.output) ? read.output : {};
-  const { c, s } = place;
-  if (typeof s !== 'number' || !(s >= 0 && s <= PAGE) || !(c === null || typeof c === 'string')) {
-    return fail('invalid_input', 'this cursor is not one of ours; start again without it');
-  }
-  return ok({ ...(c !== null && { cursor: c }), skip: s });
-}
-const placeText = (cursor: string | undefined, skip: number): string =>
-  Buffer.from(JSON.stringify({ c: cursor ?? null, s: skip })).toString('base64url');
-
-/** A text in the id or the directive: the registry does not find it, so its pages are looked through. */
-async function findRows(
-  store: Store,
-  { filter, find, limit, cursor }: Wanted,
-): Promise<Outcome<ThreadPage>> {
-  const place = readPlace(cursor);
-  if (!place.ok) return place;
-  let { cursor: at, skip } = place.output;
-  const rows: ThreadSummary[] = [];
-  for (let looked = 0; looked < MAX_LOOKED; ) {
-    const page = await store.query({
-      ...filter,
-      limit: PAGE,
-      ...(at !== undefined && { cursor: at }),
-    });
-    if (!page.ok) return page;
-    for (const [index, row] of page.output.rows.entries()) {
-      if (index < skip) continue;
-      if (rows.length >= limit) return ok({ rows, next_cursor: placeText(at, index) });
-      const text = `${row.id} ${row.directive}`.toLowerCase();
-      if (text.includes(find)) rows.push(row);
-    }
-    looked += page.output.rows.length;
-    at = page.output.next_cursor;
-    skip = 0;
-    if (at === undefined) return ok({ rows });
-  }
-  return ok({ rows, next_cursor: placeText(at, 0) });
-}
-
 async function pageOf(store: Store, wanted: Wanted): Promise<Outcome<ThreadPage>> {
-  const { filter, find, limit, cursor, since } = wanted;
-  const page =
-    find === ''
-      ? await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) })
-      : await findRows(store, wanted);
+  const { filter, limit, cursor, since } = wanted;
+  const page = await store.query({ ...filter, limit, ...(cursor !== undefined && { cursor }) });
   if (!page.ok || since === 0) return page;
   const time = filter.order_by === 'updated' ? 'updated' : 'created';
   const rows = page.output.rows.filter((row) => row[time] >= since);
@@ -167,9 +110,10 @@ async function pageOf(store: Store, wanted: Wanted): Promise<Outcome<ThreadPage>
 /** On the first page stands everything that is not over, however old it is. */
 async function openRows(
   store: Store,
-  { filter, cursor, find, since }: Wanted,
+  { filter, cursor, since }: Wanted,
 ): Promise<Outcome<ThreadSummary[]>> {
-  if (cursor !== undefined || find !== '' || filter.status !== undefined || since > 0)
+  const { search, status } = filter;
+  if (cursor !== undefined || search !== undefined || status !== undefined || since > 0)
     return ok([]);
   const page = await store.query({ ...filter, status: OPEN, limit: PAGE });
   return page.ok ? ok(page.output.rows) : page;

@@ -255,7 +255,7 @@ export async function reviewApproval(
   const found = await storyOf(runtime, store, approval);
   if (!found.ok) return found;
   const story = found.output;
-  const listed = listedApproval(approval, story?.row.epoch ?? 0);
+  const listed = listedApproval(approval, story?.row);
   const rows = story ? await hub.rows([story.row]) : ok([]);
   if (!rows.ok) return rows;
   const own = story

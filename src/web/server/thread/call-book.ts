@@ -40,6 +40,8 @@ export interface CallBook {
   readonly last: { maxTokens: number; tokens: number; bytes: number; model: string };
   /** How often each approved right was used. */
   readonly used: ReadonlyMap<string, number>;
+  /** The text of the last reply that was let through. */
+  readonly reply: string;
   readonly seq: number;
 }
 
@@ -48,10 +50,14 @@ interface OpenBook {
   start: Start | undefined;
   last: CallBook['last'];
   used: Map<string, number>;
+  reply: string;
+  /** Of a reply that hooks may still withhold. */
+  unjudged: string;
   seq: number;
 }
 
 const MAX_BOOKS = 50;
+const MAX_REPLY = 20_000;
 
 const toolIn = (name: string, given: Json): string => {
   const id = getOwn(given, 'item_id');
@@ -74,6 +80,9 @@ function noteReply(
     const tokens = usage.context_tokens + usage.output_tokens;
     book.last = { ...book.last, tokens, bytes: 0, model: model || book.last.model };
     if (usage.estimated) book.last.tokens = Math.max(tokens, Math.ceil(bytes / 3));
+    const text = data.content.map((block) => (block.type === 'text' ? block.text : '')).join('');
+    const isSaid = text.trim() !== '' && !data.apart && !data.withheld;
+    if (isSaid) book[data.open ? 'unjudged' : 'reply'] = text.slice(0, MAX_REPLY);
   }
   for (const block of data.content) {
     if (block.type !== 'tool_call' || book.calls.has(block.id)) continue;
@@ -119,6 +128,10 @@ function note(book: OpenBook, event: Recorded): void {
       break;
     case 'assistant_message':
       noteReply(book, event);
+      break;
+    case 'turn_end':
+      if (event.data.done && book.unjudged !== '') book.reply = book.unjudged;
+      book.unjudged = '';
       break;
     case 'tool_call': {
       const { call_id, tool, target, arguments: given } = event.data;
@@ -174,6 +187,8 @@ function createCallBooks(): CallBooks {
       start: undefined,
       last: { maxTokens: 0, tokens: 0, bytes: 0, model: '' },
       used: new Map(),
+      reply: '',
+      unjudged: '',
       seq: 0,
     };
     for (;;) {

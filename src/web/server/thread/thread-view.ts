@@ -1,6 +1,15 @@
 // One thread as its page shows it: what it may do and did, what waits, what can be asked of it, and how far
 // its limits can be raised.
-import { fail, type Json, type Outcome, ok } from '../../../base/index.ts';
+import {
+  fail,
+  getOwn,
+  isObject,
+  type Json,
+  masked,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../../base/index.ts';
 import { createPrices, estimateTokens, worstCost } from '../../../llm/index.ts';
 import type { Runtime } from '../../../runtime/index.ts';
 import {
@@ -18,6 +27,7 @@ import type { CallBook, CallBooks } from './call-book.ts';
 import { usesOfRights } from './rights.ts';
 
 const MAX_ROWS = 500;
+const MAX_REPLY = 20_000;
 const MAX_APPROVALS = 1000;
 const NANO = 1e9;
 
@@ -151,10 +161,15 @@ export async function viewThread(
   if (!thread) return fail('not_found', `thread \`${id}\` is gone`, { thread: id });
   const worst = worstTurn(runtime, book.output);
   const { inputs, result } = row.output;
+  const outputs = getOwn(result, 'outputs');
+  const hasOutputs = isObject(outputs) ? Object.keys(outputs).length > 0 : outputs !== undefined;
+  const reply = book.output.reply || plainText(getOwn(result, 'text') ?? '').slice(0, MAX_REPLY);
   return ok({
     thread,
     inputs: maskedJson(inputs),
     ...(result !== undefined && { result: maskedJson(withoutMarks(result)) }),
+    ...(hasOutputs && { outputs: maskedJson(outputs ?? null) }),
+    ...(reply !== '' && { reply: masked(reply) }),
     model: book.output.last.model,
     ran,
     rights: usesOfRights(runtime.library, book.output, own.output),
