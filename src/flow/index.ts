@@ -21,7 +21,13 @@ export type {
   Verdict,
 } from './frame.ts';
 export { labelsOfOperation } from './guards/ask-guards.ts';
-export { callOf, contextMember, contextOf } from './guards/context.ts';
+export {
+  CONTEXT_VIEW,
+  callOf,
+  contextMember,
+  contextOf,
+  OPERATION_VIEW,
+} from './guards/context.ts';
 export {
   isCatchableDenial,
   judgementOf,

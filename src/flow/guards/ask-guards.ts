@@ -202,8 +202,8 @@ class GuardRound implements Judgement {
   }
 
   /** Asks one guard, with guards off for whatever it does. */
-  #ask(subject: Subject, guard: Guard): MaybePromise<void> {
-    const { phase, op, frame, inputs, output } = this;
+  #ask(subject: Subject, guard: Guard, op = this.op): MaybePromise<void> {
+    const { phase, frame, inputs, output } = this;
     const marks = this.#marksOf(subject);
     const facts = {
       ...frame.facts,
@@ -236,7 +236,12 @@ class GuardRound implements Judgement {
     return inTurn(guards, (guard) => {
       if (!this.#concerns(subject, guard) || !this.#isSelected(subject, guard)) return undefined;
       this.#heard.add(guard);
-      return this.#ask(subject, guard);
+      const before = this.findings.length;
+      return whenReady(this.#ask(subject, guard), () => {
+        const statement = typeof subject === 'number' ? statementAround(this.frame) : undefined;
+        const isAllowed = this.findings.length === before;
+        return statement && isAllowed ? this.#ask(subject, guard, statement) : undefined;
+      });
     });
   }
 
@@ -244,7 +249,8 @@ class GuardRound implements Judgement {
     const { selection } = this.frame;
     if (!isSelected(guard, selection)) return false;
     if (!selection?.partOf || guard.privileged || guard.locked) return true;
-    return subject === 'all' && !wasAsked(guard, selection.partOf, this.phase);
+    if (subject === 'all') return !wasAsked(guard, selection.partOf, this.phase);
+    return subject !== 'output' && !wasAskedAbout(guard, selection.partOf, this.#inputOf(subject));
   }
 
   #concerns(subject: Subject, guard: Guard): boolean {
@@ -377,6 +383,27 @@ export function labelsOfOperation(op: Operation, { policy }: Frame): readonly st
   return labels.length + risk.length + given.length === 0
     ? NO_LABELS
     : [...labels, ...risk, ...given];
+}
+
+/**
+ * Was a label guard asked about this value as an input of the whole operation? A value that the part takes
+ * from elsewhere, such as a captured name, was not. Without an input the conditions around are judged.
+ */
+function wasAskedAbout(guard: Guard, { inputs, influence, guards }: Frame, input?: Argument) {
+  if (input && !inputs.some(({ value }) => value === input.value)) return false;
+  const marks = mergeDescriptors(input?.value.meta.descriptor ?? EMPTY, influence);
+  return guards.forMarks(marks, 'before').includes(guard);
+}
+
+/**
+ * The `run` around a call, or around the stages of a pipeline. It has no inputs of its own: whatever goes
+ * into the call goes into the statement, so a guard on a label is asked about both.
+ */
+function statementAround({ op, parent }: Frame): Operation | undefined {
+  const isInside = op?.type === 'exe' || op?.type === 'pipeline-stage';
+  return isInside && parent?.op?.type === 'run' && parent.inputs.length === 0
+    ? parent.op
+    : undefined;
 }
 
 /** About the operation of this frame, or one of its inputs. */

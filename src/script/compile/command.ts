@@ -1,6 +1,6 @@
 // Values on their way into code blocks: data as data, files as bare text or data, and the whole value
 // only where `.keep` asks for it.
-import { fail, whenReady } from '../../base/index.ts';
+import { fail, ok, whenReady } from '../../base/index.ts';
 import {
   childFrame,
   contextOf,
@@ -32,12 +32,14 @@ import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
-import { absent, isAbsent, isFunctionData, isKept } from '../values/kinds.ts';
+import { absent, isAbsent, isFunctionData, isKept, isTruthy } from '../values/kinds.ts';
 import { mxOf, mxType } from '../values/metadata.ts';
 import { stageText, textOf } from '../values/text.ts';
 import { commandVariables, networkHint } from '../world/process.ts';
 import type { CodeHelper, JsArgument, ProcessRequest } from '../world.ts';
 import { compileLines, joinWords, valuesIn, withValues, writtenIn } from './command-line.ts';
+import { compileParts, textOfWords } from './text.ts';
+import { compileOption } from './with-options.ts';
 
 function jsArgument(value: Value, isStage: boolean): JsArgument {
   if (isAbsent(value)) return { kind: 'undefined' };
@@ -437,6 +439,32 @@ const runForeign: RunCode = async (
   const printed = makeValue(text, kind === 'py' ? { text, descriptor } : { descriptor });
   return kind === 'py' ? parseJsonText(printed) : printed;
 };
+
+/** `prose { … }`, `llm "…"`: what is put into the prompt goes in, and is judged before it is sent. */
+export function compileModel(c: Compiler, node: NodeOf<'model'>): Execute {
+  const prompt = compileParts(c, node.prompt.parts);
+  const stream = compileOption(c, node.options, 'stream');
+  const location = placeOf(c.unit, node.at);
+  const op: Operation = { type: 'model', name: '', opLabels: ['op:llm'], location };
+  return async (outer, _named, isPart) => {
+    const flag = await stream?.(outer);
+    const isStream = flag ? isTruthy(flag) : outer.process?.isStream === true;
+    const process = { stdin: undefined, timeoutMs: undefined, isStream };
+    const lines = [await prompt({ ...outer, process })];
+    const inputs = valuesIn(lines).map((value, at) => ({ name: `value${at + 1}`, value }));
+    return await operate(partFrame(outer, isPart), op, inputs, async (passed, inner) => {
+      const env = { ...inner, process };
+      const request = { prompt: textOfWords(withValues(lines, passed).flat()), tier: node.tier };
+      const { value, descriptor } = await streaming(env, node.at, 'src:llm', async (onText) => {
+        const answer = await env.run.world.model({ ...request, onText }, env.frame);
+        return answer.ok
+          ? ok({ value: answer.output, descriptor: answer.output.meta.descriptor })
+          : answer;
+      });
+      return makeValue(value.data, { descriptor, text: value.text });
+    });
+  };
+}
 
 /** A command or code block where a value stands. */
 export const compileExecution =

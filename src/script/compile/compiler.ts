@@ -13,15 +13,15 @@ import {
   type NodeOf,
 } from '../syntax/ast.ts';
 import { absent } from '../values/kinds.ts';
-import { compileCode, compileCommand, compileExecution } from './command.ts';
+import { compileCode, compileCommand, compileExecution, compileModel } from './command.ts';
 import { compileArmBlock, compileBlock, compileIf, compileWhen, runLines } from './control-flow.ts';
 import { compileFile } from './file.ts';
 import { compileVerdict } from './guard.ts';
 import { compileFor, compileForeach, compileLoop, compileSifted } from './loop.ts';
 import { compileReference, refusePattern } from './reference.ts';
 import { compilePiped, compilePipeline } from './stage.ts';
-import { compileBare, compileRunnable, compileStatement, isStatement } from './statement.ts';
-import { compileModel, compileTemplate, compileTemplateFile, compileText } from './text.ts';
+import { compileBare, compileRunning, compileStatement, isStatement } from './statement.ts';
+import { compileTemplate, compileTemplateFile, compileText } from './text.ts';
 import {
   compileArray,
   compileBinary,
@@ -100,7 +100,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   code: (c, node) => compileExecution(compileCode(c, node)),
   file: (c, node, reading) => placed(node.at, compileFile(c, node, reading)),
   'run-value'(c, node) {
-    const evaluate = compileRunnable(c, node.action);
+    const evaluate = compileRunning(c, node.action, node.at);
     return (env) => whenReady(evaluate(env), refuseLeave);
   },
   when: (c, node) => asValue(c, node, (inner) => compileWhen(inner, node)),
@@ -110,7 +110,7 @@ const EXPRESSIONS: { readonly [K in Expression['kind']]: Compile<K> } = {
   foreach: compileForeach,
   loop: (c, node) => asValue(c, node, (inner) => compileLoop(inner, node)),
   'template-file': compileTemplateFile,
-  model: compileModel,
+  model: (c, node) => compileExecution(compileModel(c, node)),
   verdict: compileVerdict,
   block: (c, node) => asValue(c, node, (inner) => compileArmBlock(inner, node, 'block')),
 };

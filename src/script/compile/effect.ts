@@ -67,14 +67,25 @@ export function compileEffect(
       ...(place === undefined ? {} : { target: place }),
       ...(where?.kind === 'file' && { tier: TIERS.write }),
     };
-    return await operate(env, op, [input], ([value], inner, scope) =>
-      carryOut(node, value, where, shown, inner, scope),
-    );
+    // A name with marks was chosen by a value: it goes in like any other.
+    const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
+    const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
+    return await operate(env, op, [input, ...named], ([value, target], inner, scope) => {
+      if (chosen && target && textOf(target) !== textOf(chosen.name))
+        raise('permission_denied', 'a guard changed the name of the file that is written');
+      return carryOut(node, value, where, shown, inner, scope);
+    });
   };
 }
 
 type Where =
-  | { readonly kind: 'file'; readonly path: string; readonly marks: Descriptor }
+  | {
+      readonly kind: 'file';
+      readonly path: string;
+      readonly marks: Descriptor;
+      /** The path as it was computed. */
+      readonly name: Value;
+    }
   | Exclude<Target, { kind: 'file' }>;
 
 function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | undefined> {
@@ -83,7 +94,8 @@ function compileTarget(c: Compiler, target: Target | undefined): Eval<Where | un
   const path = c.expression(target.path);
   return async (env) => {
     const named = await path(env);
-    return { kind: 'file', path: resolvePath(env, textOf(named)), marks: named.meta.descriptor };
+    const place = resolvePath(env, textOf(named));
+    return { kind: 'file', path: place, marks: named.meta.descriptor, name: named };
   };
 }
 

@@ -39,7 +39,13 @@ import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isFileList, withText } from '../values/kinds.ts';
-import { compileCode, compileCommand, compileNames, type Execute } from './command.ts';
+import {
+  compileCode,
+  compileCommand,
+  compileModel,
+  compileNames,
+  type Execute,
+} from './command.ts';
 import { compileArm } from './control-flow.ts';
 import { resolveOpen } from './text.ts';
 import { compileProcess } from './with-options.ts';
@@ -92,9 +98,10 @@ function judged(c: Compiler, { at }: Expression, env: Environment, run: Eval): M
   );
 }
 
-/** A command or code, also with options of its process: then the whole body of a function. */
+/** A command, code or a prompt, also with options of its process: the whole body of a function. */
 function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
   if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
+  if (node.kind === 'model') return executed('llm', compileModel(c, node));
   if (node.kind === 'code')
     return { ...executed(bodyKindOf(node), compileCode(c, node)), code: node };
   if (node.kind !== 'with' || node.options.pipeline) return undefined;
@@ -115,7 +122,7 @@ function compileBody(c: Compiler, node: Expression, labels: readonly string[]): 
   const process = compileProcessBody(c, inner);
   if (process) return process;
   const isRun = inner.kind !== 'with' || PROCESSES.has(written);
-  const evaluate = c.expression(inner);
+  const evaluate = c.expression(node);
   // A prompt with open slots is filled in where it is given back.
   const run: Eval = (env) => whenReady(evaluate(env), (value) => resolveOpen(value, env));
   const isSaid = labels.length > 0 && SAID.has(inner.kind);

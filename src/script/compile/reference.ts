@@ -26,12 +26,13 @@ import {
   isContextName,
   isJudged,
   isPipeView,
+  PROVIDED,
   refuseGuard,
 } from '../run/names.ts';
 import { located } from '../run/operate.ts';
 import type { Expression, NodeOf, PathStep } from '../syntax/ast.ts';
 import { staticText } from '../syntax/outline.ts';
-import { hintOfName } from '../syntax/unbound.ts';
+import { hintOfName, isPlainText } from '../syntax/unbound.ts';
 import { type AccessMode, fieldOf, indexOf, sliceOf } from '../values/access.ts';
 import {
   absent,
@@ -44,7 +45,7 @@ import {
   makeOpaque,
 } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
-import { mxOf } from '../values/metadata.ts';
+import { misspeltFact, mxOf } from '../values/metadata.ts';
 import { callMethod, hasMethod, isListMethod, PatternData } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
@@ -74,6 +75,7 @@ function field(name: string, reading: Reading, variable: string): Walk {
     const member = executableOf(value)?.signature.members?.get(name);
     if (member) return makeFunction(member);
     const found = fieldOf(value, name, mode, isContextName(name) ? factsOf(variable, env) : {});
+    if (env.frame.isJudging && isNothing(found)) refuseSlip(value, name);
     return isPipeView(value) && isNothing(found) ? absent() : found;
   };
 }
@@ -86,6 +88,13 @@ function fileField(name: string, reading: Reading): Walk {
     const isFact = !isOwn && getOwn(facts.data, name) !== undefined;
     return fieldOf(isFact ? facts : value, name, modeOf(reading));
   };
+}
+
+/** In a guard a misspelt mark would never hold. */
+function refuseSlip(value: Value, name: string): void {
+  const meant = misspeltFact(value, name);
+  if (meant !== undefined)
+    raise('not_found', `\`.mx\` has no \`${name}\``, { hint: `did you mean \`${meant}\`?` });
 }
 
 /** What a variable knows about itself. */
@@ -283,6 +292,10 @@ export function walkStepsOf(c: Compiler, steps: readonly PathStep[], reading: Re
   return (value, env) => walkSteps(walks, value, env);
 }
 
+/** In a guard, and in what it calls, only a name that the script itself asks about may be missing. */
+const mustBeBound = ({ frame }: Environment, name: string): boolean =>
+  frame.isJudging && !PROVIDED.has(name);
+
 function unknownName(env: Environment, name: string): never {
   const names: string[] = [];
   for (let scope: typeof env.scope | undefined = env.scope; scope; scope = scope.parent)
@@ -321,7 +334,7 @@ function contextReference(
   const walks = compileSteps(c, rest, reading === 'value' ? 'condition' : reading);
   return (env) =>
     located(env, node.at, () =>
-      walkSteps(walks, contextValue(env, first.name, inner, isNeeded), env),
+      walkSteps(walks, contextValue(env, first.name, inner, isNeeded, node.isOptional), env),
     );
 }
 
@@ -329,12 +342,14 @@ export function compileReference(c: Compiler, node: NodeOf<'reference'>, asked: 
   const reading = node.isOptional ? 'condition' : asked;
   const context = contextReference(c, node, reading);
   const walks = compileSteps(c, node, reading);
-  const isLenient = reading !== 'value' || asksDefined(node.steps);
+  const isAsked = node.isOptional || asksDefined(node.steps);
+  const isLenient = reading !== 'value' || isAsked;
   const { name, at } = node;
   const find: Eval = (env) =>
     located(env, at, () => {
       const found = findName(env, name);
-      if (!found && !isLenient) return unknownName(env, name);
+      if (!found && (!isLenient || (!isAsked && mustBeBound(env, name))))
+        return unknownName(env, name);
       return walkSteps(walks, found ? found.value : absent(), env);
     });
   if (walks.length === 0) return (env) => env.scope.find(name)?.value ?? find(env);
@@ -351,6 +366,7 @@ export function compileKnownReference(
   const { name, steps } = node;
   const isCalled = steps.some(({ kind }) => kind === 'call');
   const isGuard = contextStep(steps)?.name === 'guard' && isContextName(name);
+  const isNeeded = reading !== 'condition' && !node.isOptional && !isPlainText(c.unit.text, node);
   // A text has no undefined to go on with.
   const needsGuard = isGuard && reading !== 'condition' && !node.isOptional;
   return (env) => {
@@ -360,6 +376,9 @@ export function compileKnownReference(
     if (cell) return cell.isMissing ? undefined : evaluate(env);
     const found = findName(env, name);
     // `bob@json.org` is no function of the language unless it is called.
-    return found && (isCalled || !executableOf(found.value)) ? evaluate(env) : undefined;
+    if (found && (isCalled || !executableOf(found.value))) return evaluate(env);
+    return isNeeded && mustBeBound(env, name)
+      ? located(env, node.at, () => unknownName(env, name))
+      : undefined;
   };
 }

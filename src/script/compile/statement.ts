@@ -185,7 +185,7 @@ function printResult(
 }
 
 /** `run @f` and `run @f()` are the same; what is no function cannot be run. */
-export function compileRunnable(c: Compiler, action: Expression): Eval {
+function compileRunnable(c: Compiler, action: Expression): Eval {
   const ran = ranWith(action);
   if (ran && action.kind === 'with') {
     // `stream @x` of what is no function shows it.
@@ -219,12 +219,18 @@ function ranWith(action: Expression): NodeOf<'reference'> | undefined {
   return isPlain && value.kind === 'reference' ? value : undefined;
 }
 
+/** The name of what is run, at the front of a pipeline as well; commands and code have none. */
+function ranName(action: Expression | undefined): string | undefined {
+  if (action?.kind === 'reference') return action.name;
+  if (action?.kind === 'with') return ranName(action.value);
+  return action?.kind === 'pipeline' ? ranName(action.source) : undefined;
+}
+
 /** `run @f(…)` contains the call; commands and code are operations of their own. */
-function compileRunning(c: Compiler, action: Expression, at: number): Eval {
+export function compileRunning(c: Compiler, action: Expression, at: number): Eval {
   const evaluate = compileRunnable(c, action);
-  const ran = action.kind === 'reference' ? action : ranWith(action);
-  if (!ran) return evaluate;
-  const { name } = ran;
+  const name = ranName(action);
+  if (name === undefined) return evaluate;
   const location = placeOf(c.unit, at);
   const op: Operation = { type: 'run', name, opLabels: [], retryOwner: true, location };
   return (env) => operate(env, op, [], (_inputs, inner) => evaluate(inner));

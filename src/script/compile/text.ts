@@ -1,7 +1,7 @@
 // Texts with something put in. The result carries the marks of everything that was put in; what an
 // unknown name would stand for stays as written.
 import { extname } from 'node:path';
-import { inTurn, type Json, ok, whenReady } from '../../base/index.ts';
+import { inTurn, type Json, whenReady } from '../../base/index.ts';
 import {
   addMarks,
   type Descriptor,
@@ -21,7 +21,6 @@ import {
   resolvePath,
   under,
 } from '../run/environment.ts';
-import { streaming } from '../run/live.ts';
 import { findName } from '../run/names.ts';
 import { judgeReading, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
@@ -32,7 +31,6 @@ import { itemsOf } from '../values/data.ts';
 import { isTruthy } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileKnownReference, invoke } from './reference.ts';
-import { compileOption } from './with-options.ts';
 
 // A `:::` template with names nobody knew: it stays open, and is resolved again in the scope where it
 // is used. The slots are kept apart from the text, so text that came from data is never read again.
@@ -50,7 +48,7 @@ const slotWord = (raw: string): Word => ({ value: makeValue(raw), quote: 'slot' 
 const isSlot = (word: Word): boolean => typeof word !== 'string' && word.quote === 'slot';
 
 /** The text of words with the marks of all that was put in; open when there is a slot among them. */
-function textOfWords(words: readonly Word[], marks: Descriptor = EMPTY): Value {
+export function textOfWords(words: readonly Word[], marks: Descriptor = EMPTY): Value {
   let text = '';
   let descriptor = marks;
   for (const word of words) {
@@ -213,8 +211,6 @@ export function compileText(c: Compiler, parts: readonly TemplatePart[], isMusta
 export const compileTemplate = (c: Compiler, node: NodeOf<'template'>): Eval =>
   compileText(c, node.parts, node.style === 'mustache');
 
-// Bodies that need something from outside: template files and models.
-
 /** Read once per definition, when the function is first called. */
 export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>): Eval {
   const path = c.text(node.path.parts);
@@ -233,24 +229,5 @@ export function compileTemplateFile(c: Compiler, node: NodeOf<'template-file'>):
     const made = known.get(place) ?? (await read(place, env));
     known.set(place, made);
     return addMarks(await made(env), named.meta.descriptor);
-  };
-}
-
-export function compileModel(c: Compiler, node: NodeOf<'model'>): Eval {
-  const prompt = c.text(node.prompt.parts);
-  const stream = compileOption(c, node.options, 'stream');
-  return async (outer) => {
-    const flag = await stream?.(outer);
-    const isStream = flag ? isTruthy(flag) : outer.process?.isStream === true;
-    const env = { ...outer, process: { stdin: undefined, timeoutMs: undefined, isStream } };
-    const request = { prompt: await prompt(env), tier: node.tier };
-    const answered = await streaming(env, node.at, 'src:llm', async (onText) => {
-      const answer = await env.run.world.model({ ...request, onText }, env.frame);
-      return answer.ok
-        ? ok({ value: answer.output, descriptor: answer.output.meta.descriptor })
-        : answer;
-    });
-    const { data, text } = answered.value;
-    return makeValue(data, { descriptor: answered.descriptor, text });
   };
 }

@@ -1,7 +1,8 @@
 // Finding what a name stands for: the scopes first, then what the language itself provides.
 
-import { isObject, whenReady } from '../../base/index.ts';
+import { isObject, nearest, whenReady } from '../../base/index.ts';
 import {
+  CONTEXT_VIEW,
   callOf,
   childFrame,
   contextMember,
@@ -10,6 +11,7 @@ import {
   EMPTY,
   makeContainer,
   makeValue,
+  OPERATION_VIEW,
   type Value,
   withLabels,
 } from '../../flow/index.ts';
@@ -87,16 +89,28 @@ export const refuseGuard = (): never =>
     hint: 'in conditions, and as `@mx.guard.reason?`, it is undefined elsewhere',
   });
 
+/** A condition of a guard about what nobody knows would never hold. */
+function refuseMember(name: string, inner: string | undefined): never {
+  const [whole, member] = inner === undefined ? ['@mx', name] : [`@mx.${name}`, inner];
+  const known = Object.keys(inner === undefined ? CONTEXT_VIEW : OPERATION_VIEW);
+  const meant = nearest(member, known);
+  return raise('not_found', `\`${whole}\` has no \`${member}\``, {
+    hint: meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`,
+  });
+}
+
 /** One member of `@mx`, or of `@mx.op`; the others are not even made. */
 export function contextValue(
   env: Environment,
   name: string,
   inner: string | undefined,
   isNeeded: boolean,
+  isAsked: boolean,
 ): Value {
   if (name === 'guard' && !isJudged(env)) return isNeeded ? refuseGuard() : absent();
   const found = contextMember(env.frame, name, inner);
-  if (found === undefined) return makeValue(null);
+  if (found === undefined)
+    return env.frame.isJudging && !isAsked ? refuseMember(name, inner) : makeValue(null);
   return makeValue(plainCopy(found), { descriptor: marksOfContext(env, name) });
 }
 

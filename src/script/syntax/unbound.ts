@@ -3,6 +3,7 @@
 // it is an error; where it would go on with nothing, or with the text as written, a warning; where the
 // script itself asks whether something is there (`@x?`, `??`, `@exists(@x)`), nothing is said.
 import { nearest } from '../../base/index.ts';
+import { CONTEXT_VIEW, OPERATION_VIEW } from '../../flow/index.ts';
 import {
   type Expression,
   type NodeOf,
@@ -56,6 +57,8 @@ interface Place {
   readonly use: Use;
   /** In the rules of a guard or hook there is an `@output`. */
   readonly isRule: boolean;
+  /** In the rules of a guard, or in what they call: a name that nothing binds denies. */
+  readonly isJudging: boolean;
   /** What a bare name stands for: itself, a call of it, one with an input, one at the very front. */
   readonly call: 'none' | 'plain' | 'stage' | 'front';
   /** What decides whether this is reached. */
@@ -65,7 +68,7 @@ interface Place {
 type Seen = readonly [item: unknown, place: Place];
 type Reads = (use: Use, ...items: unknown[]) => Seen[];
 
-const TOP: Place = { use: 'needed', isRule: false, call: 'none', under: [] };
+const TOP: Place = { use: 'needed', isRule: false, isJudging: false, call: 'none', under: [] };
 const ASKS = /^(?:exists|fileexists)$/i;
 
 const inStep = (step: PathStep, isAsked: boolean, read: Reads): Seen[] => {
@@ -132,7 +135,7 @@ const called: Inside<'run' | 'run-value'> = ({ action }, _read, inner) => [
   [action, { ...inner, call: 'plain' }],
 ];
 const rule: Inside<'guard' | 'hook'> = (node, _read, inner) => [
-  [Object.values(node), { ...inner, isRule: true }],
+  [Object.values(node), { ...inner, isRule: true, isJudging: node.kind === 'guard' }],
 ];
 
 /** What stands in a node; of a kind that is not here everything is needed. */
@@ -222,8 +225,18 @@ const isSpeaker = (item: { kind?: string }): item is Speaker =>
 const isHolder = (item: { kind?: string }): item is Holder =>
   item.kind !== undefined && Object.hasOwn(INSIDE, item.kind);
 
-/** Everything that speaks of names, with how it is read there. */
-function* spoken(root: unknown): Generator<readonly [node: Speaker, place: Place]> {
+/** `@x?`, `@x.isDefined()` and `@exists(@x)` ask in a guard, too; everything else needs the name there. */
+const inGuard = (use: Use, { kind }: { kind?: string }): Use =>
+  use === 'asked' && kind !== 'reference' && kind !== 'insert' ? 'open' : use;
+
+/**
+ * Everything that speaks of names, with how it is read there; `judging` are names of the functions that
+ * guards call.
+ */
+function* spoken(
+  root: unknown,
+  judging: ReadonlySet<string> = NO_NAMES,
+): Generator<readonly [node: Speaker, place: Place]> {
   const open: Seen[] = [[root, TOP]];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {
     const [item, place] = next;
@@ -232,14 +245,40 @@ function* spoken(root: unknown): Generator<readonly [node: Speaker, place: Place
       for (const inner of item.values()) open.push([inner, place]);
       continue;
     }
-    const inner: Place = { ...TOP, isRule: place.isRule, under: place.under };
-    const read: Reads = (use, ...items) => items.map((one) => [one, { ...inner, use }]);
+    const { isRule, under } = place;
+    const isJudging = place.isJudging || isCalledIn(judging, item);
+    const inner: Place = { ...TOP, isRule, isJudging, under };
+    const read: Reads = (use, ...items) =>
+      items.map((one) => [one, { ...inner, use: isJudging ? inGuard(use, item) : use }]);
     if (isSpeaker(item)) yield [item, place];
     if (isHolder(item)) {
       const inside = INSIDE[item.kind] as Inside<Holder['kind']>;
       open.push(...inside(item, read, inner, place));
     } else open.push([Object.values(item), 'kind' in item ? inner : place]);
   }
+}
+
+const NO_NAMES: ReadonlySet<string> = new Set();
+
+const isCalledIn = (names: ReadonlySet<string>, item: { kind?: string; name?: unknown }): boolean =>
+  names.size > 0 && item.kind === 'exe' && typeof item.name === 'string' && names.has(item.name);
+
+/** The functions of a file that its guards call, and those that these call. */
+function calledByGuards({ body }: ScriptTree): ReadonlySet<string> {
+  const bodies = new Map(
+    body.flatMap((node) => (node.kind === 'exe' ? [[node.name, node.body]] : [])),
+  );
+  const found = new Set<string>();
+  const open: unknown[] = body.filter(({ kind }) => kind === 'guard');
+  for (let next = open.pop(); next !== undefined; next = open.pop()) {
+    for (const [node] of spoken(next)) {
+      const name = node.kind === 'reference' ? node.name : '';
+      if (found.has(name) || !bodies.has(name)) continue;
+      found.add(name);
+      open.push(bodies.get(name));
+    }
+  }
+  return found;
 }
 
 // What is wrong with them.
@@ -252,6 +291,15 @@ export function hintOfName(name: string, names: readonly string[]): string | und
   }
   const close = name.length > 1 ? nearest(name, names) : undefined;
   return close && `did you mean \`@${close}\`?`;
+}
+
+/** `user@example.com` and `@scope/package` in a text are texts. */
+export function isPlainText(text: string, { name, at }: NodeOf<'reference'>): boolean {
+  const from = text[at] === '@' ? at + 1 : at;
+  const before = text[from - 2] ?? '';
+  const [end, next] = [from + name.length, from + name.length + 2];
+  if (text.slice(from, end) !== name) return false;
+  return /[\w.%+-]/.test(before) || /^\/\w/.test(text.slice(end, next));
 }
 
 type Exe = NodeOf<'exe'>;
@@ -364,7 +412,7 @@ class Names {
     });
   }
 
-  #unbound(name: string, place: Range, use: Use, isDoubtful = false): NameFinding {
+  #unbound(name: string, place: Range, use: Use | 'judged', isDoubtful = false): NameFinding {
     const hint =
       this.#closeTo(name, place.at) ??
       (use === 'text' ? `where the text is meant, write \`@@${name}\`` : undefined);
@@ -390,14 +438,6 @@ class Names {
     );
   }
 
-  /** `user@example.com` and `@scope/package` are texts. */
-  #isText({ name, at }: NodeOf<'reference'>, use: Use): boolean {
-    const { text } = this.#tree;
-    const end = text[at] === '@' ? at + 1 + name.length : at + name.length;
-    const before = text[text[at] === '@' ? at - 1 : at - 2] ?? '';
-    return use === 'text' && (/[\w.%+-]/.test(before) || /^\/\w/.test(text.slice(end, end + 2)));
-  }
-
   ofReference(node: NodeOf<'reference'>, place: Place): NameFinding[] {
     const { name, steps, at } = node;
     const [first] = steps;
@@ -405,11 +445,37 @@ class Names {
     const use = node.isOptional || asks ? 'asked' : place.use;
     if (name === '<>' || name === '') return [];
     if (!this.#isKnown(name, at, place.isRule)) {
-      if (use === 'asked' || this.#isText(node, use)) return [];
+      if (use === 'asked' || (use === 'text' && isPlainText(this.#tree.text, node))) return [];
       const range = { at, end: at + name.length + 1 };
+      if (place.isJudging && use !== 'needed') return [this.#unbound(name, range, 'judged')];
       return [this.#unbound(name, range, use, this.#isDoubtful(place))];
     }
-    return [...this.#ofCall(node, place), ...this.#ofQuestion(node)];
+    const ofContext = place.isJudging && use !== 'asked' ? this.#ofContext(node) : [];
+    return [...ofContext, ...this.#ofCall(node, place), ...this.#ofQuestion(node)];
+  }
+
+  /** In a guard: `@mx.…` and `@mx.op.…` that nobody knows. */
+  #ofContext({ name, steps: [first, second], at }: NodeOf<'reference'>): NameFinding[] {
+    if ((name !== 'mx' && name !== 'ctx') || first?.kind !== 'field' || this.#find(name, at))
+      return [];
+    const isOp = /^op(?:eration)?$/.test(first.name);
+    const inner = isOp && second?.kind === 'field' ? second : undefined;
+    const step = inner ?? first;
+    const known = Object.keys(inner ? OPERATION_VIEW : CONTEXT_VIEW);
+    if (known.includes(step.name)) return [];
+    const message = `\`@${name}${inner ? `.${first.name}` : ''}\` has no \`${step.name}\`${ENDINGS.judged[1]}`;
+    const meant = nearest(step.name, known);
+    const hint = meant === undefined ? known.join(', ') : `did you mean \`${meant}\`?`;
+    return [
+      {
+        at: step.at,
+        end: step.at + step.name.length,
+        code: 'name_unbound',
+        severity: 'error',
+        message,
+        hint,
+      },
+    ];
   }
 
   /** `@exists(@path)` asks about the variable; where it holds a path, the file was meant. */
@@ -571,7 +637,8 @@ class Names {
 const isBody = ({ body }: Exe, kinds: readonly string[]): boolean =>
   kinds.includes(bodyKindOf(body)) && !(body.kind === 'with' && body.options.pipeline);
 
-const ENDINGS: Readonly<Record<Use, readonly ['error' | 'warning', string]>> = {
+const ENDINGS: Readonly<Record<Use | 'judged', readonly ['error' | 'warning', string]>> = {
+  judged: ['error', ', so the guard denies'],
   needed: ['error', ''],
   text: ['warning', ', so it stays as written'],
   open: ['warning', ', so there is never a value here'],
@@ -667,7 +734,7 @@ function asksInForm(root: unknown, name: string): boolean {
 export function nameFindings(tree: ScriptTree, around: Surroundings): NameFinding[] {
   const names = new Names(tree, around);
   const found: NameFinding[] = [];
-  for (const [node, place] of spoken(tree.body)) {
+  for (const [node, place] of spoken(tree.body, calledByGuards(tree))) {
     if (node.kind === 'reference') found.push(...names.ofReference(node, place));
     else if (node.kind === 'import') found.push(...names.ofImport(node));
     else found.push(...names.ofStatement(node));

@@ -1,6 +1,6 @@
 // `.mx` of a value: what is known about it. The members are computed when read, and the view
 // remembers whose it is, so that `.mx.data.b` has exactly the marks of `.b`.
-import { getOwn, type Json, type JsonObject, setOwn } from '../../base/index.ts';
+import { getOwn, type Json, type JsonObject, nearest, setOwn } from '../../base/index.ts';
 import {
   elementOf,
   estimateTokens,
@@ -63,6 +63,12 @@ export function mxMember(value: Value, name: string): Value | undefined {
   const { data } = value;
   const subject = typeof data === 'object' && data !== null ? subjects.get(data) : undefined;
   return subject && Object.hasOwn(EXACT, name) ? EXACT[name]?.(subject) : undefined;
+}
+
+/** The member of a view that a name it does not have is close to; undefined for everything else. */
+export function misspeltFact({ data }: Value, name: string): string | undefined {
+  const isView = isStructure(data) && subjects.has(data) && !Object.hasOwn(data, name);
+  return isView ? nearest(name, Object.keys(data)) : undefined;
 }
 
 function lengthOf(value: Value): number {
