@@ -19,6 +19,7 @@ import {
   projectView,
   type SetAside,
 } from '../sandbox/project.ts';
+import { findEndpoints } from '../sandbox/traps.ts';
 import { utilLinuxLaunch } from '../sandbox/util-linux.ts';
 import { toolchainFolders } from '../sandbox/visible.ts';
 import { withBounds } from './bounds.ts';
@@ -161,6 +162,31 @@ function environmentOf(
   return childEnvironment({ env, declared: call.tool.env, config: config.env, path, home, temp });
 }
 
+/**
+ * Sockets, FIFOs and devices that a child would see, as paths inside. The system's own folders are not
+ * searched: only root writes there.
+ */
+function endpointsIn(
+  projectRoot: string,
+  { root, places, hidden }: ProjectView,
+  others: readonly Shown[],
+): Outcome<string[]> {
+  const known = new Set([...hidden, ...places.map(({ path }) => join(projectRoot, path))]);
+  const open = places.filter(({ access }) => access !== 'none').map(({ path }) => path);
+  const roots = [...(root === 'none' ? [] : ['']), ...open].map((path) => join(projectRoot, path));
+  const inProject = findEndpoints(roots, (path) => known.has(path));
+  if (!inProject.ok) return inProject;
+  const found = [...inProject.output];
+  for (const { source, target } of others) {
+    const real = realOf(source);
+    if (real === undefined) continue;
+    const here = findEndpoints([real], (path) => path === projectRoot || hidden.includes(path));
+    if (!here.ok) return here;
+    found.push(...here.output.map((path) => join(target, relative(real, path))));
+  }
+  return ok([...new Set(found)]);
+}
+
 interface MadeLaunch {
   launch: Launch;
   view: ProjectView;
@@ -179,6 +205,21 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
   const isMissing = (path: string): boolean =>
     !isInside(path, projectRoot) || isCovered(hidden, path) || isUnseen(path);
   const shown = shownFolders(start);
+  const shownLast = [
+    ...found.shown.filter(isMissing).map((path) => ({ source: path, target: path })),
+    ...homeFiles(start, SANDBOX_HOME),
+  ];
+  const closed = endpointsIn(projectRoot, view.output, [
+    // Mounts of the project lie over a toolchain that is in it.
+    ...shown
+      .filter((path) => !isInside(path, projectRoot))
+      .map((path) => ({ source: path, target: path })),
+    ...shownLast,
+  ]);
+  if (!closed.ok) {
+    close();
+    return closed;
+  }
   const inside = ports.sandbox.kind === 'bwrap' ? bwrapLaunch : utilLinuxLaunch;
   const made = inside({
     report: ports.sandbox,
@@ -189,11 +230,9 @@ function inNamespaces(start: AllowedStart): Outcome<MadeLaunch> {
       hidden: hidden.filter((path) => isCovered([projectRoot, ...shown], path) && !isUnseen(path)),
     },
     shown,
-    shownLast: [
-      ...found.shown.filter(isMissing).map((path) => ({ source: path, target: path })),
-      ...homeFiles(start, SANDBOX_HOME),
-      ...(socket && agent ? [{ source: socket, target: agent }] : []),
-    ],
+    shownLast: [...shownLast, ...(socket && agent ? [{ source: socket, target: agent }] : [])],
+    closed: closed.output.filter((path) => path !== agent),
+    temporaryMb: config.bounds.memoryMb,
     network,
     cwd,
     env: environmentOf(start, SANDBOX_HOME, SANDBOX_TEMP),
@@ -238,10 +277,15 @@ function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
     },
   };
   if (!view) return ok({ launch: direct, view: UNCONFINED });
+  const closed = endpointsIn(call.projectRoot, view.output, []);
+  if (!closed.ok) {
+    direct.cleanUp?.();
+    return closed;
+  }
   const { root, places, hidden } = view.output;
   const profile = seatbeltProfile({
     projectRoot: call.projectRoot,
-    view: { root, places, hidden },
+    view: { root, places, hidden: [...hidden, ...closed.output] },
     readable: shownFolders(start),
     always: found.shown,
     home: ports.env.HOME ?? '/Users',

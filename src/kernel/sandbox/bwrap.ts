@@ -36,16 +36,17 @@ const ISOLATION: readonly string[] = [
  * System folders as a child needs them. `/proc` is read-only: run by root, the files below
  * `/proc/sys` belong to the child, and one of them names a program that the kernel starts.
  */
-const DEVICES: readonly string[] = ['--proc', '/proc', '--remount-ro', '/proc', '--dev', '/dev'];
+const DEVICES = '--proc /proc --remount-ro /proc --dev /dev --remount-ro /dev'.split(' ');
 
 /** What every command line begins with: a probe tries exactly what later runs. */
-export const bwrapWorld = (network: boolean): string[] => [
+export const bwrapWorld = (network: boolean, temporaryMb: number): string[] => [
   ...ISOLATION,
   ...(network ? [] : ['--unshare-net']),
   ...systemPlaces().flatMap((path) => ['--ro-bind-try', path, path]),
   ...DEVICES,
-  '--tmpfs',
-  SANDBOX_TEMP,
+  ...['/dev/shm', SANDBOX_TEMP].flatMap((path) =>
+    `--size ${temporaryMb * 1024 * 1024} --tmpfs ${path}`.split(' '),
+  ),
 ];
 
 /** An empty folder or file over what is not to be seen; the folders are closed once all is mounted. */
@@ -87,6 +88,9 @@ const hiddenFolders = ({ projectRoot, view }: SandboxPlan): string[] => [
 
 const readOnly = ({ source, target }: Shown): string[] => ['--ro-bind', source, target];
 
+const closing = (path: string): string[] =>
+  isFolder(path) ? ['--tmpfs', path, '--remount-ro', path] : ['--ro-bind', '/dev/null', path];
+
 /** Everything about one child, ready to be started. On failure nothing stays open. */
 export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
   const { projectRoot, view } = plan;
@@ -97,7 +101,7 @@ export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
     return places;
   }
   const options = [
-    ...bwrapWorld(plan.network),
+    ...bwrapWorld(plan.network, plan.temporaryMb),
     '--dir',
     SANDBOX_HOME,
     ...plan.shown.flatMap((path) => readOnly({ source: path, target: path })),
@@ -107,6 +111,7 @@ export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
     ...places.output,
     ...view.hidden.flatMap((path) => empty(path, fds)),
     ...plan.shownLast.flatMap(readOnly),
+    ...plan.closed.flatMap(closing),
     ...hiddenFolders(plan).flatMap((path) => ['--remount-ro', path]),
     '--remount-ro',
     '/',

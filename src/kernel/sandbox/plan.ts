@@ -37,6 +37,10 @@ export interface SandboxPlan {
   shown: readonly string[];
   /** Read-only, mounted last: the tool's own folder, which may lie in a hidden one. */
   shownLast: readonly Shown[];
+  /** Absolute paths inside that an empty file or folder covers, mounted after everything else. */
+  closed: readonly string[];
+  /** Size of `/tmp`, and of `/dev/shm`. */
+  temporaryMb: number;
   network: boolean;
   cwd: string;
   env: Readonly<Record<string, string>>;

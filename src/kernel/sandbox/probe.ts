@@ -47,7 +47,7 @@ const run = (file: string, args: readonly string[], options = '') =>
 async function probeBwrap(folders: readonly string[]): Promise<SandboxReport> {
   const path = findIn(folders, 'bwrap');
   if (path === undefined) return { kind: 'none', reason: '`bwrap` is not installed' };
-  const tried = await run(path, [...bwrapWorld(false), '--', '/bin/sh', '-c', ':']);
+  const tried = await run(path, [...bwrapWorld(false, 16), '--', '/bin/sh', '-c', ':']);
   if (!tried.ok) return { kind: 'none', reason: `\`bwrap\` does not work here: ${tried.text}` };
   const version = await run(path, ['--version']);
   const help = await run(path, ['--help']);
@@ -71,6 +71,8 @@ async function probeUtilLinux(folders: readonly string[]): Promise<SandboxReport
     view: { root: 'read', places: [], hidden: [] },
     shown: [],
     shownLast: [],
+    closed: [],
+    temporaryMb: 16,
     network: false,
     cwd: '/usr',
     env: {},

@@ -3,6 +3,7 @@
 // forbid a process to make new ones where it may write, so they are moved out when it has ended.
 import { chmodSync, existsSync, lstatSync, readdirSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
+import { fail, isInside, type Outcome, ok } from '../../base/index.ts';
 import { inFolder, rename, statOf, takeAway } from './aside.ts';
 import { below, type PlaceAccess, type Places } from './places.ts';
 
@@ -37,13 +38,15 @@ interface Folder {
   changed: number;
   folders: string[];
   names: string[];
+  /** Names of sockets, FIFOs and devices. */
+  endpoints: string[];
   isRepository: boolean;
   isClosed: boolean;
 }
 
 /** A time stamp this young may stand for two states of a folder. */
 const SETTLED_MS = 50;
-const MAX_REMEMBERED = 50_000;
+const MAX_REMEMBERED = 100_000;
 /** Reading a folder costs ten times what asking for its time stamp does. */
 const remembered = new Map<string, Folder>();
 
@@ -60,11 +63,14 @@ function read(path: string): Omit<Folder, 'inode' | 'changed'> {
         .filter((entry) => entry.isDirectory() && !BY_NAME.test(entry.name))
         .map(({ name }) => name),
       names: names.filter((name) => BY_NAME.test(name)),
+      endpoints: entries
+        .filter((entry) => !entry.isFile() && !entry.isDirectory() && !entry.isSymbolicLink())
+        .map(({ name }) => name),
       isRepository: isRepository(new Set(names)),
       isClosed: false,
     };
   } catch {
-    return { folders: [], names: [], isRepository: false, isClosed: true };
+    return { folders: [], names: [], endpoints: [], isRepository: false, isClosed: true };
   }
 }
 
@@ -176,4 +182,70 @@ export function setTrapsAside(
     }
   }
   return traps.map(({ path }) => path);
+}
+
+/** More folders than this are not looked through. */
+const MAX_FOLDERS = 100_000;
+const MAX_UNKNOWN = 32;
+const MAX_ENDPOINTS = 256;
+
+/** Closes the folders above the deepest ones, until there are few. */
+function fewer(folders: readonly string[]): string[] {
+  let closed = [...new Set(folders)];
+  while (closed.length > MAX_UNKNOWN) {
+    const depth = (path: string): number => path.split('/').length;
+    const deepest = Math.max(...closed.map(depth));
+    closed = [...new Set(closed.map((path) => (depth(path) === deepest ? dirname(path) : path)))];
+  }
+  return closed;
+}
+
+/**
+ * Returns every socket, FIFO and device below these folders: a process outside may be at the other end,
+ * and a read-only mount does not keep anybody from it. Also returns the folders whose content is not known,
+ * because they cannot be listed or because there are more than `most`. Installed packages come last.
+ * Paths are absolute. Fails with `permission_denied` if there are too many to close.
+ */
+export function findEndpoints(
+  roots: readonly string[],
+  isLeftOut: (path: string) => boolean,
+  most = MAX_FOLDERS,
+): Outcome<string[]> {
+  const found: string[] = [];
+  const unknown: string[] = [];
+  const [first, last]: [string[], string[]] = [[...roots], []];
+  let left = most;
+  for (const list of [first, last]) {
+    for (const path of list) {
+      left -= 1;
+      const folder = left < 0 ? undefined : lookInto(path);
+      if (left < 0 || folder?.isClosed) unknown.push(path);
+      if (!folder) continue;
+      found.push(...folder.endpoints.map((name) => `${path}/${name}`));
+      for (const name of [...folder.folders, ...folder.names]) {
+        const inside = `${path}/${name}`;
+        if (!isLeftOut(inside)) (name === 'node_modules' ? last : list).push(inside);
+      }
+    }
+  }
+  const closed = fewer(unknown);
+  const whole = closed.find((path) =>
+    roots.some((root) => isInside(root, path) && (left < 0 || root !== path)),
+  );
+  if (whole !== undefined) {
+    return fail(
+      'permission_denied',
+      `\`${basename(whole)}\` holds more than ${most} folders, too many to search for sockets; list under \`sees\` what the tool needs, or grant \`fs.read\` for less`,
+      { missing: 'fs.read' },
+    );
+  }
+  const open = found.filter((path) => !closed.some((folder) => isInside(path, folder)));
+  if (open.length > MAX_ENDPOINTS) {
+    return fail(
+      'permission_denied',
+      `more than ${MAX_ENDPOINTS} sockets, FIFOs and devices are in view, for example \`${basename(open[0] ?? '')}\`; move them out of the project`,
+      { missing: 'fs.read' },
+    );
+  }
+  return ok([...closed, ...open]);
 }

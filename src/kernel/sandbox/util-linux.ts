@@ -111,7 +111,6 @@ function mountsOf(plan: SandboxPlan): Mount[] {
   const all = [
     ...systemPlaces().flatMap((path) => host(path, path, 'read')),
     ...DEVICES.flatMap((path) => host(path, path, 'write', true)),
-    own('/dev/shm', '/dev/shm', 'write'),
     own(SANDBOX_TEMP, SANDBOX_TEMP, 'write'),
     ...plan.shown.flatMap((path) => host(path, path, 'read')),
     exactly(projectRoot, view.root, `${HIDDEN}/project`),
@@ -120,6 +119,7 @@ function mountsOf(plan: SandboxPlan): Mount[] {
     ),
     ...view.hidden.map((path, at) => own(path, `${HIDDEN}/${at}`, 'read', isFolder(path))),
     ...plan.shownLast.flatMap(({ source, target }) => host(source, target, 'read')),
+    ...plan.closed.map((path, at) => own(path, `${HIDDEN}/closed-${at}`, 'read', isFolder(path))),
   ];
   return [...new Map(all.map((mount, index) => [mount.target, index])).values()]
     .sort((a, b) => a - b)
@@ -137,7 +137,7 @@ function storageOf(mount: Mount, earlier: readonly Mount[]): string | undefined 
 
 /** Folders and files that the new root must have before anything is mounted in it. */
 function foundations(mounts: readonly Mount[]): { folders: string[]; files: string[] } {
-  const folders = ['/dev/pts', '/proc', OLD_ROOT, WRITABLE_PROC, SANDBOX_HOME];
+  const folders = ['/dev/pts', '/dev/shm', '/proc', OLD_ROOT, WRITABLE_PROC, SANDBOX_HOME];
   const files = ['/dev/ptmx'];
   mounts.forEach((mount, index) => {
     const points = [storageOf(mount, mounts.slice(0, index))];
@@ -170,7 +170,7 @@ function tableOf(
   base: string,
   mounts: readonly Mount[],
   points: readonly MountPoint[],
-  isRoot: boolean,
+  { isRoot, size }: { isRoot: boolean; size: string },
 ): string {
   const at = (path: string) => field(`${base}${path}`);
   const proc = 'nosuid,nodev,noexec';
@@ -194,7 +194,8 @@ function tableOf(
     `devpts ${at('/dev/pts')} devpts newinstance,ptmxmode=0666,mode=620,nosuid,noexec 0 0`,
     `${at('/dev/pts/ptmx')} ${at('/dev/ptmx')} none bind,nosuid,noexec 0 0`,
   ];
-  return [...processes, ...terminals, ...lines, ''].join('\n');
+  const memory = `tmpfs ${at('/dev/shm')} tmpfs nosuid,nodev,${size} 0 0`;
+  return [...processes, ...terminals, memory, ...lines, ''].join('\n');
 }
 
 /** What is mounted further down comes along with its own flags, so it is closed one by one. */
@@ -258,6 +259,7 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
   const { folders, files } = foundations(mounts);
   const inRoot = (paths: readonly string[]) => paths.map((path) => quoted(`.${path}`)).join(' ');
   const isRoot = user.uid === 0;
+  const size = `size=${plan.temporaryMb}m`;
   const links = DEVICE_LINKS.filter((path) =>
     lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink(),
   );
@@ -273,12 +275,12 @@ function setUp(base: string, plan: SandboxPlan, user: User): Outcome<string> {
           `{ mount -n -t sysfs sysfs ${base} && echo 0x9 > ${base}/class/net/lo/flags || ip link set lo up; } 2>/dev/null`,
         ]),
     '{ echo sandbox > /proc/sys/kernel/hostname || hostname sandbox; } 2>/dev/null',
-    `did mount -n -t tmpfs -o mode=0755,nosuid,nodev tmpfs ${base}`,
+    `did mount -n -t tmpfs -o mode=0755,nosuid,nodev,${size} tmpfs ${base}`,
     `cd ${base} || fail 'no root'`,
     `did mkdir -p ${inRoot(folders)}`,
     ...files.map((file) => `: > ${inRoot([file])} || fail 'no root'`),
     links.length > 0 ? `did cp -P ${links.join(' ')} ./dev/` : '',
-    `printf %s ${quoted(tableOf(base, mounts, points, isRoot))} > .${OLD_ROOT}/table`,
+    `printf %s ${quoted(tableOf(base, mounts, points, { isRoot, size }))} > .${OLD_ROOT}/table`,
     `did mount -n -a -T .${OLD_ROOT}/table`,
     ...closeBelow(base, mounts, points),
     ...places.output,
