@@ -52,6 +52,8 @@ export interface PrimitiveCall {
     effect: ToolEffect;
     sandbox: 'strict' | 'workspace' | 'none';
     env: readonly string[];
+    /** Names of the parameters that a caller may give. */
+    parameters?: readonly string[];
     /** It is to answer at once, with a handle. */
     background?: boolean;
     /** Globs over what its process may look at, of what the caller may read; absent: all of that. */

@@ -1,11 +1,13 @@
 // The examples on the page are put where they say they belong, and checked over the shipped bundle.
+import { spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { fail, systemClock } from '../../src/base/index.ts';
+import { fail, type JsonObject, systemClock } from '../../src/base/index.ts';
 import { createLibrary, type Library, parseTool } from '../../src/items/index.ts';
+import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { makeFixture } from '../support/project.ts';
 
 const PAGE = readFileSync(new URL('../../docs/tools.md', import.meta.url), 'utf8');
@@ -13,14 +15,15 @@ const BUNDLE = fileURLToPath(new URL('../../bundle', import.meta.url));
 let base: string;
 let library: Library;
 
-const examples = Array.from(
-  PAGE.matchAll(/^<!-- example: (\S+) -->\n```yaml\n(.*?)^```$/gms),
+const blocks = Array.from(
+  PAGE.matchAll(/^<!-- example: (\S+) -->\n```\w+\n(.*?)^```$/gms),
   ([, path = '', text = '']) => ({ path, text }),
 );
+const examples = blocks.filter(({ path }) => path.endsWith('.yaml'));
 
 beforeAll(async () => {
   base = realpathSync(mkdtempSync(join(tmpdir(), 'km-docs-')));
-  for (const { path, text } of [...examples, { path: '.ai/tools/image/resize.ts', text: '' }]) {
+  for (const { path, text } of [...blocks, { path: '.ai/tools/image/resize.ts', text: '' }]) {
     mkdirSync(dirname(join(base, path)), { recursive: true });
     writeFileSync(join(base, path), text);
   }
@@ -48,6 +51,7 @@ test('the page begins with a complete example', () => {
     '.ai/tools/mail/inbox.yaml',
     '.ai/tools/shop/orders.yaml',
     '.ai/tools/shop/pay.yaml',
+    '.ai/tools/text/shout.yaml',
     '.ai/tools/text/count_lines.yaml',
   ]);
 });
@@ -74,17 +78,30 @@ test('every field the page names is one, and every field is named', () => {
   for (const field of fields) expect(PAGE).toContain(`\`${field}\``);
 });
 
-test('the script answers as the page says', async () => {
+const inText = blocks.filter(({ path }) => path.startsWith('.ai/tools/text/'));
+async function call(id: string, parameters: JsonObject) {
   const fixture = makeFixture({
     'notes/a.txt': 'one\ntwo\n',
-    ...Object.fromEntries(examples.slice(3).map(({ path, text }) => [path, text])),
+    ...Object.fromEntries(inText.map(({ path, text }) => [path, text])),
   });
-  const request = {
-    item_type: 'tool',
-    item_id: 'text/count_lines',
-    parameters: { path: 'notes/a.txt' },
-  };
+  const request = { item_type: 'tool', item_id: id, parameters };
   const done = await fixture.call('execute', request, 'cli');
   fixture.remove();
-  expect(done).toMatchObject({ ok: true, output: { path: 'notes/a.txt', lines: 2 } });
+  return done;
+}
+
+test('the script answers as the page says', async () => {
+  expect(await call('text/count_lines', { path: 'notes/a.txt' })).toMatchObject({
+    ok: true,
+    output: { path: 'notes/a.txt', lines: 2 },
+  });
+});
+
+const hasPython = spawnSync('python3', ['--version']).status === 0;
+const sandbox = await probeSandbox();
+test.runIf(hasPython && sandbox.kind !== 'none')('and so does the Python tool', async () => {
+  expect(await call('text/shout', { text: 'hello', marks: 2 })).toMatchObject({
+    ok: true,
+    output: { text: 'HELLO!!' },
+  });
 });

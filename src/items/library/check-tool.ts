@@ -1,10 +1,11 @@
-import { basename } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import {
   type Diagnostic,
   type JsonObject,
   lastSegment,
   type Outcome,
   openYaml,
+  plainText,
   type RulePlace,
 } from '../../base/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
@@ -68,7 +69,21 @@ function checkModule(tool: Tool, file: string, place: RulePlace): void {
   const stats = statsOf(path);
   if (stats?.isFile() || stats?.isSymbolicLink()) return;
   const message = `there is no module \`${basename(path)}\` where the tool names it`;
-  place.child('config').child('module').report({ code: 'module_missing', message });
+  const hint = moduleHint(plainText(tool.config.module), file);
+  place
+    .child('config')
+    .child('module')
+    .report({ code: 'module_missing', message, ...hint });
+}
+
+/** A name as Python imports it (`sinks.my_sink`) is no path; the file that it means lies beside the tool. */
+function moduleHint(module: string, file: string): { hint?: string } {
+  const [, name] = /^(?:\w+\.)*(\w+)$/.exec(module) ?? [];
+  if (name === undefined) return {};
+  const isThere = statsOf(join(dirname(file), `${name}.py`))?.isFile();
+  const path = `module: ./${name}.py`;
+  const hint = `a module is a path from the YAML file on; ${isThere ? 'write' : 'put it beside that and write'} \`${path}\``;
+  return { hint };
 }
 
 /** Of a tool and of each of its actions. */

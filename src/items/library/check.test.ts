@@ -103,6 +103,28 @@ test('tools are checked among the others, each mistake at its place', async () =
   expect(library.check()[5]).toMatchObject({ line: 5, column: 12, hint: 'did you mean `fs.read`' });
 });
 
+test.each([
+  ['sinks.mine', true, 'write `module: ./mine.py`'],
+  ['mine', true, 'write `module: ./mine.py`'],
+  ['sinks.other', true, 'put it beside that and write `module: ./other.py`'],
+  ['./mine', false, ''],
+])(
+  'a module that is named as Python imports it is told as a path: %s',
+  async (module, isTold, hint) => {
+    const library = await open({
+      'project/.ai/tools/sinks/mine.yaml': toolText(
+        'mine',
+        `executor_id: python\nconfig: { module: "${module}" }\n`,
+      ),
+      'project/.ai/tools/sinks/mine.py': 'class Mine:\n    def write(self, event): pass\n',
+    });
+    const missing = library.check().find(({ code }) => code === 'module_missing');
+    expect(missing).toBeDefined();
+    if (isTold) expect(missing?.hint).toContain(hint);
+    else expect(missing?.hint).toBeUndefined();
+  },
+);
+
 test('directives are checked among the others', async () => {
   const library = await open({
     'project/.ai/tools/run.yaml': toolText(

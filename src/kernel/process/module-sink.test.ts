@@ -36,6 +36,45 @@ def write(event, config):
     with open(config["path"], "a") as file:
         file.write(event["data"] + "\\n")
 `,
+  '.ai/tools/sinks/file_sink.py': `
+import json
+from pathlib import Path
+from typing import Optional
+class FileSink:
+    def __init__(self, path: str, format: str = "jsonl", flush_every: int = 10):
+        self.path, self.format, self.count = Path(path), format, 0
+        self.file: Optional[object] = None
+    async def write(self, event: str) -> None:
+        if not self.file:
+            self.file = open(self.path, "a", encoding="utf-8")
+        self.file.write(json.dumps(json.loads(event)) + "\\n")
+        self.count += 1
+    async def flush(self):
+        self.file.flush()
+    async def close(self) -> None:
+        self.file.close()
+`,
+  '.ai/tools/sinks/objects.py': `
+from typing import Dict
+class Base:
+    pass
+class Objects(Base):
+    def __init__(self, config):
+        self.path = config["path"]
+    def write(self, event: Dict) -> None:
+        with open(self.path, "a") as file:
+            file.write(event["event"] + "=" + event["data"] + "\\n")
+`,
+  '.ai/tools/sinks/several.py': `
+class One:
+    def __init__(self, **fields):
+        self.fields = fields
+    def write(self, event):
+        open(self.fields["path"], "a").write(event + "|" + str(sorted(self.fields)) + "\\n")
+class Two:
+    def write(self, event):
+        raise ValueError("no " + event)
+`,
 };
 
 let project: TestProject;
@@ -72,6 +111,37 @@ describe.each(kinds)('%s', (_, report) => {
     for (const data of lines) await sink.write([{ data }]);
     expect(await sink.close()).toMatchObject({ type: 'sinks/mine', delivered: 2000, dropped: 0 });
     expect(readFileSync(path, 'utf8')).toBe(`${lines.join('\n')}\n`);
+  });
+
+  test.runIf(hasPython).each([
+    ['file_sink.py', { format: 'jsonl' }, '{"n": 1}\n{"n": 2}\n'],
+    ['objects.py', {}, 'x={"n":1}\nx={"n":2}\n'],
+    [
+      'several.py',
+      { function: 'One', more: 1 },
+      `{"n":1}|['more', 'path']\n{"n":2}|['more', 'path']\n`,
+    ],
+  ])('a Python class is a sink: %s', async (module, more, text) => {
+    const path = join(project.root, `${module}-class-${report.kind}.txt`);
+    const sink = await sinkOf(module, { path, ...more });
+    for (const n of [1, 2]) await sink.write([{ event: 'x', data: `{"n":${n}}` }]);
+    expect(await sink.close()).toEqual({ type: 'sinks/mine', delivered: 2, dropped: 0 });
+    expect(readFileSync(path, 'utf8')).toBe(text);
+  });
+
+  test.runIf(hasPython).each([
+    ['file_sink.py', {}, 'TypeError: `FileSink` needs `path`; write it beside `type`'],
+    ['several.py', {}, 'AttributeError: the module has several classes with `write`'],
+    ['several.py', { function: 'Two' }, 'several.py:9: ValueError: no a'],
+    ['several.py', { function: 'Three' }, 'the module has no function `Three`'],
+  ])('what is wrong with one is said in a line: %s %j', async (module, more, line) => {
+    const sink = await sinkOf(module, more);
+    await sink.write([{ data: 'a' }]);
+    const closed = await sink.close();
+    expect(closed).toMatchObject({ delivered: 0, dropped: 1 });
+    expect(closed.log).toContain(line);
+    expect(closed.log).not.toContain(project.root);
+    expect(closed.log).not.toContain('\n');
   });
 
   test('an event that it cannot take counts as dropped, the next one arrives', async () => {

@@ -54,6 +54,18 @@ def leaves(parameters, config):
     sys.exit(7)
 def odd(parameters, config):
     return float("nan")
+async def execute(directive_name: str, inputs=None, **params):
+    return [directive_name, inputs, params]
+def loose(**params):
+    return params
+def exact(path, width=800, *, config):
+    return [path, width, config["top"]]
+def whole(params=None, config=None):
+    return [params, config["top"]]
+def shadow(config):
+    return config
+def only(params, /, config):
+    return [params, config["top"]]
 `,
   'src/elsewhere.ts': 'export const run = () => 1;',
 };
@@ -140,6 +152,40 @@ describe.each(kinds)('%s', (_, report) => {
       output: { output: null },
     });
   });
+
+  test.runIf(hasPython)(
+    'a Python function whose parameters are those of the tool is called by name',
+    async () => {
+      const call = async (name: string, names: readonly string[], parameters: JsonObject) => {
+        const done = await run('python', './tool.py', name, {
+          parameters,
+          tool: { parameters: names },
+        });
+        return done.ok ? done.output.output : done.error.detail.message;
+      };
+      const names = ['directive_name', 'inputs', 'extra'];
+      const inputs = { a: 1 };
+      expect(await call('execute', names, { directive_name: 'deploy', inputs, extra: 2 })).toEqual([
+        'deploy',
+        inputs,
+        { extra: 2 },
+      ]);
+      expect(await call('execute', names, { directive_name: 'deploy' })).toEqual([
+        'deploy',
+        null,
+        {},
+      ]);
+      expect(await call('loose', ['a'], { a: 1 })).toEqual({ a: 1 });
+      expect(await call('loose', [], {})).toEqual({});
+      expect(await call('exact', ['path', 'width'], { path: 'x' })).toEqual(['x', 800, 10]);
+      expect(await call('exact', ['path', 'more'], { path: 'x', more: 1 })).toContain("'more'");
+      // Names that do not fit: the parameters as one object, and the config.
+      expect(await call('whole', ['n'], { n: 1 })).toEqual([{ n: 1 }, 10]);
+      expect(await call('whole', [], {})).toEqual([{}, 10]);
+      expect(await call('shadow', ['config'], { config: 'mine' })).toBe('mine');
+      expect(await call('only', ['params'], { params: 1 })).toEqual([{ params: 1 }, 10]);
+    },
+  );
 
   test('our environment does not reach a module', async () => {
     expect(await run('node', './echo.ts', 'secret')).toMatchObject({

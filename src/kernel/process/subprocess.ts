@@ -172,7 +172,7 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
     const ended = await runProcess(prepared.output.launch, {
       stdin:
         program.kind === 'module'
-          ? JSON.stringify({ parameters, config: call.config })
+          ? JSON.stringify({ parameters, config: call.config, names: call.tool.parameters ?? [] })
           : config.stdin,
       timeoutMs: call.timeoutMs,
       graceMs: config.graceMs,

@@ -250,6 +250,7 @@ function planOf(
   // The module belongs to the link that names it, which need not be the leaf.
   const owner = links.find((link) => getOwn(link.tool?.config, 'module')) ?? leaf;
   const sees = tools.find((link) => link.sees !== undefined)?.sees;
+  const schema = tool.input_schema ?? schemaOf(inherited);
   const facts: Plan['facts'] = {
     id: leaf.id,
     dir: owner.file.replace(/[^/\\]*$/, ''),
@@ -258,12 +259,12 @@ function planOf(
     effect,
     sandbox: tool.sandbox,
     env: [...env],
+    parameters: Object.keys(getOwn(schema, 'properties') ?? {}),
     ...(tools.some((link) => link.background) && { background: true }),
     ...(sees && { sees }),
   };
   const timeout = tools.find((link) => link.timeout !== undefined)?.timeout;
   const config = freezeJson(mergedConfig(links));
-  const schema = tool.input_schema ?? schemaOf(inherited);
   const outputSchema = tools.find((link) => link.output_schema)?.output_schema;
   const broken = brokenSignature(links);
   const writer = writerIn(primitive, links, config);
