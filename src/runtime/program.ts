@@ -45,8 +45,8 @@ type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
 export type ListedThread = Costed<ThreadSummary>;
 export type ShownThread = Costed<ThreadRow>;
 
-interface ResumeRequest extends Pick<ResumeOptions, 'from'> {
-  /** What the person says to it. */
+interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'> {
+  /** What the person says to it: the next thing in the same conversation. */
   message?: string;
   signal?: AbortSignal;
 }
@@ -55,7 +55,11 @@ interface ResumeRequest extends Pick<ResumeOptions, 'from'> {
 export interface ProgramThreads {
   /** Runs a directive. Its events can be looped over; its result comes in the end. */
   start(request: RunRequest, options?: { signal?: AbortSignal }): ThreadRun;
-  /** Goes on with a thread that stands still, or goes back to a snapshot (`from`). */
+  /**
+   * Goes on with a thread that stands still or has ended, or goes back to a snapshot (`from`). `limits` are new
+   * ceilings, what was used included. One that completed needs a `message`. Fails with `thread_ended` after
+   * `denied`, `aborted` and `killed`, which are final.
+   */
   resume(id: string, request?: ResumeRequest): ThreadRun;
   /** Newest first, a page at a time. Threads of hooks only when `kind` says so. */
   list(filter?: ThreadFilter): Promise<Outcome<{ rows: ListedThread[]; next_cursor?: string }>>;
@@ -192,18 +196,14 @@ async function runIn(
 async function resumeIn(
   threads: Threads,
   id: string,
-  { message, from, signal }: ResumeRequest,
+  { message, signal, from, limits, model }: ResumeRequest,
   speaker: Speaker,
 ): ReturnType<Threads['resume']> {
   const by = spokenBy(speaker);
   const audit = personRow(speaker, 'resume', id);
-  if (message === undefined || from !== undefined) {
-    const words = message === undefined ? undefined : { text: message, by };
-    return await threads.resume(id, signal, compact<ResumeOptions>({ from, words, by, audit }));
-  }
-  const payload = { role: 'user', content: message };
-  const told = await tellThread(threads.store, id, 'message', payload, speaker);
-  return told.ok ? await threads.resume(id, signal, { by, audit }) : told;
+  const words = message === undefined ? undefined : { text: message, by };
+  const options = compact<ResumeOptions>({ from, limits, model, words, by, audit });
+  return await threads.resume(id, signal, options);
 }
 
 function createProgramThreads(inside: Inside, reach: Reach, by: Speaker): ProgramThreads {

@@ -80,7 +80,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 /** Programs of a page, each with what it prints, in a project with the other files of the page. */
 test.each([
   ['docs/library.md', 5],
-  ['docs/threads-from-your-program.md', 2],
+  ['docs/threads-from-your-program.md', 3],
 ])('the programs of %s', (page, count) => {
   const blocks = blocksOf(readPage(page));
   const fixture = makeFixture();

@@ -125,6 +125,80 @@ test('a thread is paused, listed, shown and resumed with a message', async () =>
   expect(await threads.replay(id)).toMatchObject({ ok: true });
 });
 
+test('a conversation of five messages is one thread, with raised limits and another model', async () => {
+  const { program, provider } = await open(directive('talk', { limits: '<turns>2</turns>' }), {
+    talk: ['one', 'two', 'three', 'four', 'five'].map((text) => ({ text })),
+  });
+  const { threads } = program;
+  const first = await threads.start({ directive: 'talk', message: 'say 1' }).result;
+  if (!first.ok) throw new Error(first.error.detail.message);
+  const { thread_id: id, text } = first.output;
+  const said = [text];
+  const models: unknown[] = [];
+  for (const [number, more] of [
+    [2, {}],
+    [3, { limits: { turns: 4 } }],
+    [4, { model: 'claude-sonnet-4-6' }],
+    [5, { limits: { turns: 9, spend: '5.00' } }],
+  ] as const) {
+    const done = await threads.resume(id, { message: `say ${number}`, ...more }).result;
+    if (!done.ok) throw new Error(done.error.detail.message);
+    expect(done.output).toMatchObject({ thread_id: id, status: 'completed' });
+    said.push(done.output.text);
+    models.push(provider.requests.at(-1)?.body.model);
+  }
+  expect(said).toEqual(['one', 'two', 'three', 'four', 'five']);
+  expect(models.map((model) => String(model).includes('sonnet'))).toEqual([
+    false,
+    false,
+    true,
+    true,
+  ]);
+  const body = JSON.stringify(provider.requests.at(-1)?.body);
+  for (const number of [1, 2, 3, 4, 5]) expect(body).toContain(`say ${number}`);
+  expect(await threads.show(id)).toMatchObject({ output: { thread: { cost: { turns: 5 } } } });
+  expect(await threads.replay(id)).toMatchObject({ output: { isSame: true } });
+});
+
+test('what ended at a limit, failed, was stopped or interrupted goes on; what is final says so', async () => {
+  const { program } = await open(
+    { ...directive('talk', { limits: '<turns>1</turns>', permissions: READ }), ...LOOK },
+    { talk: [read('notes/a.txt'), { text: 'done' }], look: LOOKS.look ?? [] },
+  );
+  const { threads } = program;
+  const limited = await threads.start({ directive: 'talk' }).result;
+  if (!limited.ok) throw new Error(limited.error.detail.message);
+  const { thread_id: id, status } = limited.output;
+  expect(status).toBe('limit');
+  // Without more it ends where it had ended.
+  expect(await threads.resume(id).result).toMatchObject({ output: { status: 'limit' } });
+  const more = threads.resume(id, { message: 'go on', limits: { turns: 3 } });
+  expect(await more.result).toMatchObject({ output: { status: 'completed', text: 'done' } });
+  const less = await threads.resume(id, { message: 'x', limits: { turns: 1 } }).result;
+  expect(less).toMatchObject({ error: { code: 'invalid_input' } });
+  const silent = await threads.resume(id).result;
+  expect(silent).toMatchObject({ error: { code: 'thread_ended' } });
+  expect(silent.ok || silent.error.detail.message).toMatch(
+    /has ended: completed; give it a message/,
+  );
+  const stopping = threads.start({ directive: 'look' });
+  for await (const { type, thread } of stopping)
+    if (type === 'turn_start') await threads.stop(thread);
+  const stopped = await stopping.result;
+  const again = stopped.ok ? stopped.output.thread_id : '';
+  expect(stopped).toMatchObject({ output: { status: 'terminated' } });
+  const gone = threads.resume(again, { message: 'after all' });
+  expect(await gone.result).toMatchObject({ output: { status: 'completed' } });
+  const killing = threads.start({ directive: 'look' });
+  for await (const { type, thread } of killing)
+    if (type === 'turn_start') await threads.kill(thread);
+  const killed = await killing.result;
+  const final = await threads.resume(killed.ok ? killed.output.thread_id : '', { message: 'x' })
+    .result;
+  expect(final.ok || final.error).toMatchObject({ code: 'thread_ended' });
+  expect(final.ok || final.error.detail.message).toMatch(/which is final; start a new run/);
+});
+
 const WAIT = directive('wait', { permissions: '<execute resource="tool" id="mine/wait"/>' });
 test.each(['stop', 'kill'] as const)('%s ends a thread that runs', async (how) => {
   const said = Promise.withResolvers<string>();

@@ -69,7 +69,7 @@ export function mayReopen(row: ThreadRow, options: ResumeOptions): Outcome<null>
   if (FINAL.has(status)) return refuse(', which is final; start a new run');
   const own = mayRewind(row);
   if (!own.ok || isBack || status !== 'completed' || options.words) return own;
-  return refuse('; say what it should do next, and it goes on in the same conversation');
+  return refuse('; give it a message, and it goes on in the same conversation');
 }
 
 /** Its limits as they are set, without what hooks raised: those it began with, and what people set since. */
