@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { type Json, type JsonObject, plainText } from '../../src/base/index.ts';
 import { formatMoney } from '../../src/llm/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import {
   answer,
@@ -81,6 +82,30 @@ test('a small limit sets aside enough for one request of a hook', async () => {
   const result = await run(made, 'look');
   expect(result).toMatchObject({ status: 'failed', reason: expect.stringContaining('looked at') });
   expect(made.provider.count()).toBe(1);
+});
+
+test('five thousand tokens are enough for a thread and one request of its hook', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: READ,
+        limits: '<tokens>5000</tokens>',
+        hooks: hook('event.code == "permission_denied"', 'judge'),
+      }),
+      '.ai/directives/judge.md': directiveText('judge', {
+        outputs: VERDICT,
+        limits: '<turns>3</turns><tokens>5000</tokens>',
+      }),
+    },
+    [read('secret/a.txt'), verdict({ action: 'fail', error: 'looked at' })],
+  );
+  expect(await run(made, 'look')).toMatchObject({
+    status: 'failed',
+    reason: expect.stringContaining('looked at'),
+    cost: { hooks: { turns: 1 } },
+  });
+  const checked = await runCommand(['check'], made.fixture.root, made.fixture.env);
+  expect(checked.output).not.toContain('hook_unaffordable');
 });
 
 test('a hook that cannot be paid counts as no match and is recorded; the next one answers', async () => {
