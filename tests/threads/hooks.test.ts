@@ -634,6 +634,55 @@ test('handle_loop_detected ends the run the first time', async () => {
   });
 });
 
+test('handle_loop_detected asks a person if it is told to, and the model gets the words', async () => {
+  const { result, made } = await shipped(
+    'handle_loop_detected',
+    'event.code == "loop_detected"',
+    [...Array.from({ length: 3 }, () => read('notes/a.txt')), DONE],
+    { inputs: '<ask>true</ask>' },
+  );
+  expect(result.status).toBe('waiting');
+  const open = await made.threads.store.approvals({ state: 'pending' });
+  const [question] = open.ok ? open.output : [];
+  const said = { decision: 'approved', who: 'ann', channel: 'cli', why: 'read b instead' } as const;
+  expect(await made.threads.store.decide(question?.id ?? '', said)).toMatchObject({ ok: true });
+  const done = await made.threads.resume(result.thread_id);
+  expect(done).toMatchObject({ ok: true, output: { status: 'completed' } });
+  expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('read b instead');
+});
+
+test('a fallback model does not repeat a call of a tool; it gets the error', async () => {
+  const { result, made } = await shipped(
+    'switch_to_fallback_model',
+    NOT_FOUND,
+    [read('notes/none.txt'), DONE],
+    { inputs: '<model>claude-sonnet-5-5</model>' },
+  );
+  expect(result).toMatchObject({ status: 'completed', cost: { tool_calls: 1 } });
+  expect(getOwn(made.provider.requests.at(-1)?.body, 'model')).toBe('claude-sonnet-5-5');
+  expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('not_found');
+});
+
+test('the model is told before its last turn, also when there are few', async () => {
+  for (const turns of [2, 3, 4]) {
+    const made = await stage(
+      {
+        '.ai/directives/look.md': directiveText('look', {
+          permissions: READ,
+          limits: `<turns>${turns}</turns>`,
+        }),
+      },
+      Array.from({ length: turns }, (_, at) => read(`notes/${at}.txt`)),
+    );
+    await run(made, 'look');
+    const sent = made.provider.requests.map(({ body }) => JSON.stringify(body));
+    expect(sent).toHaveLength(turns);
+    expect(sent.map((text) => text.includes('This is your last turn'))).toEqual(
+      sent.map((_, at) => at === turns - 1),
+    );
+  }
+});
+
 test('switch_to_fallback_model asks another model for the rest of the run', async () => {
   const { result, made } = await shipped(
     'switch_to_fallback_model',

@@ -105,8 +105,10 @@ const continueAfterError: Cell = ({ isStart }) => ({
   do: isStart ? 'run_with_granted' : 'tell_error',
 });
 
-const retryAfterError: Cell = ({ event, isStart }) => {
+const retryAfterError: Cell = ({ event, isStart, isFatal }, { model }) => {
   if (isStart) return { do: 'restart' };
+  // Another model cannot mend a call of a tool: the new model gets the error instead.
+  if (model !== undefined && !isFatal) return { do: 'tell_error' };
   // INVARIANT: a step that may have had its effect is not done again, whatever a hook says.
   const isUnknown = event.name === 'error' && event.code === 'outcome_unknown';
   return { do: isUnknown ? 'tell_error' : 'repeat_step' };
@@ -162,7 +164,9 @@ function bounded(deed: Deed, situation: Situation): { deed: Deed; bounds: Bounds
     if (bounds.retries < MAX_RETRIES) {
       return { deed, bounds: { ...stepDone(bounds, step), retries: bounds.retries + 1 } };
     }
-    const fault = faultFor(situation, `${MAX_RETRIES} retries were used, a hook asked for another`);
+    const behind = faultOf(event)?.detail.message;
+    const used = `${MAX_RETRIES} retries were used, and a hook asked for another`;
+    const fault = faultFor(situation, behind === undefined ? used : `${behind} (${used})`);
     return { deed: { do: event.name === 'limit' ? 'stop' : 'fail', fault }, bounds };
   }
   if (!SKIPS.has(deed.do)) return { deed, bounds: stepDone(bounds, step) };
