@@ -5,8 +5,15 @@ import type { CompiledExpression } from './expression.ts';
 import { parseExpression } from './parse.ts';
 import type { Comparison, Node } from './syntax-tree.ts';
 
-/** Known names: an object lists its members; below `open` anything goes; `value` has no members. */
-export type ContextSchema = { readonly [name: string]: ContextSchema | 'open' | 'value' };
+/**
+ * Known names: an object lists its members; below `open` anything goes; `value` has no members. A list
+ * holds the only texts that the value, or an element of it, can be.
+ */
+export type ContextSchema = { readonly [name: string]: Known };
+type Known = ContextSchema | 'open' | 'value' | readonly string[];
+
+const isGroup = (known: Known | undefined): known is ContextSchema =>
+  typeof known === 'object' && !Array.isArray(known);
 
 interface UnknownPath {
   path: string;
@@ -30,30 +37,29 @@ export function unknownPaths(expression: CompiledExpression, schema: ContextSche
 
 /** How many leading names are known. */
 function knownDepth(path: readonly string[], schema: ContextSchema): number {
-  let level: ContextSchema | 'open' | 'value' = schema;
+  let level: Known = schema;
   for (const [depth, name] of path.entries()) {
     if (level === 'open') return path.length;
-    const next: ContextSchema | 'open' | 'value' | undefined =
-      level === 'value' ? undefined : member(level, name);
+    const next: Known | undefined = isGroup(level) ? member(level, name) : undefined;
     if (next === undefined) return depth;
     level = next;
   }
   return path.length;
 }
 
-const member = (schema: ContextSchema, name: string): ContextSchema[string] | undefined =>
-  getOwn(schema, name) as ContextSchema[string] | undefined;
+const member = (schema: ContextSchema, name: string): Known | undefined =>
+  getOwn(schema, name) as Known | undefined;
 
 function suggest(
   path: readonly string[],
   depth: number,
   schema: ContextSchema,
 ): string | undefined {
-  let level: ContextSchema | 'open' | 'value' = schema;
+  let level: Known | undefined = schema;
   for (const name of path.slice(0, depth)) {
-    if (typeof level === 'object') level = member(level, name) as ContextSchema[string];
+    if (isGroup(level)) level = member(level, name);
   }
-  if (typeof level !== 'object') return undefined;
+  if (!isGroup(level)) return undefined;
   const name = path[depth] ?? '';
   const group = depth === 0 ? groupWith(name, schema) : undefined;
   const better = group === undefined ? nearest(name, Object.keys(level)) : `${group}.${name}`;
@@ -67,7 +73,7 @@ function suggest(
 function groupWith(name: string, schema: ContextSchema): string | undefined {
   return Object.keys(schema).find((group) => {
     const members = member(schema, group);
-    return typeof members === 'object' && member(members, name) !== undefined;
+    return isGroup(members) && member(members, name) !== undefined;
   });
 }
 
@@ -88,17 +94,60 @@ const sideOf = (node: Node): Side => {
   return node.kind === 'constant' && typeof node.value === 'number' ? node.value : undefined;
 };
 
-/** Every comparison of an expression that compiles, wherever in it. */
-export function comparisonsIn({ source }: CompiledExpression): Compared[] {
-  const found: Compared[] = [];
+type CompareNode = Extract<Node, { kind: 'compare' }>;
+
+function compareNodes({ source }: CompiledExpression): CompareNode[] {
+  const found: CompareNode[] = [];
   const walk = (node: Node): void => {
     if (node.kind === 'and' || node.kind === 'or') node.operands.forEach(walk);
     else if (node.kind === 'not') walk(node.operand);
     else if (node.kind === 'compare') {
-      const { operator, left, right, column } = node;
-      found.push({ left: sideOf(left), operator, right: sideOf(right), column });
+      found.push(node);
+      walk(node.left);
+      walk(node.right);
     }
   };
   walk(parseExpression(source).root);
   return found;
+}
+
+/** Every comparison of an expression that compiles, wherever in it. */
+export const comparisonsIn = (expression: CompiledExpression): Compared[] =>
+  compareNodes(expression).map(({ operator, left, right, column }) => {
+    return { left: sideOf(left), operator, right: sideOf(right), column };
+  });
+
+const textsOf = (node: Node): string[] => {
+  if (node.kind === 'list') return node.items.flatMap(textsOf);
+  return node.kind === 'constant' && typeof node.value === 'string' ? [node.value] : [];
+};
+
+interface UnknownValue {
+  path: string;
+  value: string;
+  column: number;
+  known: readonly string[];
+}
+
+/** Texts that a value is compared with and can never be, because it has a list of all it can be. */
+export function unknownValues(
+  expression: CompiledExpression,
+  schema: ContextSchema,
+): UnknownValue[] {
+  const knownAt = (path: readonly string[]): readonly string[] | undefined => {
+    let level: Known | undefined = schema;
+    for (const name of path) level = isGroup(level) ? member(level, name) : undefined;
+    return Array.isArray(level) ? (level as readonly string[]) : undefined;
+  };
+  const judge = (side: Node, other: Node): UnknownValue[] => {
+    if (side.kind !== 'path') return [];
+    const { path, column } = side.read;
+    const known = knownAt(path);
+    const wrong = known ? textsOf(other).filter((value) => !known.includes(value)) : [];
+    return wrong.map((value) => ({ path: path.join('.'), value, column, known: known ?? [] }));
+  };
+  return compareNodes(expression).flatMap(({ left, right }) => [
+    ...judge(left, right),
+    ...judge(right, left),
+  ]);
 }

@@ -39,6 +39,7 @@ export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';
 export type { Argument, ArgumentOrigin, LookAtPlace, Operation, WritePlace } from './operation.ts';
+export { keyProblem } from './operation.ts';
 export type {
   ActPorts,
   CheckpointVerdict,
@@ -58,7 +59,12 @@ export type { BodyScope } from './pipeline/stages.ts';
 export { type ComposedPolicy, namedFolders } from './policies/compose.ts';
 export { type KnownNames, labelsGivenBy, lintGuards, lintPolicy } from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
-export { TOOL_EFFECTS, type ToolEffect } from './policies/policy.ts';
+export {
+  LIMIT_NAMES,
+  NOTICE_KINDS,
+  TOOL_EFFECTS,
+  type ToolEffect,
+} from './policies/policy.ts';
 export {
   createPolicyFiles,
   type ExaminedPolicy,

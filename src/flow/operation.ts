@@ -7,14 +7,16 @@ import {
   type JsonObject,
   literalPrefix,
   matchGlob,
+  nearest,
 } from '../base/index.ts';
 import type { Value } from './values/value.ts';
 
 export type OperationRisk = 'exfil' | 'destructive' | 'privileged';
-export type InputRole = 'destination' | 'command' | 'path' | 'content';
+export const INPUT_ROLES = ['destination', 'command', 'path', 'content'] as const;
+export type InputRole = (typeof INPUT_ROLES)[number];
 
 export interface Operation {
-  readonly type: string;
+  readonly type: OperationKind;
   readonly subtype?: string;
   readonly name: string;
   /** Put on results; also keys (`op:net:w`), here and for every operation inside. */
@@ -115,7 +117,33 @@ const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']
 /** Has no result that a label could be on: what leaves is judged before it does. */
 export const isEffect = ({ type }: Operation): boolean => EFFECTS.has(type);
 
-const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
+// Every kind of operation, which is the first word of a key. After some of them stands the name of a
+// tool, a command, a provider or a function, after others one of a few words, after the rest nothing.
+const WITH_NAME = [
+  ...(['tool', 'cmd', 'model', 'directive', 'knowledge', 'thread', 'dry_run'] as const),
+  ...(['exe', 'pipeline-stage', 'llm'] as const),
+];
+const WITH_WORD = {
+  run: ['cmd', 'sh', 'js', 'node', 'py'],
+  for: ['iteration', 'batch'],
+  modify: ['create', 'update', 'delete', 'directive', 'tool', 'knowledge'],
+  show: ['effect'],
+  log: ['effect'],
+  output: ['effect'],
+  append: ['effect'],
+} as const;
+const ALONE = [
+  ...(['search', 'load', 'execute', 'help', 'template', 'sh', 'js', 'node', 'py', 'say'] as const),
+  ...(['var', 'file', 'import', 'export', 'return', 'step', 'artifact', 'loop', 'notify'] as const),
+];
+type OperationKind = (typeof WITH_NAME | typeof ALONE)[number] | keyof typeof WITH_WORD;
+export const OPERATION_KINDS: readonly string[] = [
+  ...WITH_NAME,
+  ...Object.keys(WITH_WORD),
+  ...ALONE,
+];
+
+export const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
 
 export const isRisk = (word: string): word is OperationRisk =>
   (RISKS as readonly string[]).includes(word);
@@ -134,6 +162,42 @@ export function normalizePattern(pattern: string): string {
   const lower = pattern.trim().toLowerCase();
   const full = lower.startsWith('op:') ? lower : `op:${lower}`;
   return full.endsWith(':*') ? full.slice(0, -2) : full;
+}
+
+const fits = (word: string, known: string): boolean =>
+  isGlob(word) ? matchGlob(word, known) : word === known;
+
+/**
+ * Why a pattern `op:…` covers no operation; undefined when it can, and for a pattern that is a label.
+ * `labels` are those that an operation can have besides its kind and risk.
+ */
+export function keyProblem(
+  pattern: string,
+  labels: readonly string[] = [],
+): { message: string; hint?: string } | undefined {
+  if (!/^\s*op:/i.test(pattern)) return undefined;
+  const key = normalizePattern(pattern);
+  const [, first = '', second] = key.split(/[:/]/);
+  const isLabel = (label: string) => coversKey(key, `op:${label.toLowerCase()}`);
+  if (key === 'op:*' || key === 'op' || [...RISKS, ...labels].some(isLabel)) return undefined;
+  if (RISKS.some((risk) => fits(first, risk))) return undefined;
+  const kinds = OPERATION_KINDS.filter((kind) => fits(first, kind));
+  const help = (word: string, known: readonly string[]) => {
+    const near = nearest(word, known);
+    return near === undefined ? `one of ${known.join(', ')}` : `did you mean \`${near}\`?`;
+  };
+  if (kinds.length === 0) {
+    const message = `\`${first}\` is not a kind of operation; a label is written without \`op:\``;
+    return { message, hint: help(first, OPERATION_KINDS) };
+  }
+  const isNamed = WITH_NAME.some((kind) => kinds.includes(kind));
+  if (second === undefined || isNamed) return undefined;
+  const words = Object.entries(WITH_WORD).flatMap(([kind, list]) =>
+    kinds.includes(kind) ? [...list] : [],
+  );
+  if (words.some((word) => fits(second, word))) return undefined;
+  const message = `an operation \`${first}\` is never \`${second}\``;
+  return { message, ...(words.length > 0 && { hint: help(second, words) }) };
 }
 
 export const isGlob = (pattern: string): boolean => /[*?]/.test(pattern);

@@ -115,7 +115,7 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
 }
 
 /** Loading takes a right that reads; searching and asking for help take none. */
-const operation = (verb: string, target: string): Operation => ({
+const operation = (verb: 'search' | 'load' | 'execute' | 'help', target: string): Operation => ({
   type: verb,
   name: verb,
   opLabels: [`op:${verb}`],
@@ -148,7 +148,7 @@ function kindOf(
 
 /** INVARIANT: also what cannot be prepared is performed, so that every call is counted and recorded. */
 const unprepared = (
-  verb: string,
+  verb: Parameters<typeof operation>[0],
   request: ExecuteRequest | LoadRequest,
   failure: Failure,
 ): PreparedCall => ({
@@ -232,7 +232,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
 
   /** `search`, `load` and `help`: no item behind them, and open to whoever is known. */
   async function answer(
-    verb: string,
+    verb: Parameters<typeof operation>[0],
     target: string,
     caller: Caller,
     body: (made: MadeCall, uses: UsesItem) => Promise<Outcome<Json>>,

@@ -38,6 +38,7 @@ import {
 import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
+  type CapabilityCatalog,
   createKeyFolder,
   createTrustStore,
   type KeyFolder,
@@ -149,6 +150,8 @@ export interface OpenProject {
   audit: Audit;
   /** Filled after the library exists: the library asks for names, the primitives for the library. */
   primitives: Map<string, Primitive>;
+  /** The capabilities of the library, once it exists: policies name no others. */
+  capabilities?: () => CapabilityCatalog;
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
@@ -254,6 +257,7 @@ export function openProject(
       (text, file) => examinePolicy(text, file, trustStore),
       clock,
       project,
+      () => open.capabilities?.(),
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),

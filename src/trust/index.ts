@@ -11,6 +11,7 @@ export {
 export { type Ceiling, capsOn, createCeilingVerifier } from './grants/ceiling.ts';
 export { describeNeed, formatPermission, permissionFor } from './grants/denial.ts';
 export {
+  ceilingProblem,
   type Grant,
   grantName,
   grantProblem,
@@ -26,6 +27,7 @@ export {
   type Permissions,
 } from './grants/permission.ts';
 export { PERMISSION_FIELDS, type Permission } from './grants/permission-map.ts';
+export { HTTP_METHODS } from './grants/scope-match.ts';
 export { scopeProblem, valueInScope } from './grants/value-scope.ts';
 export { type ItemStatement, signStatement, verifyStatement } from './keys/item-statement.ts';
 export { type KeyPair, keyIdOf } from './keys/key.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { ok } from '../../src/base/index.ts';
 import { compileGuards, guardProblems } from '../../src/flow/guards/guard-expression.ts';
-import { type InputRole, isRisk } from '../../src/flow/operation.ts';
+import { type InputRole, isRisk, type Operation } from '../../src/flow/operation.ts';
 import { createFrame } from '../../src/flow/pipeline/create-frame.ts';
 import { perform } from '../../src/flow/pipeline/perform.ts';
 import { composePolicies } from '../../src/flow/policies/compose.ts';
@@ -39,7 +39,7 @@ async function answerTo(line: string, policy: Policy): Promise<string> {
   const descriptor = describe({ labels: label === '-' ? [] : [label] });
   const outcome = await perform(
     {
-      type,
+      type: type as Operation['type'],
       name: name === '-' ? '' : name,
       opLabels: [name === '-' ? `op:${type}` : `op:${type}:${name}`],
       risk: isRisk(risk) ? [risk] : [],
@@ -73,7 +73,7 @@ test('the guard of a directive on the page compiles and refuses', async () => {
   const guards = compileGuards([source]);
   if (!guards.ok) throw new Error(guards.error.detail.message);
   const secret = makeValue('k', { descriptor: describe({ labels: ['secret'] }) });
-  const op = { type: 'tool', name: 'http/get', opLabels: ['op:tool:http/get'] };
+  const op = { type: 'tool' as const, name: 'http/get', opLabels: ['op:tool:http/get'] };
   const frame = createFrame({ guards: guards.output });
   const outcome = await perform(op, [{ name: 'a', value: secret }], () => ok(secret), frame);
   expect(outcome).toMatchObject({ ok: false, error: { detail: { reasons: [text] } } });

@@ -4,7 +4,7 @@
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { CompiledExpression, ContextSchema } from '../../expr/index.ts';
 import type { GuardView } from '../frame.ts';
-import type { Argument } from '../operation.ts';
+import { type Argument, INPUT_ROLES, OPERATION_KINDS, RISKS } from '../operation.ts';
 import { type Descriptor, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 import {
@@ -165,6 +165,8 @@ const namesOf = (table: object, known: ContextSchema = {}): ContextSchema =>
 
 const MARK_NAMES: ContextSchema = { labels: 'value', taint: 'value', sources: 'value' };
 const OP_NAMES = namesOf(OPERATION_VIEW, {
+  type: OPERATION_KINDS,
+  risk: RISKS,
   location: { file: 'value', line: 'value', column: 'value' },
 });
 const { name: _, role: __, ...OF_RESULT } = ONE;
@@ -172,7 +174,7 @@ const { name: _, role: __, ...OF_RESULT } = ONE;
 export const GUARD_CONTEXT: ContextSchema = {
   input: namesOf(
     { ...ONE, ...MANY },
-    { any: { ...MARK_NAMES, text: 'value' }, all: MARK_NAMES, none: MARK_NAMES },
+    { role: INPUT_ROLES, any: { ...MARK_NAMES, text: 'value' }, all: MARK_NAMES, none: MARK_NAMES },
   ),
   output: namesOf(OF_RESULT),
   op: OP_NAMES,

@@ -1,6 +1,6 @@
 // Guards of directives and policy files: a condition in the expression language and one verdict.
 import { type Failure, fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
-import { compileExpression, unknownPaths } from '../../expr/index.ts';
+import { compileExpression, unknownPaths, unknownValues } from '../../expr/index.ts';
 import type { Guard, GuardSet, GuardTiming, Verdict } from '../frame.ts';
 import { ALLOW, defineGuard, parseFilter } from './guard.ts';
 import { contextMaker, GUARD_CONTEXT } from './guard-context.ts';
@@ -42,11 +42,21 @@ function conditionProblems(when: string): GuardProblem[] {
     const { message, column, hint } = compiled.error.detail;
     return [{ message, column: Number(column ?? 1), ...(typeof hint === 'string' && { hint }) }];
   }
-  return unknownPaths(compiled.output, GUARD_CONTEXT).map(({ path, column, suggestion }) => ({
-    message: `guards know nothing called \`${path}\``,
-    column,
-    ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`?` }),
-  }));
+  const paths = unknownPaths(compiled.output, GUARD_CONTEXT);
+  const values = unknownValues(compiled.output, GUARD_CONTEXT);
+  return [
+    ...paths.map(({ path, column, suggestion }) => ({
+      message: `guards know nothing called \`${path}\``,
+      column,
+      ...(suggestion === undefined ? {} : { hint: `did you mean \`${suggestion}\`?` }),
+    })),
+    ...values.map(({ path, value, column, known }) => {
+      const close = nearest(value, known);
+      const hint =
+        close === undefined ? `one of ${known.join(', ')}` : `did you mean \`${close}\`?`;
+      return { message: `\`${path}\` is never \`${value}\``, column, hint };
+    }),
+  ];
 }
 
 function verdictProblems({ verdict, privileged }: GuardSource): GuardProblem[] {

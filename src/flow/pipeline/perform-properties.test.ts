@@ -6,6 +6,7 @@ import type { Frame, GuardSet, GuardTiming, LabelRule, Objection, Verdict } from
 import { decisionOf } from '../guards/decision.ts';
 import { defineGuard } from '../guards/guard.ts';
 import { createGuardSet } from '../guards/guard-set.ts';
+import type { Operation } from '../operation.ts';
 import { composePolicies } from '../policies/compose.ts';
 import { NAMED_RULES } from '../policies/named-rules.ts';
 import type { Policy } from '../policies/policy.ts';
@@ -223,9 +224,9 @@ function openness(policies: readonly Policy[]): number[] {
   const value = makeValue('x', {
     descriptor: describe({ labels: ['secret', 'pii', 'untrusted'] }),
   });
-  const ops = ['a/b', 'a/c', 'd/b'].flatMap((name) => [
+  const ops = ['a/b', 'a/c', 'd/b'].flatMap((name): Operation[] => [
     { type: 'tool', name, opLabels: [`op:tool:${name}`] },
-    { type: 'tool', name, opLabels: [`op:tool:${name}`], risk: ['exfil', 'destructive'] as const },
+    { type: 'tool', name, opLabels: [`op:tool:${name}`], risk: ['exfil', 'destructive'] },
   ]);
   const judged = ops.map((op) => {
     const inputs = [{ name: 'a', role: undefined, value }];
@@ -369,7 +370,13 @@ test('no label goes but by a privileged guard, and where data came from stays wh
         );
         const guards = createGuardSet(made.flatMap((one) => (one.ok ? [one.output] : [])));
         const inputs = given.map((value, at) => ({ name: `${at}`, value }));
-        const op = { type: 'exe', name: 'n', labels: ['net:w'], opLabels: [], source: 'src:js' };
+        const op = {
+          type: 'exe' as const,
+          name: 'n',
+          labels: ['net:w'],
+          opLabels: [],
+          source: 'src:js',
+        };
         let passed: readonly Value[] = [];
         const body = (values: readonly Value[]) => {
           passed = values;
@@ -420,10 +427,10 @@ test('a filter sees an operation with its label and inputs, once, before it is p
         });
         if (!guard.ok) throw new Error(guard.error.detail.message);
         const policy = composePolicies([]).narrowedBy({
-          operations: Object.fromEntries(given.map((one) => [one, ['op:n']])),
+          operations: Object.fromEntries(given.map((one) => [one, ['op:step']])),
         });
         const frame = createFrame({ policy, guards: createGuardSet([guard.output]) });
-        const op = { type: 'n', name: 'n', labels: declared, risk, opLabels: [] };
+        const op = { type: 'step' as const, name: 'n', labels: declared, risk, opLabels: [] };
         const inputs = list.map((descriptor, at) => ({
           name: `${at}`,
           value: makeValue(at, { descriptor }),

@@ -16,6 +16,8 @@ export interface KnownNames {
   readonly tools: readonly KnownTool[];
   /** Labels that tools, directives and other policies declare. */
   readonly labels: readonly string[];
+  /** Ids of models that tiers, prices and providers name, where these are known. */
+  readonly models?: readonly string[];
   /** What the bundle says of surfaces, where that is known. */
   readonly shipped?: Policy['surfaces'];
 }
@@ -48,15 +50,17 @@ const suggestion = (word: string, known: Iterable<string>): string | undefined =
 };
 
 interface Pattern {
+  readonly written: string;
   /** Normalized. */
   readonly key: string;
   readonly path: Path;
 }
 
 /** Every pattern of the policy with the setting it stands in. */
-function patternsIn(policy: Policy): Pattern[] {
-  const at = (path: Path) => (pattern: string, index: number) => ({
-    key: normalizePattern(pattern),
+export function patternsIn(policy: Policy): Pattern[] {
+  const at = (path: Path) => (written: string, index: number) => ({
+    written,
+    key: normalizePattern(written),
     path: [...path, index],
   });
   const labels = Object.entries(policy.labels ?? {}).flatMap(([label, rule]) =>
@@ -68,7 +72,9 @@ function patternsIn(policy: Policy): Pattern[] {
     patterns.map(at(['operations', label])),
   );
   const guards = (policy.guards ?? []).flatMap(({ on }, index) =>
-    on.startsWith('op:') ? [{ key: normalizePattern(on), path: ['guards', index, 'on'] }] : [],
+    on.startsWith('op:')
+      ? [{ written: on, key: normalizePattern(on), path: ['guards', index, 'on'] }]
+      : [],
   );
   return [...labels, ...operations, ...guards];
 }
@@ -101,6 +107,19 @@ function trustFindings({ trusted }: Policy, { tools }: KnownNames): Finding[] {
             hint: isGlob(glob) ? undefined : suggestion(glob, ids),
           },
         ],
+  );
+}
+
+/** Of models, too: a glob that fits none of them may fit one that comes later. */
+function modelFindings({ models: rule = {} }: Policy, { models }: KnownNames): Finding[] {
+  if (!models) return [];
+  return (['allow', 'deny'] as const).flatMap((list) =>
+    (rule[list] ?? []).flatMap((glob, index) => {
+      if (models.some((id) => matchGlob(glob.toLowerCase(), id.toLowerCase()))) return [];
+      const hint = isGlob(glob) ? undefined : suggestion(glob, models);
+      const message = `no tier, price or provider names a model \`${glob}\``;
+      return [{ path: ['models', list, index], code: 'unknown_model', message, hint }];
+    }),
   );
 }
 
@@ -263,6 +282,7 @@ export function lintPolicy(
   const findings = [
     ...toolFindings(policy, known),
     ...trustFindings(policy, known),
+    ...modelFindings(policy, known),
     ...labelFindings(policy, known),
     ...parameterFindings(policy, known),
     ...coverageFindings(policy, known),

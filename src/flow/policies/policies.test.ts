@@ -2,6 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import { fail, ok } from '../../base/index.ts';
+import { createCapabilityCatalog } from '../../trust/index.ts';
 import type { Input } from '../frame.ts';
 import type { InputRole, Operation } from '../operation.ts';
 import { childFrame, createFrame } from '../pipeline/create-frame.ts';
@@ -404,6 +405,69 @@ test('every mistake in a policy file is reported with its place, and no policy c
   ]) {
     expect(shown).toContainEqual(expect.stringMatching(part));
   }
+});
+
+const CATALOG = createCapabilityCatalog([
+  { name: 'fs.read', meaning: 'r', scope: ['path'], tier: 'read', implies: [] },
+  { name: 'net.http', meaning: 'n', scope: ['host', 'method'], tier: 'write', implies: [] },
+  { name: 'mcp.<server>.call', meaning: 'm', scope: [], tier: 'write', implies: [] },
+]);
+const catalog = CATALOG.ok ? CATALOG.output : undefined;
+const parsed = (text: string) => parsePolicy(text, 'p.yaml', 'user', catalog);
+
+test.each([
+  'capabilities: { deny: [fs.raed] }',
+  'capabilities: { allow: ["f.*"] }',
+  'capabilities: { deny: ["mcp.git.cal"] }',
+  'capabilities: { deny: [{ capability: fs.read, method: GET }] }',
+  'capabilities: { deny: [{ capability: net.http, method: PSOT }] }',
+  'surfaces: { cli: { capabilities: { deny: [net.htpp] } } }',
+  'surfaces: { mcp: { open: [fs.reed] } }',
+  'surfaces: { mpc: { effects: [read] } }',
+  'limits: { trns: 1 }',
+  'limits: { spend_currency: 1 }',
+  'guards: [{ on: "op:tol:fs/write_file", deny: x }]',
+  'guards: [{ on: "op:for:iterations", deny: x }]',
+  'guards: [{ on: "op:to?:x", deny: x }]',
+  'guards: [{ on: secret, when: \'op.type == "tol"\', deny: x }]',
+  'guards: [{ on: secret, when: \'"exfl" in op.risk\', deny: x }]',
+  'guards: [{ on: secret, when: \'input.role in ["content", "paht"]\', deny: x }]',
+  'labels: { secret: { deny: ["op:cnd:curl"] } }',
+  'operations: { exfil: ["op:toll:x"] }',
+  'hosts: ["127.0.0.1/8"]',
+  'hosts: ["::::"]',
+  'hosts: ["localhost:80"]',
+  'hosts: ["http://localhost"]',
+  'hosts: ["1270.0.1"]',
+  'notify: { on: [aproval] }',
+  'notify: { command: 3 }',
+])('a name outside of a closed set is an error, and no policy comes of it: %s', (text) => {
+  const { policy, diagnostics } = parsed(text);
+  expect(policy).toBeUndefined();
+  expect(diagnostics).toMatchObject([{ severity: 'error', line: 1 }]);
+});
+
+test.each([
+  'capabilities: { deny: [fs.read, "fs.*", "*", "mcp.git*.call", "mcp.*", mcp.git] }',
+  'capabilities: { deny: [{ capability: net.http, host: "*.org", method: "P*" }] }',
+  'guards: [{ on: "op:*", deny: x }, { on: "op:t*", deny: x }, { on: "op:exfil:send", deny: x }]',
+  'guards: [{ on: "op:tool:nothing/here", deny: x }, { on: "op:cmd:git:push", deny: x }]',
+  'operations: { net:w: ["op:cmd:curl"] }\nguards: [{ on: "op:net", deny: x }]',
+  'labels: { secret: { deny: [net:w, "OP:Show"] } }',
+  'hosts: [localhost, "192.168.1.*", "::1", "fd00:*", db.internal, 10.0.0.1]',
+])('what can match is read: %s', (text) => {
+  expect(parsed(text).diagnostics).toEqual([]);
+});
+
+test('a model that nothing names is a warning with the nearest, and the rule stays in force', () => {
+  const { policy, locate } = parsed('models: { allow: [gtp-4o, "*mini", gpt-4o] }');
+  if (!policy) throw new Error('no policy');
+  const known = { tools: [], labels: [], models: ['gpt-4o', 'gpt-4o-mini'] };
+  expect(lintPolicy(policy, known, locate)).toMatchObject([
+    { code: 'unknown_model', severity: 'warning', hint: 'did you mean `gpt-4o`?' },
+  ]);
+  expect(composePolicies([policy]).allowsModel('gtp-4o').ok).toBe(true);
+  expect(composePolicies([policy]).allowsModel('claude').ok).toBe(false);
 });
 
 test('garbage is refused without a crash', () => {

@@ -13,6 +13,7 @@ import {
   pathWithin,
   readRegularFile,
 } from '../../base/index.ts';
+import type { CapabilityCatalog } from '../../trust/index.ts';
 import type { LabelRule } from '../frame.ts';
 import { folderLabel } from '../values/file-labels.ts';
 import { type ComposedPolicy, composePolicies } from './compose.ts';
@@ -73,7 +74,11 @@ function broken({ level, file }: PolicyPlace, message: string): ReadPolicy {
 }
 
 /** The policy of one place as it would be in force; undefined when there is none. */
-export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): ReadPolicy | undefined {
+export function readPolicyFile(
+  place: PolicyPlace,
+  examine: ExaminePolicy,
+  catalog?: CapabilityCatalog,
+): ReadPolicy | undefined {
   const { level, file } = place;
   const read = readRegularFile(file, { max: MAX_BYTES, followsLinks: true });
   if ('problem' in read) {
@@ -84,7 +89,7 @@ export function readPolicyFile(place: PolicyPlace, examine: ExaminePolicy): Read
   }
   const text = read.bytes.toString('utf8');
   const { covered, signed, diagnostics: found = [] } = examine(text, file);
-  const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level);
+  const { policy, diagnostics: own, locate } = parsePolicy(covered, file, level, catalog);
   const diagnostics = [...found, ...own];
   const sha256 = hash('sha256', read.bytes);
   if (!policy || hasErrors(own)) {
@@ -155,8 +160,10 @@ export function createPolicyFiles(
   clock: Pick<Clock, 'monotonic'>,
   /** Real path of the project. */
   root: string,
+  /** The capabilities there are; the same object for as long as they are the same. */
+  catalogNow: () => CapabilityCatalog | undefined = () => undefined,
 ) {
-  let known: { stamp: string; state: PolicyState } | undefined;
+  let known: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     places,
@@ -165,13 +172,14 @@ export function createPolicyFiles(
       looks.begin();
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
-      if (known?.stamp === stamp) return known.state;
-      const read = places.flatMap((place) => readPolicyFile(place, examine) ?? []);
+      const catalog = catalogNow();
+      if (known?.stamp === stamp && known.catalog === catalog) return known.state;
+      const read = places.flatMap((place) => readPolicyFile(place, examine, catalog) ?? []);
       const state = {
         policy: composePolicies(read.map(({ policy }) => withFolders(policy, root))),
         diagnostics: read.flatMap(({ diagnostics }) => diagnostics),
       };
-      known = { stamp, state };
+      known = { stamp, catalog, state };
       return state;
     },
   };

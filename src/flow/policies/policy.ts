@@ -33,6 +33,20 @@ export function lowestLimits(
   return Object.fromEntries(lowest);
 }
 
+// Order matters: when two limits are reached at once, the first listed is reported.
+export const LIMIT_NAMES = [
+  ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
+  ...(['spend', 'context', 'depth', 'tool_calls'] as const),
+];
+
+/** Ways in, each with rights of its own. `mcp_servers` are servers that a connector starts. */
+export const SURFACE_NAMES = [
+  ...(['cli', 'library', 'script', 'mcp', 'web', 'mcp_servers', 'harness'] as const),
+];
+
+/** Events that people are notified of. */
+export const NOTICE_KINDS = ['approval', 'stuck', 'failed', 'limit'] as const;
+
 // What a policy file can say. One file per level; how levels act together is in policy-compose.ts.
 
 export type PolicyLevel = 'operator' | 'user' | 'project' | 'bundle';

@@ -1,6 +1,7 @@
 // `policy.yaml`: from text to a policy, with a place for everything that is wrong. Unknown names are
 // errors with a suggestion: a rule that is misspelt must not look as if it held.
 // INVARIANT: a file with an error yields no policy at all; half a policy would protect half.
+import { isIPv4, isIPv6 } from 'node:net';
 import {
   anything,
   compact,
@@ -25,12 +26,28 @@ import {
   text,
   wrongType,
 } from '../../base/index.ts';
-import { type Ceiling, type Grant, normalizeCapability, RISK_TIERS } from '../../trust/index.ts';
+import {
+  type CapabilityCatalog,
+  type Ceiling,
+  ceilingProblem,
+  type Grant,
+  normalizeCapability,
+  RISK_TIERS,
+} from '../../trust/index.ts';
 import type { LabelRule, RuleState } from '../frame.ts';
 import { type GuardSource, guardProblems, TIMINGS } from '../guards/guard-expression.ts';
-import { normalizePattern } from '../operation.ts';
+import { isGlob, keyProblem, normalizePattern } from '../operation.ts';
+import { patternsIn } from './lint.ts';
 import { PACK_NAMES, RULE_NAMES } from './named-rules.ts';
-import { isLimit, type Policy, type PolicyLevel, TOOL_EFFECTS } from './policy.ts';
+import {
+  isLimit,
+  LIMIT_NAMES,
+  NOTICE_KINDS,
+  type Policy,
+  type PolicyLevel,
+  SURFACE_NAMES,
+  TOOL_EFFECTS,
+} from './policy.ts';
 
 const word: Rule<string> = (value, place) =>
   typeof value === 'string' && value.trim() !== '' ? value.trim() : wrongType(place, 'text', value);
@@ -58,7 +75,7 @@ const SCOPE = {
   subtree: glob('subtree'),
 };
 const scopedGrant = record({ capability: word, ...SCOPE }, { required: ['capability'] });
-const grant: Rule<Grant> = (value, place) => {
+function readGrant(value: Json, place: RulePlace): Grant | undefined {
   if (!isObject(value)) {
     const name = word(value, place);
     return name === undefined ? undefined : { capability: normalizeCapability(name) };
@@ -67,8 +84,20 @@ const grant: Rule<Grant> = (value, place) => {
   if (capability === undefined) return undefined;
   const named = { capability: normalizeCapability(capability) };
   return Object.keys(scope).length > 0 ? { ...named, scope } : named;
-};
-const ceiling: Rule<Ceiling> = record({ allow: listOf(grant), deny: listOf(grant) });
+}
+
+/** Without a catalogue, any name passes. */
+const grantOf =
+  (catalog: CapabilityCatalog | undefined): Rule<Grant> =>
+  (value, place) => {
+    const read = readGrant(value, place);
+    const message = read && catalog && ceilingProblem(read, catalog);
+    if (message === undefined) return read;
+    const isKnown = catalog?.get(read?.capability ?? '') !== undefined;
+    const declare = 'a capability of your own is declared in `config/capabilities.yaml`';
+    const hint = isKnown ? undefined : declare;
+    return place.report({ code: 'unknown_capability', message, hint });
+  };
 
 const limit: Rule<number | string> = (value, place) =>
   isLimit(value) ? value : wrongType(place, 'a number, or a decimal amount in quotes', value);
@@ -97,28 +126,51 @@ const ruleState =
     return state;
   };
 
-const rulesOf = (level: PolicyLevel): Rule<Record<string, RuleState>> => {
-  const rules = record(Object.fromEntries(RULE_NAMES.map((name) => [name, ruleState(level)])));
+/** A mapping whose names are known; another name is an error with a suggestion. */
+const tableOver = <T>(names: readonly string[], rule: Rule<T>): Rule<Record<string, T>> => {
+  const table = record(Object.fromEntries(names.map((name) => [name, rule])));
   return (value, place) => {
-    const read = rules(value, place);
-    return read && compact<Record<string, RuleState>>(read);
+    const read = table(value, place);
+    return read && compact<Record<string, T>>(read);
   };
 };
+
+/** A host name, an address, or a glob of one; it has no scheme, port or mask. */
+const host: Rule<string> = (value, place) => {
+  const written = glob('host')(value, place);
+  if (written === undefined || isHost(written)) return written;
+  const range = /^(\d+)\.[\d.]+\/\d+$/.exec(written);
+  const hint = range
+    ? `write a glob such as \`${range[1]}.*\``
+    : 'e.g. `localhost`, `10.0.*`, `::1`';
+  const message = `\`${written}\` is not a host: write a name or an address without scheme, port or mask`;
+  return place.report({ code: 'invalid_field', message, hint });
+};
+
+function isHost(written: string): boolean {
+  if (isGlob(written))
+    return /^[\w.*?-]+$/.test(written) || /^(?!.*:::)[\da-f:*?]+$/i.test(written);
+  if (written.includes(':')) return isIPv6(written);
+  return /^[\d.]+$/.test(written) ? isIPv4(written) : /^[\w-]+(?:\.[\w-]+)*\.?$/.test(written);
+}
 
 const defaults: Rule<{ unlabelled: string[] }> = (value, place) => {
   const read = record({ unlabelled: words, unlabeled: words })(value, place);
   return read && { unlabelled: [...(read.unlabelled ?? []), ...(read.unlabeled ?? [])] };
 };
 
-const surface = record({
-  capabilities: ceiling,
-  open: listOf(grant),
-  effects: listOrOne(oneOf(TOOL_EFFECTS)),
-  directives: oneOf(['none', 'signed', 'all']),
-  elicitation: flag,
-});
+const surfaceOf = (grant: Rule<Grant>, ceiling: Rule<Ceiling>) =>
+  record({
+    capabilities: ceiling,
+    open: listOf(grant),
+    effects: listOrOne(oneOf(TOOL_EFFECTS)),
+    directives: oneOf(['none', 'signed', 'all']),
+    elicitation: flag,
+  });
 
-const notifyFields = record({ webhook: anything, command: anything, on: anything });
+const command: Rule<Json> = (value, place) =>
+  typeof value === 'string' ? value : listOf(text)(value, place);
+const notifyFields = record({ webhook: text, command, on: listOf(oneOf(NOTICE_KINDS)) });
 
 const VERDICTS = ['allow', 'deny', 'retry', 'ask'] as const;
 const GUARD = record(
@@ -180,23 +232,25 @@ const guardOf =
     return guard;
   };
 
-const settingsOf = (level: PolicyLevel, file: string) =>
-  record({
+function settingsOf(level: PolicyLevel, file: string, catalog: CapabilityCatalog | undefined) {
+  const grant = grantOf(catalog);
+  const ceiling: Rule<Ceiling> = record({ allow: listOf(grant), deny: listOf(grant) });
+  return record({
     labels: tableOf(labelRule),
     operations: tableOf(patterns),
     capabilities: ceiling,
     approve: listOrOne(oneOf(RISK_TIERS)),
-    limits: tableOf(limit),
+    limits: tableOver(LIMIT_NAMES, limit),
     defaults,
-    rules: rulesOf(level),
+    rules: tableOver(RULE_NAMES, ruleState(level)),
     packs: listOrOne(oneOf(PACK_NAMES)),
     guards: listOf(guardOf(file)),
     unsigned: oneOf(['allow', 'restrict']),
     sandbox: oneOf(['none', 'required']),
     install: oneOf(['allow', 'ask', 'deny']),
-    hosts: listOrOne(glob('host')),
+    hosts: listOrOne(host),
     models: record({ allow: listOrOne(glob('model')), deny: listOrOne(glob('model')) }),
-    surfaces: tableOf(surface),
+    surfaces: tableOver(SURFACE_NAMES, surfaceOf(grant, ceiling)),
     trusted: record({ tools: listOrOne(glob('tool')) }),
     untrusted: oneOf(['show', 'reference']),
     approvals: record({ days: numberBetween(0.001, 3650, 'a number of days') }),
@@ -206,6 +260,7 @@ const settingsOf = (level: PolicyLevel, file: string) =>
     notify: (value, place) => notifyFields(value, place) && mapping(value, place),
     transcript: oneOf(['preview', 'full']),
   });
+}
 
 interface ParsedPolicy {
   policy?: Policy;
@@ -214,12 +269,25 @@ interface ParsedPolicy {
   readonly locate: (path: RulePath) => Position;
 }
 
-/** Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. */
-export function parsePolicy(text: string, file: string, level: PolicyLevel): ParsedPolicy {
+/**
+ * Never throws; `policy` is absent when anything is wrong. An empty file is an empty policy. Names of
+ * capabilities are compared with `catalog`, where one is given.
+ */
+export function parsePolicy(
+  text: string,
+  file: string,
+  level: PolicyLevel,
+  catalog?: CapabilityCatalog,
+): ParsedPolicy {
   const { value, place, diagnostics } = openYaml(text, file);
-  const read = value === null ? {} : settingsOf(level, file)(value, place);
-  const locate = (path: RulePath) =>
-    path.reduce((at: RulePlace, step) => at.child(step), place).position();
+  const read = value === null ? {} : settingsOf(level, file, catalog)(value, place);
+  const at = (path: RulePath) => path.reduce((above: RulePlace, step) => above.child(step), place);
+  const locate = (path: RulePath) => at(path).position();
+  const labels = Object.keys(read?.operations ?? {});
+  for (const { written, path } of read ? patternsIn({ level, ...read }) : []) {
+    const problem = keyProblem(written, labels);
+    if (problem) at(path).report({ code: 'unknown_operation', ...problem });
+  }
   return read === undefined || hasErrors(diagnostics)
     ? { diagnostics, locate }
     : { policy: { level, file, ...read }, diagnostics, locate };

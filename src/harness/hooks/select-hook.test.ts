@@ -99,7 +99,9 @@ test('the context holds exactly the names that conditions are checked against', 
   const names = (value: JsonObject, schema: ContextSchema): void => {
     expect(Object.keys(value).sort()).toEqual(Object.keys(schema).sort());
     for (const [name, below] of Object.entries(schema)) {
-      if (typeof below === 'object') names(value[name] as JsonObject, below);
+      if (typeof below === 'object' && !Array.isArray(below)) {
+        names(value[name] as JsonObject, below as ContextSchema);
+      }
     }
   };
   const { event: _, ...schema } = HOOK_CONTEXT;

@@ -1,13 +1,10 @@
 // Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
 // unit of work starts, what was used and the unit's worst case must fit together.
 import { type Failure, fail, type JsonObject } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
-// Order matters: when two limits are reached at once, the first listed is reported.
-export const LIMIT_NAMES = [
-  ...(['turns', 'tokens', 'input_tokens', 'output_tokens', 'spawns', 'duration'] as const),
-  ...(['spend', 'context', 'depth', 'tool_calls'] as const),
-];
+export { LIMIT_NAMES };
 export type LimitName = (typeof LIMIT_NAMES)[number];
 
 /** Amounts by limit; one that is absent counts as nothing. */

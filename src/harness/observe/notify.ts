@@ -10,7 +10,7 @@ import {
   plainText,
   spawn,
 } from '../../base/index.ts';
-import type { Frame } from '../../flow/index.ts';
+import type { Frame, NOTICE_KINDS } from '../../flow/index.ts';
 import type { Kernel } from '../../kernel/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
@@ -58,7 +58,7 @@ export const runNotice =
 // INVARIANT: the payload holds names, codes and the title, which is masked; nothing else that was said, given or
 // returned.
 
-type NoticeKind = 'approval' | 'stuck' | 'failed' | 'limit';
+type NoticeKind = (typeof NOTICE_KINDS)[number];
 type Notice = {
   event: NoticeKind;
   thread_id: string;

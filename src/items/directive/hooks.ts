@@ -8,7 +8,7 @@ import {
   templatePaths,
   unknownPaths,
 } from '../../expr/index.ts';
-import { type GuardSource, guardProblems } from '../../flow/index.ts';
+import { type GuardSource, guardProblems, keyProblem } from '../../flow/index.ts';
 import type { Hook } from './directive.ts';
 import {
   attributeOf,
@@ -160,6 +160,8 @@ function readGuard(guard: Element, findings: Findings): GuardSource | undefined 
     file: findings.file,
     ...findings.position(guard.at),
   });
+  const unknown = keyProblem(on.value);
+  if (unknown) findings.error('guard_invalid', on.at, unknown.message, unknown.hint);
   for (const { message, column, hint } of guardProblems(source)) {
     if (column === undefined) findings.error('guard_invalid', on.at, message, hint);
     else {

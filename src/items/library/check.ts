@@ -5,11 +5,13 @@ import {
   type Diagnostic,
   getOwn,
   isObject,
+  type Json,
   lastSegment,
   type Outcome,
   ok,
   openYaml,
   textAt,
+  textsAt,
 } from '../../base/index.ts';
 import {
   type KnownNames,
@@ -148,7 +150,24 @@ function knownNames(library: CheckedLibrary): KnownNames {
     ...directives.flatMap(({ guards }) => labelsGivenBy({ guards: [...guards] })),
   ];
   const words = scripts.flatMap((script) => script?.match(/[\w:-]+/g) ?? []);
-  return { tools, labels: [...labels, ...words] };
+  return { tools, labels: [...labels, ...words], models: modelNames(library) };
+}
+
+/** Ids of models in the data files: of prices and their aliases, of providers, of tiers. */
+function modelNames(library: Pick<CheckedLibrary, 'config'>): string[] {
+  const [models, pricing] = [library.config('models').value, library.config('pricing').value];
+  const rows = (value: Json, name: string): [string, Json][] => {
+    const table = getOwn(value, name);
+    return isObject(table) ? Object.entries(table) : [];
+  };
+  const named = [...rows(pricing, 'models'), ...rows(models, 'models')];
+  return [
+    ...named.flatMap(([id, row]) => [id, ...textsAt(row, 'aliases')]),
+    ...rows(models, 'tiers').flatMap(([, tier]) => [
+      textAt(tier, 'model'),
+      textAt(tier, 'fallback'),
+    ]),
+  ].filter((id) => id !== '');
 }
 
 /** Most directives have none: what there is to name is looked for when somebody asks. */
@@ -174,11 +193,12 @@ function checkPolicies(
   known: () => KnownNames,
 ): Diagnostic[] {
   const { library, trust, policies = policiesIn(library.roots()) } = context;
+  const { catalog } = library.capabilities();
   // What an operator says is to be seen by whoever has to live with it.
   const isChosen = ({ level }: PolicyPlace): boolean =>
     sources.includes(level === 'operator' ? 'user' : level);
   const readAt = (place: PolicyPlace) =>
-    readPolicyFile(place, (text, file) => examinePolicy(text, file, trust));
+    readPolicyFile(place, (text, file) => examinePolicy(text, file, trust), catalog);
   const bundle = policies.find(({ level }) => level === 'bundle');
   const shipped = (bundle && readAt(bundle))?.policy.surfaces;
   return policies.filter(isChosen).flatMap((place) => {
@@ -291,7 +311,9 @@ export function checkText(
 ): Diagnostic[] {
   const known = (): KnownNames => (library ? knownNames(library) : { tools: [], labels: [] });
   if (kind === 'policy') {
-    const { policy, diagnostics, locate } = parsePolicy(blankSignatureLine(text), file, 'project');
+    const catalog = library?.capabilities().catalog;
+    const covered = blankSignatureLine(text);
+    const { policy, diagnostics, locate } = parsePolicy(covered, file, 'project', catalog);
     const among = policy && library ? lintPolicy(policy, known(), locate) : [];
     return [...diagnostics, ...among];
   }

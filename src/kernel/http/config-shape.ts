@@ -16,8 +16,9 @@ import {
   wholeBetween,
   wrongType,
 } from '../../base/index.ts';
+import { HTTP_METHODS } from '../../trust/index.ts';
 
-export const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'];
+export const METHODS: readonly string[] = HTTP_METHODS;
 export const MAX_DESTINATIONS = 16;
 
 const words = fillableText(text);

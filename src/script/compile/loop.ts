@@ -307,7 +307,7 @@ export function compileFor(
   const plan: Plan = { node, filter, body, isCollecting, branches };
   const cap = compileCap(c, node);
   const batch = node.batch && c.piped(node.batch);
-  const op = { type: 'for', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = { type: 'for' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (env) =>
     operate(env, op, [lazyInput(env, 'collection', collection)], ([list], inner) => {
       const items = itemsOf(list);
@@ -372,7 +372,7 @@ export function compileLoop(c: Compiler, node: NodeOf<'loop'>): Eval {
   const limit = node.limit && c.expression(node.limit);
   const until = node.until && c.expression(node.until, 'condition');
   const branches = branchesOf(c, [node.body]);
-  const op = { type: 'loop', name: '', opLabels: [], location: placeOf(c.unit, node.at) };
+  const op = { type: 'loop' as const, name: '', opLabels: [], location: placeOf(c.unit, node.at) };
   return (outer) =>
     operate(outer, op, limit ? [lazyInput(outer, 'limit', limit)] : [], async ([given], env) => {
       const rounds = roundsOf(given);

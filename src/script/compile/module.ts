@@ -179,7 +179,7 @@ export async function judgeExports(env: Environment): Promise<void> {
     return value ? [{ name, value }] : [];
   });
   if (inputs.length === 0) return;
-  const op = { type: 'export', name: '', opLabels: [], retryOwner: false };
+  const op = { type: 'export' as const, name: '', opLabels: [], retryOwner: false };
   await operate({ ...env, frame: env.run.ground }, op, inputs, () => absent());
 }
 
@@ -206,7 +206,7 @@ export function compileImport(c: Compiler, node: NodeOf<'import'>): Eval {
     let found: Exports | undefined;
     const location = placeOf(c.unit, node.at);
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
-    const op = { type: 'import', ...named, location };
+    const op = { type: 'import' as const, ...named, location };
     await operate(env, op, [{ name: 'source', value }], async (_values, inner) => {
       found = await load(c, node, place, folders, inner);
       return makeValue(null);
@@ -223,7 +223,7 @@ function compileTools(c: Compiler, node: NodeOf<'import'>, written: NodeOf<'temp
     const place = `mcp:${textOf(value).trim()}`;
     let found: Exports | undefined;
     const named = { name: place, target: place, opLabels: [], retryOwner: false };
-    const op = { type: 'import', ...named, location: placeOf(c.unit, node.at) };
+    const op = { type: 'import' as const, ...named, location: placeOf(c.unit, node.at) };
     await operate(env, op, [{ name: 'source', value }], async ([source], inner) => {
       const { toolExports } = await import('../run/connector-tools.ts');
       found = await toolExports(source, inner);

@@ -52,7 +52,7 @@ function compileVar(c: Compiler, node: NodeOf<'var'>): Eval {
   const evaluate = c.expression(node.value);
   const { name, labels } = node;
   const location = placeOf(c.unit, node.at);
-  const op = { type: 'var', name, labels, opLabels: [], retryOwner: true, location };
+  const op = { type: 'var' as const, name, labels, opLabels: [], retryOwner: true, location };
   const place = shownPlace(c.unit, node.at);
   const labelled = (given: Value): Value => withLabels(refuseLeave(given), labels);
   return (env) => {

@@ -121,7 +121,7 @@ export function compileWith(c: Compiler, node: NodeOf<'with'>, inner?: Eval): Ev
 
 /** What streams is out before an after-guard could object to what a stage made. */
 function refuseJudged({ frame }: Environment): void {
-  const stage = { type: 'pipeline-stage', name: '', opLabels: [] };
+  const stage = { type: 'pipeline-stage' as const, name: '', opLabels: [] };
   if (frame.guards.mayObjectAfter(stage, frame.held))
     raise('invalid_input', 'a pipeline cannot stream while a guard judges its result');
 }

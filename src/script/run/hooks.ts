@@ -176,7 +176,8 @@ export function roundHooks(
   if (!state || frame.isHooking || frame.isJudging) return undefined;
   const hooks = state.hooks.filter(({ round }) => round === kind);
   if (hooks.length === 0) return undefined;
-  const what = kind === 'round' ? { type: 'loop' } : { type: 'for', subtype: kind };
+  const what =
+    kind === 'round' ? { type: 'loop' as const } : { type: 'for' as const, subtype: kind };
   const op: Operation = { ...what, name: '', opLabels: [], location: placeOf(unit, at) };
   const named = (values: readonly Value[]): readonly Argument[] =>
     values.map((value) => ({ name: 'item', role: undefined, value }));

@@ -221,7 +221,7 @@ export async function performTool(
 ): Promise<Value> {
   const reads = env.run.world.reads?.(tool);
   const op = {
-    type: 'tool',
+    type: 'tool' as const,
     name: tool,
     opLabels: [`op:tool:${tool}`],
     sources: [`tool:${tool}`],

@@ -99,6 +99,35 @@ export function grantProblem(grant: Grant, catalog: CapabilityCatalog): string |
   return undefined;
 }
 
+/** The names that a pattern stands for. A placeholder takes the name that the pattern has there. */
+function namesFor(pattern: string, catalog: CapabilityCatalog): string[] {
+  const server = (pattern.split('.')[1] ?? '').replaceAll('*', '') || 'x';
+  const names = catalog.names().map((name) => name.replace(/<[a-z]+>/, server));
+  return names.filter((name) => matchGlob(pattern, name));
+}
+
+/** Why an entry of a ceiling would never match a call; undefined when it can. */
+export function ceilingProblem(
+  { capability, scope = {} }: Grant,
+  catalog: CapabilityCatalog,
+): string | undefined {
+  const isPattern = isNamePattern(capability);
+  const names = isPattern ? namesFor(capability, catalog) : [capability];
+  const infos = names.flatMap((name) => catalog.get(name) ?? []);
+  if (!isNameOrPattern(capability) || infos.length === 0) {
+    const near = catalog.suggest(capability);
+    return `\`${capability}\` is not a capability${near ? `; did you mean \`${near}\`?` : ''}`;
+  }
+  for (const [field, pattern] of Object.entries(scope)) {
+    if (!infos.some((info) => info.scope.includes(field))) {
+      return `\`${capability}\` has no \`${field}\` to narrow it by`;
+    }
+    const problem = patternProblem(field as ScopeField, pattern);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
 /** A path outside the project takes the right to leave it as well. */
 export function companionsOf(need: Need): Need[] {
   const path = need.scope?.path;

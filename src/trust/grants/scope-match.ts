@@ -11,6 +11,7 @@ import type { ScopeField } from './capability-catalog.ts';
 export type Stance = 'grant' | 'ceiling' | 'deny';
 
 const MAX_VALUE = 4096;
+export const HTTP_METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const;
 const CONTROL = /[\u0000-\u001f\u007f]/;
 
 /** Also what is absolute on other systems: no relative path ever looks like this. */
@@ -81,7 +82,9 @@ export function patternProblem(field: ScopeField, pattern: unknown): string | un
         ? undefined
         : `host \`${pattern}\` must be a host name or a glob of one, in ASCII and without a path`;
     case 'method':
-      return /^[A-Za-z*]+$/.test(pattern) ? undefined : `\`${pattern}\` is no method`;
+      return HTTP_METHODS.some((method) => matchGlob(pattern.toUpperCase(), method))
+        ? undefined
+        : `method \`${pattern}\` must be one of ${HTTP_METHODS.join(', ')}`;
     case 'subtree':
       return valueProblem('subtree', pattern);
   }
