@@ -31,7 +31,7 @@ import type {
   SearchRequest,
 } from './call.ts';
 import { forModels } from './rights/authority.ts';
-import type { ItemMarks, UsesItem } from './rights/item-marks.ts';
+import { FROM_STRANGER, type ItemMarks, type UsesItem } from './rights/item-marks.ts';
 import type { LineEndpoint, OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
 import { type CopyPort, loadItem } from './verbs/load.ts';
@@ -251,11 +251,14 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
 
   return {
     search: (request, caller) =>
-      answer('search', plainText(request.query), caller, async ({ authority }, uses) =>
-        IN_CATALOGS.has(request.source ?? '')
-          ? ok(catalogAnswer(ports.searchCatalog(request)))
-          : searchLibrary(library, request, authority, uses),
-      ),
+      answer('search', plainText(request.query), caller, async ({ authority, capture }, uses) => {
+        if (!IN_CATALOGS.has(request.source ?? '')) {
+          return searchLibrary(library, request, authority, uses);
+        }
+        const found = ports.searchCatalog(request);
+        if (found.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
+        return ok(catalogAnswer(found));
+      }),
     async load(request, caller) {
       const odd = requestProblem(request);
       if (odd) return await act(ports, unprepared('load', request, odd), caller);

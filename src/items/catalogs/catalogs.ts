@@ -110,7 +110,8 @@ function describe(item: Item, catalog: string): CatalogItem {
   const { kind, id, title, description, category, version } = item;
   const requires = item.kind === 'tool' ? (item.tool?.requires ?? []) : [];
   const facts = { catalog, kind, id, title, description, category, version };
-  return { ...facts, requires, signature: item.signature.state };
+  const { state, key } = item.signature;
+  return { ...facts, requires, signature: state, ...(key !== undefined && { key }) };
 }
 
 /** `id` or `catalog:id`; an id that several catalogs hold must say which. */
@@ -248,7 +249,12 @@ export function createCatalogs(options: CatalogOptions) {
       const items = known().flatMap((index) => index.items);
       const chosen = items.filter((item) => kind === undefined || item.kind === kind);
       const hits = searchCatalogItems(chosen, text);
-      return { hits: hits.slice(0, limit), total: hits.length };
+      // A key may have been revoked since the catalog was read.
+      const judged = hits.slice(0, limit).map((hit) => {
+        const isTrusted = options.trustStore.judge(hit.key ?? '', hit.kind, hit.id).ok;
+        return hit.signature === 'signed' && !isTrusted ? { ...hit, signature: 'untrusted' } : hit;
+      });
+      return { hits: judged, total: hits.length };
     },
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {

@@ -17,7 +17,7 @@ import {
   fileLabels,
   type LabelRecords,
   type MaybePromise,
-  mergeDescriptors,
+  mergeAll,
 } from '../../flow/index.ts';
 import type { Item, Library, SignatureState } from '../../items/index.ts';
 
@@ -47,6 +47,18 @@ export function checkSignature({ kind, id, signature }: Item): Outcome<null> {
 /** What a server says of its tool is its own word, also after a person has approved the tool. */
 const FOREIGN = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
 
+/** Marks of a text from a package or a catalog that no trusted key signed. */
+export const FROM_STRANGER = describe({
+  labels: ['untrusted'],
+  taint: ['untrusted', 'src:network'],
+});
+
+/** True for an item of an installed package without the signature of a trusted key. */
+export const isFromStranger = ({
+  source,
+  signature,
+}: Pick<Item, 'source' | 'signature'>): boolean => source === 'installed' && !isSigned(signature);
+
 /** Called with every item whose text goes into an answer. */
 export type UsesItem = (item: Item) => void;
 
@@ -72,7 +84,8 @@ export function createItemMarks(labels: LabelRecords): ItemMarks {
         ? undefined
         : labels.recall(item.file, sha256(item.body));
       const told = item.tags.includes('mcp_tool') ? FOREIGN : EMPTY;
-      return mergeDescriptors(mergeDescriptors(own, told), kept ?? EMPTY);
+      const fetched = isFromStranger(item) ? FROM_STRANGER : EMPTY;
+      return mergeAll([own, told, fetched, kept ?? EMPTY]);
     },
     willWrite(file, content, from) {
       const kept = labels.remember(file, sha256(content), from);

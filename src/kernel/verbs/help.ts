@@ -3,7 +3,7 @@
 import { fail, isObject, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
 import type { Caller, HelpRequest } from '../call.ts';
-import type { UsesItem } from '../rights/item-marks.ts';
+import { isFromStranger, type UsesItem } from '../rights/item-marks.ts';
 
 const ACTIONS = ['guidance', 'stuck', 'escalate', 'checkpoint'];
 
@@ -18,12 +18,16 @@ function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json
     .all('knowledge')
     .filter((item) => item.category === 'help')
     .map((item) => ({ name: item.id.split('/').at(-1) ?? item.id, item }));
-  const names = topics.map(({ name }) => name).sort();
+  // A list of topics goes into every answer, so it holds no names that a stranger chose.
+  const names = topics
+    .filter(({ item }) => !isFromStranger(item))
+    .map(({ name }) => name)
+    .sort();
   const exact = topics.find(({ name }) => name === topic);
   if (exact) uses(exact.item);
   if (exact) return ok({ topic, text: exact.item.text.trim(), topics: names });
   const found = library.search({ text: topic, kind: 'knowledge', limit: 3 });
-  const best = found.hits[0]?.item;
+  const [best, ...others] = found.hits.map(({ item }) => item);
   if (!best) {
     const near = nearest(topic, names);
     return fail(
@@ -38,7 +42,7 @@ function guidance(library: Library, topic: string, uses: UsesItem): Outcome<Json
   return ok({
     topic: best.id,
     text: (best.kind === 'knowledge' ? best.text : best.body).trim(),
-    see_also: found.hits.slice(1).map(({ item }) => item.id),
+    see_also: others.filter((item) => !isFromStranger(item)).map(({ id }) => id),
     topics: names,
   });
 }

@@ -2,7 +2,7 @@ import { fail, type Json, type JsonObject, nearest, type Outcome, ok } from '../
 import type { Item, ItemKind, Library, Source } from '../../items/index.ts';
 import type { Authority, SearchRequest } from '../call.ts';
 import { PROGRAM } from '../primitives/program-tools.ts';
-import type { UsesItem } from '../rights/item-marks.ts';
+import { isFromStranger, type UsesItem } from '../rights/item-marks.ts';
 import { type PlannedTool, resolvePlan } from '../tool/plan.ts';
 
 const KINDS = ['directive', 'tool', 'knowledge'];
@@ -106,9 +106,10 @@ export function searchLibrary(
     ...(category ? { category } : {}),
     categories: (kind, itsCategory, id) => authority.sees(kind, itsCategory, id),
   });
-  for (const { item } of detail === 'name' ? [] : found.hits) {
+  for (const { item } of found.hits) {
     // What a stranger says of a tool stands in the answer, or of an item that was made of his words.
-    if (item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state)) uses(item);
+    const isTold = item.tags.includes('mcp_tool') || !SIGNED.has(item.signature.state);
+    if (isFromStranger(item) || (detail !== 'name' && isTold)) uses(item);
   }
   return ok({
     items: found.hits.map(({ item, score }) => ({
