@@ -228,3 +228,42 @@ test('an item with such a config is not written', async () => {
   };
   expect(await fixture.call('execute', request)).toMatchObject({ ok: false });
 });
+
+const STREAM = `${HTTP}config:\n  method: GET\n  url: http://127.0.0.1:1/\n  mode: stream\n`;
+test.each([
+  [
+    'url_as_parameter',
+    `${HTTP}config: { method: POST }\nparameters: [{ name: url, type: string, required: true }]`,
+    'add `url: "{url}"`',
+  ],
+  [
+    'jsonrpc',
+    'executor_id: subprocess\nconfig: { input_format: jsonrpc, output_format: jsonrpc }\nparameters: [{ name: command, type: string, required: true }]',
+    'this is the tool `mcp/mcp_stdio` of the bundle',
+  ],
+  [
+    'generated',
+    'tool_type: mcp_tool\nexecutor_id: mcp_http\nconfig: { mcp_url: "https://mcp.example/mcp", mcp_tool: query }\nrequires: [db.query]\ninput_schema:',
+    'km mcp sync NAME',
+  ],
+  [
+    'generated_stdio',
+    'tool_type: mcp_tool\nexecutor_id: mcp_stdio\nconfig: { command: node, mcp_tool: query }',
+    'run its connector',
+  ],
+  [
+    'nested',
+    `${STREAM}  stream: { destinations: [{ type: file_sink, config: { path: a.txt } }] }`,
+    'write its fields beside `type`',
+  ],
+  ['buffer', `${STREAM}  stream: { buffer_events: true }`, 'write `- type: return`'],
+  ['size', `${STREAM}  stream: { max_buffer_size: 9 }`, 'write `max_size` beside'],
+])('an older form is refused with the one to write: %s', async (id, yaml, hint) => {
+  const fixture = project({ [`x/${id}`]: yaml });
+  const runtime = await fixture.open();
+  const told = runtime.library.check({ sources: ['project'] }).map((one) => one.hint ?? '');
+  expect(told.join('\n')).toContain(hint);
+  const refused = await runtime.call('execute', execute(`x/${id}`), { surface: 'cli' });
+  expect(refused).toMatchObject({ ok: false, error: { code: 'config_invalid' } });
+  await runtime.close();
+});

@@ -67,11 +67,19 @@ const seconds = fillable(
 );
 
 /** Each destination is a sink's to judge. */
-const stream = record({
-  transport: fillableText(oneOf(['sse', 'websocket'])),
-  destinations: fillable(listOf(mapping, MAX_DESTINATIONS)),
-  max_event: count(1),
-});
+const stream = record(
+  {
+    transport: fillableText(oneOf(['sse', 'websocket'])),
+    destinations: fillable(listOf(mapping, MAX_DESTINATIONS)),
+    max_event: count(1),
+  },
+  {
+    moved: {
+      buffer_events: 'write `- type: return` under `destinations`',
+      max_buffer_size: 'write `max_size` beside `type: return` under `destinations`',
+    },
+  },
+);
 
 const FIELDS = {
   method: fillableText(method),

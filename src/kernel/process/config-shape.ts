@@ -68,8 +68,10 @@ const asIs: Unfilled = (rule) => rule;
 export const filledProcess: Rule<unknown> = record(fields(asIs, asIs), { open: true });
 
 const FIELDS = fields(fillableText, fillable);
-const ofCommand = record(FIELDS, { required: ['command'] });
-const ofShell = record(FIELDS, { required: ['script'] });
+const MCP = 'this is the tool `mcp/mcp_stdio` of the bundle: remove the file and call that';
+const moved = { input_format: MCP, output_format: MCP };
+const ofCommand = record(FIELDS, { required: ['command'], moved });
+const ofShell = record(FIELDS, { required: ['script'], moved });
 /** A module is handed the whole config: what is not known here is for it. */
 const ofModule = record(FIELDS, { required: ['module'], open: true });
 

@@ -68,6 +68,12 @@ function destinationProblems(
     const help = typeof hint === 'string' ? { hint } : {};
     return [{ path: place, code: 'unknown_sink', message, ...help }];
   }
+  if (destination.config !== undefined) {
+    const hint = 'write its fields beside `type`';
+    return [
+      { path: [...at, 'config'], code: 'unknown_field', message: 'unknown field `config`', hint },
+    ];
+  }
   const { config, rule } = sink.output;
   const found = rule ? problemsIn(mergeDeep(config, destination), at.join('.'), rule) : [];
   return found.map(({ path, ...rest }) => ({ ...rest, path: [...at, ...path.slice(1)] }));
@@ -80,6 +86,39 @@ const notShipped = (primitive: string): ShapeProblem => ({
   hint: 'call those of `read/` themselves, with what is to be read and how',
 });
 
+/** Without a schema it would take what `mcp_http` takes, and its server would be told nothing. */
+function schemaProblem(
+  primitive: string,
+  leaf: Chain['links'][number] | undefined,
+): ShapeProblem[] {
+  const { config = {}, parameters = [], input_schema } = leaf?.tool ?? {};
+  const isPlain = primitive === 'mcp' && config.mcp_tool !== undefined && config.pin === undefined;
+  if (!isPlain || input_schema !== undefined || parameters.length > 0) return [];
+  const hint = `run its connector, which writes this file with its \`input_schema\`: \`km mcp sync NAME\`, or \`km mcp add NAME --url URL\``;
+  const message = 'a tool of an MCP server has no `input_schema`';
+  return [{ path: ['config', 'mcp_tool'], code: 'missing_schema', message, hint }];
+}
+
+/** The problems of a config. A field that a parameter of its name would fill is told as its placeholder. */
+function withPlaceholders(
+  config: JsonObject,
+  links: Chain['links'],
+  rule: NonNullable<Primitive['config']>,
+): ShapeProblem[] {
+  const found = problemsIn(config, 'config', rule);
+  const names = links.flatMap(({ tool }) => tool?.parameters.map(({ name }) => name) ?? []);
+  for (const name of names.filter((one) => found.length > 0 && config[one] === undefined)) {
+    const filled = problemsIn({ ...config, [name]: `{${name}}` }, 'config', rule);
+    const index = found.findIndex(
+      ({ code, message }) =>
+        code === 'missing_field' && !filled.some((one) => one.message === message),
+    );
+    const missing = found[index];
+    if (missing) found[index] = { ...missing, hint: `add \`${name}: "{${name}}"\`` };
+  }
+  return found;
+}
+
 /** For a library that is going to hold the tools; a program vouches for its own. */
 export function checkConfig(
   config: JsonObject,
@@ -90,7 +129,7 @@ export function checkConfig(
   const { config: rule, isOfBundle } = primitives.get(primitive) ?? {};
   if (isOfBundle && links.some(({ source }) => source !== 'bundle')) return [notShipped(primitive)];
   if (!rule || links[0]?.file.startsWith(PROGRAM)) return [];
-  const found = problemsIn(config, 'config', rule);
+  const found = [...withPlaceholders(config, links, rule), ...schemaProblem(primitive, links[0])];
   const listed = primitive === 'http_client' ? getOwn(config.stream, 'destinations') : [];
   const destinations = Array.isArray(listed) ? listed : [];
   return destinations.reduce<ShapeProblem[]>((all, destination, index) => {
