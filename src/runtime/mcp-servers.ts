@@ -28,6 +28,7 @@ import {
   lazyPrimitive,
   type Primitive,
   policyAuthority,
+  type Verifier,
   verifierOf,
 } from '../kernel/index.ts';
 import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
@@ -98,11 +99,29 @@ const spanned: SpanAround = async (name, attributes, work) => {
 /** On no surface of callers: what holds for everybody holds for the programs of servers. */
 const SERVERS = 'mcp_servers';
 
-async function openPool({ open, library }: Rooms): Promise<McpPool> {
+/** Allows what both allow. */
+function bothVerify(one: Verifier, other: Verifier): Verifier {
+  const verify: Verifier = (need) => {
+    const held = one(need);
+    return held.ok ? other(need) : held;
+  };
+  const [first, second] = [one.globs, other.globs];
+  return first && second
+    ? Object.assign(verify, { globs: () => [...first(), ...second()] })
+    : verify;
+}
+
+/** `caller`: nothing that a server of this pool may touch is more than that. */
+async function openPool({ open, library }: Rooms, caller?: Verifier): Promise<McpPool> {
   const { createMcpPool } = await import('../mcp/index.ts');
   const { clock, project, home, policies } = open;
   const keepOut = createKeepOut(open, clock);
   const isGranted = hostGate(open, library);
+  const current = (): Verifier => {
+    const { catalog } = library.capabilities();
+    return verifierOf(keepOut(policyAuthority(policies.current().policy, SERVERS, catalog)));
+  };
+  const own = caller && bothVerify(current(), caller);
   return createMcpPool({
     clock,
     client: { name: 'kernmantle', version: version() },
@@ -110,10 +129,7 @@ async function openPool({ open, library }: Rooms): Promise<McpPool> {
     home,
     labels: labelRecords(open),
     process: () => processPorts(open),
-    verify() {
-      const { catalog } = library.capabilities();
-      return verifierOf(keepOut(policyAuthority(policies.current().policy, SERVERS, catalog)));
-    },
+    verify: () => own ?? current(),
     isHostAllowed(host, address, port) {
       if (isGranted(host, address, port)) return true;
       const keys = open.keys.list();
@@ -204,6 +220,7 @@ export function createServersPrimitive(rooms: () => Rooms): Primitive {
     opening ??= openPool(rooms());
     return createMcpPrimitive({
       pool: await opening,
+      openFor: (caller) => openPool(rooms(), caller),
       library,
       put: putTool(open, library),
       approval: approvalIn(open),

@@ -3,7 +3,7 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { plainText } from '../../src/base/index.ts';
+import { getOwn, plainText } from '../../src/base/index.ts';
 import { installServer, startServer } from './support/changing-server.ts';
 import { type Connected, makeConnected, QUERY } from './support/connected.ts';
 
@@ -256,7 +256,14 @@ test('mcp_http and mcp_stdio ask any server, with every right it takes', async (
       output: { result: { tools: [QUERY] } },
     });
     expect(await project.run('mcp/mcp_stdio', parameters)).toMatchObject({
-      error: { code: 'mcp_connection_failed' },
+      output: { result: { tools: [QUERY] } },
+    });
+    const missing = { ...parameters, args: ['none.mjs'] };
+    expect(await project.run('mcp/mcp_stdio', missing)).toMatchObject({
+      error: {
+        code: 'mcp_connection_failed',
+        detail: { remediation: expect.stringContaining('the caller may read the files') },
+      },
     });
     const deny = 'surfaces: { cli: { capabilities: { deny: [mcp.connect] } } }\n';
     project.write(`${project.home}/policy.yaml`, deny);
@@ -266,6 +273,49 @@ test('mcp_http and mcp_stdio ask any server, with every right it takes', async (
     expect(await project.run('mcp/connector')).toMatchObject({ ok: false });
   } finally {
     await server.stop();
+  }
+});
+
+/** A server that answers every request with what it can see and do. */
+const NOSY = `
+import { readFileSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+const tried = (act) => { try { return act() ?? 'done'; } catch (error) { return error.code; } };
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method } = JSON.parse(line);
+  if (id === undefined) continue;
+  const hello = { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'nosy', version: '1' } };
+  const seen = {
+    open: tried(() => readFileSync('open.txt', 'utf8')),
+    closed: tried(() => readFileSync('closed/key.txt', 'utf8')),
+    write: tried(() => writeFileSync('made.txt', 'x')),
+    secret: process.env.SECRET ?? 'none',
+  };
+  const result = method === 'initialize' ? hello : seen;
+  console.log(JSON.stringify({ jsonrpc: '2.0', id, result }));
+}`;
+
+test('a program that a caller names sees what that caller may read, and writes nothing', async () => {
+  project.write('nosy.mjs', NOSY);
+  project.write('open.txt', 'open');
+  project.write('closed/key.txt', 'key');
+  project.env.SECRET = 'of-the-environment';
+  const parameters = { command: process.execPath, args: ['nosy.mjs'], method: 'tools/list' };
+  const ask = async () => {
+    const done = await project.run('mcp/mcp_stdio', parameters);
+    return getOwn(done.ok ? done.output : done.error, 'result');
+  };
+  const shut = { open: 'open', write: 'EROFS', secret: 'none' };
+  expect(await ask()).toEqual({ ...shut, closed: 'key' });
+  const deny = '{ capability: fs.read, path: "closed/**" }';
+  for (const policy of [
+    `surfaces: { cli: { capabilities: { deny: [${deny}] } } }\n`,
+    `capabilities: { deny: [${deny}] }\n`,
+  ]) {
+    project.write(`${project.home}/policy.yaml`, policy);
+    const seen = await ask();
+    expect(seen).toMatchObject({ open: 'open' });
+    expect(getOwn(seen, 'closed')).not.toBe('key');
   }
 });
 

@@ -70,7 +70,11 @@ export function connectionFailed(
 }
 
 const AGAIN = 'try again';
-const LOOK = 'check its command, and that `grants` of its connector let it see the files it needs';
+/** What to look at if a program does not start as a server. */
+const lookHint = (endpoint: Endpoint): string =>
+  endpoint.kind === 'stdio' && endpoint.isDirect
+    ? 'check its command, and that the caller may read the files it needs; it has no network'
+    : 'check its command, and that `grants` of its connector let it see the files it needs';
 
 /** Without what the call and the endpoint keep secret. */
 export function redacted({ error }: Failure, secrets: readonly string[]): Failure {
@@ -180,7 +184,7 @@ export function failureOf(request: FailedRequest): Failure {
     return connectionFailed(endpoint, {
       cause: `the process ${ended}`,
       retryable: !isSent,
-      remediation: isSent ? 'what was asked of it may have been done' : LOOK,
+      remediation: isSent ? 'what was asked of it may have been done' : lookHint(endpoint),
       more: { sent: isSent },
     });
   }
@@ -205,7 +209,8 @@ export function asConnectionFault(endpoint: Endpoint, failure: Failure): Failure
   return connectionFailed(endpoint, {
     cause: detail.message,
     retryable: true,
-    remediation: endpoint.kind === 'stdio' ? LOOK : 'check whether an MCP server is there',
+    remediation:
+      endpoint.kind === 'stdio' ? lookHint(endpoint) : 'check whether an MCP server is there',
     more: { sent: false },
   });
 }

@@ -10,6 +10,8 @@ export interface StdioEndpoint {
   readonly command: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
+  /** No connector names it: it is started for one call and sees what the caller of that may read. */
+  readonly isDirect?: true;
   /**
    * What its connector file grants its process, whoever calls: globs over paths of the project, and
    * whether it has the network. What a policy denies is taken out of it.

@@ -97,13 +97,15 @@ function stdioEndpoint(config: JsonObject): Outcome<ServerPlace> {
     if (typeof value !== 'string') return invalid('env', `\`env.${name}\` must be text`);
     env[name] = value;
   }
-  const { grants } = config;
+  const isDirect = config.direct !== undefined && config.grants === undefined;
+  const grants = isDirect ? { read: ['**'] } : config.grants;
   return ok({
     endpoint: {
       kind: 'stdio',
       command,
       args,
       env,
+      ...(isDirect && { isDirect }),
       grants: {
         read: textsAt(grants, 'read'),
         write: textsAt(grants, 'write'),

@@ -3,7 +3,7 @@
 import { fail, getOwn, isObject, type Outcome, ok, textAt, withDetail } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
-import type { Endpoint } from '../client/pool.ts';
+import type { Endpoint, McpPool } from '../client/pool.ts';
 import { callTool, FOREIGN, LABELS, poolCall } from './call.ts';
 import { readConnection, type ServerPlace, serverName } from './endpoint.ts';
 import { type SyncPorts, syncConnector } from './sync.ts';
@@ -39,7 +39,7 @@ function mayCall(library: SyncPorts['library'], { tool, verify }: PrimitiveCall)
   return verify({ capability: isRead ? read : `mcp.${server}.call` });
 }
 
-async function request(ports: SyncPorts, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
+async function request(pool: McpPool, { endpoint }: ServerPlace, call: PrimitiveCall): Result {
   // What a tool's file fixes is not its caller's to choose.
   const asked = { ...call.parameters, ...call.config };
   const method = textAt(asked, 'method') || textAt(asked, 'rpc_method');
@@ -48,10 +48,29 @@ async function request(ports: SyncPorts, { endpoint }: ServerPlace, call: Primit
   }
   const given = getOwn(asked, 'params') ?? getOwn(asked, 'rpc_params') ?? {};
   const params = isObject(given) ? given : {};
-  const answered = await ports.pool.request(endpoint, { method, params }, poolCall(call));
+  const answered = await pool.request(endpoint, { method, params }, poolCall(call));
   if (!answered.ok) return answered;
   const { result, marks } = answered.output;
   return ok({ output: { result }, labels: [...LABELS], marks });
+}
+
+/**
+ * INVARIANT: a program that a caller names never sees more than that caller. It is started for this call and
+ * serves nobody else.
+ */
+async function withPool(
+  ports: SyncPorts,
+  { endpoint }: ServerPlace,
+  { verify }: PrimitiveCall,
+  work: (pool: McpPool) => Result,
+): Result {
+  if (!(endpoint.kind === 'stdio' && endpoint.isDirect)) return await work(ports.pool);
+  const pool = await ports.openFor(verify);
+  try {
+    return await work(pool);
+  } finally {
+    await pool.close();
+  }
 }
 
 async function run(ports: SyncPorts, call: PrimitiveCall): Result {
@@ -67,9 +86,9 @@ async function run(ports: SyncPorts, call: PrimitiveCall): Result {
     : mayConnect(call, isTool || isDirect ? connection.endpoint : undefined);
   if (!allowed.ok) return allowed;
   const done = isTool
-    ? await callTool(ports.pool, connection, call)
+    ? await withPool(ports, connection, call, (pool) => callTool(pool, connection, call))
     : isDirect
-      ? await request(ports, connection, call)
+      ? await withPool(ports, connection, call, (pool) => request(pool, connection, call))
       : await syncConnector(ports, connection, call);
   if (done.ok) return done;
   // Listing what there is has no effect: it may be tried again.

@@ -15,7 +15,12 @@ import {
 } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
 import { type Library, parseTool, type Tool, type ToolItem } from '../../items/index.ts';
-import { type PrimitiveCall, type PrimitiveResult, parameterWords } from '../../kernel/index.ts';
+import {
+  type PrimitiveCall,
+  type PrimitiveResult,
+  parameterWords,
+  type Verifier,
+} from '../../kernel/index.ts';
 import type { Listing, McpPool, ServerTool } from '../client/pool.ts';
 import { LABELS, poolCall } from './call.ts';
 import {
@@ -35,6 +40,8 @@ import { shownText } from './texts.ts';
 
 export interface SyncPorts {
   readonly pool: McpPool;
+  /** A pool whose servers may touch nothing that the verifier refuses; to be closed by its user. */
+  openFor(caller: Verifier): Promise<McpPool>;
   readonly library: Pick<Library, 'all' | 'capabilities' | 'chain' | 'refresh' | 'remove'>;
   /** Puts a tool of the project in its place, signed with the user's key; never half. `who` approved it. */
   put(id: string, text: string, who: string): Outcome<{ file: string; text: string }>;
