@@ -54,7 +54,7 @@ export function signFiles(
 export async function withRuntime(
   { options, terminal: { cwd, env } }: CommandCall,
   work: (runtime: Runtime) => Promise<Ending>,
-  more: Pick<RuntimeOptions, 'login'> = {},
+  more: Pick<RuntimeOptions, 'login' | 'standIn'> = {},
 ): Promise<Ending> {
   const [project, store] = [asText(options.project), asText(options.store)];
   const place = store ? (await import('../store/index.ts')).readPlace(store) : ok(null);

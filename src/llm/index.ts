@@ -9,7 +9,13 @@ export type {
   ToolCallBlock,
   ToolDefinition,
 } from './message.ts';
-export { type ResolvedModel, resolveModel, withEndpoints } from './models.ts';
+export {
+  type Endpoint,
+  type ResolvedModel,
+  resolveModel,
+  withEndpoints,
+  withStandIn,
+} from './models.ts';
 export { formatMoney, parseMoney } from './prices/money.ts';
 export {
   costOf,

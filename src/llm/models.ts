@@ -19,7 +19,7 @@ import type { DataLayer } from '../items/index.ts';
 import type { Protocol } from './message.ts';
 
 /** Where a provider of the user's own is, and the variable with its key; without one none is sent. */
-interface Endpoint {
+export interface Endpoint {
   base_url?: string;
   key?: string;
 }
@@ -131,6 +131,16 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
     providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
   }
   return { ...value, providers };
+}
+
+/** The same table where one endpoint answers in the place of every provider: nobody else is asked. */
+export function withStandIn(models: JsonObject, standIn: Endpoint | undefined): JsonObject {
+  if (!standIn) return models;
+  const providers = Object.entries(tableAt(models, 'providers')).map(([name, provider]) => {
+    const own = isObject(provider) ? provider : {};
+    return [name, { ...own, ...(standIn.key && { key: standIn.key }), endpoint: { ...standIn } }];
+  });
+  return { ...models, providers: Object.fromEntries(providers) };
 }
 
 const described = (word: string, known: readonly string[]): string => {

@@ -7,6 +7,7 @@ import {
   fail,
   getOwn,
   isObject,
+  type Json,
   type JsonObject,
   type Outcome,
   ok,
@@ -14,12 +15,18 @@ import {
   systemRandom,
 } from '../base/index.ts';
 import type { Asked, Ports, Question } from '../flow/index.ts';
-import type { Approval, Store } from '../store/index.ts';
+import type { Approval, Decision, Store } from '../store/index.ts';
 import type { OpenProject } from './project.ts';
 import { decideApproval, personIn, type Speaker } from './steering.ts';
 
+export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
+
 /** Asks the person at hand; undefined: no answer. Aborted when somebody else was quicker. */
-export type AskPerson = (question: string, signal: AbortSignal) => Promise<boolean | undefined>;
+export type AskPerson = (
+  question: string,
+  signal: AbortSignal,
+  approval: Approval,
+) => Promise<PersonAnswer | boolean | undefined>;
 
 interface Asker {
   surface: string;
@@ -68,16 +75,9 @@ async function decided(store: Store, id: string, signal: AbortSignal): Promise<O
   }
 }
 
-/** What is asked, in a few lines: the call, what is tainted in it and where that stands, what was done before. */
-function questionText({
-  operation,
-  question,
-  arguments: given = {},
-  tainted,
-  origins,
-  before,
-}: JsonObject): string {
-  const lines = [`${plainText(operation)} ${JSON.stringify(given)}`];
+/** Who named what steers the call, and which arguments are tainted, a line each. */
+function originLines({ tainted, origins }: JsonObject): string[] {
+  const lines: string[] = [];
   for (const [name, told] of Object.entries(isObject(tainted) ? tainted : {})) {
     const part = (field: string): string => plainText(getOwn(told, field));
     const place = part('stands_in') === '' ? part('from') : part('stands_in');
@@ -87,12 +87,39 @@ function questionText({
   for (const [name, who] of Object.entries(isObject(origins) ? origins : {})) {
     lines.push(`\`${name}\`: ${plainText(who)}`);
   }
+  return lines;
+}
+
+/** What is asked, in a few lines: the question, why it is asked, where its values come from, the call. */
+function questionText({ shown }: Approval): string {
+  const { operation, question, because, arguments: given = {} } = shown;
+  return [
+    plainText(question),
+    ...(because === undefined ? [] : [plainText(because)]),
+    ...originLines(shown),
+    `${plainText(operation)} ${JSON.stringify(given)}`,
+  ].join('\n');
+}
+
+/** Everything that is known about why it is asked, for a person who wants to know more. */
+export function reasonsText({ id, thread, shown }: Approval): string {
+  const { asked_by: rules, because, sources, before, directive } = shown;
   const calls = Array.isArray(before) ? before : [];
   const same = calls.filter((one) => getOwn(one, 'same') === true).length;
-  if (before !== undefined) {
-    lines.push(`this directive before: ${calls.length} calls, ${same} with the same values`);
-  }
-  return [...lines, plainText(question)].join('\n');
+  const line = (label: string, value: Json | undefined): string[] =>
+    value === undefined || value === '' ? [] : [`${label}: ${plainText(value)}`];
+  return [
+    ...line('why', because),
+    ...line('asked by', rules),
+    ...originLines(shown),
+    ...line('it comes from', sources),
+    ...(before === undefined
+      ? []
+      : [`this directive before: ${calls.length} calls, ${same} with the same values`]),
+    ...line('directive', directive),
+    ...line('thread', thread),
+    `approval: ${id}`,
+  ].join('\n');
 }
 
 /** Puts a question of the queue to the person at hand; answered here or elsewhere, or still open. */
@@ -104,12 +131,17 @@ export async function askHere(
 ): Promise<Outcome<Approval>> {
   const over = new AbortController();
   const here = async (): Promise<Outcome<Approval>> => {
-    const yes = await person(questionText(row.shown), over.signal);
-    if (yes === undefined) return ok(row);
-    const decision = yes ? 'approved' : 'denied';
-    const done = await decideApproval(store, row.id, { decision, by, why: '' });
-    // Somebody else was quicker: theirs counts.
-    return done.ok ? done : await rowOf(store, row.id);
+    for (let text = questionText(row); ; ) {
+      const said = await person(text, over.signal, row);
+      if (said === undefined) return ok(row);
+      const yes = said === true ? 'approved' : 'denied';
+      const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
+      const done = await decideApproval(store, row.id, { ...answer, by });
+      if (done.ok) return done;
+      // Somebody else was quicker: theirs counts.
+      if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
+      text = done.error.detail.message;
+    }
   };
   const first = await Promise.race([here(), decided(store, row.id, over.signal)]);
   over.abort();

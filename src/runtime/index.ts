@@ -36,7 +36,7 @@ import {
 } from './threads.ts';
 
 export type { Live } from '../harness/index.ts';
-export { type AskPerson, askHere } from './ask-outside.ts';
+export { type AskPerson, askHere, type PersonAnswer, reasonsText } from './ask-outside.ts';
 export { goOnAfterAnswers, goOnHere } from './go-on.ts';
 export { identify } from './identity.ts';
 export type { CallOptions } from './kernel.ts';
@@ -222,6 +222,7 @@ export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export type { KnownServer } from './shared/connectors.ts';
 export {
   approvalDigest,
+  choicesFor,
   decideApproval,
   endThread,
   personIn,

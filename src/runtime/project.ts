@@ -35,6 +35,7 @@ import {
   probeSandboxNow,
   type SandboxReport,
 } from '../kernel/index.ts';
+import type { Endpoint } from '../llm/index.ts';
 import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
@@ -69,6 +70,8 @@ export interface RuntimeOptions {
   store?: string;
   /** Whose threads these are, where several share a store; default: `KERNMANTLE_TENANT`, then the settings. */
   tenant?: string;
+  /** Answers in the place of every provider; `key` names the variable that holds its key. */
+  standIn?: Endpoint;
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }
@@ -156,7 +159,7 @@ export interface OpenProject {
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
   /** What the program put in the place of ours. */
-  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant'> & {
+  own: Pick<RuntimeOptions, 'runners' | 'openStore' | 'login' | 'tenant' | 'standIn'> & {
     /** Who named the store, for messages. */
     storeFrom?: string;
   };

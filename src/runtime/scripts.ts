@@ -138,7 +138,7 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
       import('../harness/index.ts'),
       import('../llm/index.ts'),
     ]);
-    const models = llm.withEndpoints(library.config('models'));
+    const models = llm.withStandIn(llm.withEndpoints(library.config('models')), open.own.standIn);
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
     const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
     if (!found.ok) return found;

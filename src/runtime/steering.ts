@@ -221,6 +221,19 @@ export function approvalDigest(
   return { digest, mark };
 }
 
+type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
+
+/** What can be decided, the safe answer last. */
+export function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
+  if (state !== 'pending') return [];
+  if (kind === 'question') return ['answer', 'deny'];
+  if (kind === 'capability') return ['once', 'scope', 'deny'];
+  const roles = kind === 'call' && isObject(shown.roles) ? Object.values(shown.roles) : [];
+  if (roles.length === 0) return ['once', 'deny'];
+  const isScoped = thread !== undefined && roles.some((role) => SCOPED.has(role));
+  return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
+}
+
 /** A decision on exactly what was asked for; words are for questions, `beyond` for undeclared rights. */
 export async function decideApproval(
   store: Store,

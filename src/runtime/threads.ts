@@ -129,7 +129,7 @@ type Harness = typeof import('../harness/index.ts');
 /** Threads are loaded when the first is asked for, with what is looked at before there is one. */
 async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports: PreparePorts }> {
   const { project, policies, clock, env } = open;
-  const [harness, { createPrices, withEndpoints }] = await Promise.all([
+  const [harness, { createPrices, withEndpoints, withStandIn }] = await Promise.all([
     import('../harness/index.ts'),
     import('../llm/index.ts'),
   ]);
@@ -141,7 +141,7 @@ async function loadHarness({ open, library }: Rooms): Promise<Harness & { ports:
       const allowsLower = policies.current().policy.allowsLowerPrices;
       return createPrices(library.config('pricing').layers, { clock, allowsLower });
     },
-    models: () => withEndpoints(library.config('models')),
+    models: () => withStandIn(withEndpoints(library.config('models')), open.own.standIn),
     env,
   };
   return { ...harness, ports };
@@ -379,7 +379,7 @@ async function openOtherProject(
     env,
     clock,
     store: open.shared.address ?? '',
-    ...compact({ tenant: open.own.tenant }),
+    ...compact({ tenant: open.own.tenant, standIn: open.own.standIn }),
   };
   const opening = others.known.get(project) ?? others.open(there, host);
   others.known.set(project, opening);

@@ -11,7 +11,7 @@ import { getOwn, type JsonObject, plainText, systemClock } from '../../src/base/
 import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../support/project.ts';
-import { directiveText } from '../support/thread-project.ts';
+import { call, directiveText } from '../support/thread-project.ts';
 
 const ASK = 'guards: [{ on: "op:tool:fs/write_file", ask: "write it?" }]';
 function project(policy = ASK, files: Record<string, string> = {}): Fixture {
@@ -239,56 +239,209 @@ test.each(TIERS)(
 const KM = join(import.meta.dirname, '../../bin/km.js');
 const HAS_SCRIPT = existsSync('/usr/bin/script') && process.platform === 'linux';
 
-/** On a terminal of its own, where a person types this when asked. */
-async function atTerminal({ root, env }: Fixture, words: readonly string[], typed: string) {
+const ASKS = '[w]hy [?] ';
+
+/** What a person types, by what they have just read; each once, in this order. */
+type Typing = readonly (readonly [after: string, typed: string])[];
+
+interface AtTerminal {
+  term?: string;
+  /** Typed as soon as the process is there. */
+  early?: string;
+}
+
+/** On a terminal of its own. */
+async function atTerminal(
+  { root, env }: Fixture,
+  words: readonly string[],
+  typing: Typing,
+  { term = 'dumb', early = '' }: AtTerminal = {},
+) {
   const command = [process.execPath, KM, ...words].map((word) => `'${word}'`).join(' ');
   const child = spawn('/usr/bin/script', ['-qec', command, '/dev/null'], {
     cwd: root,
-    env: { ...env, KERNMANTLE_SRC: '1', TERM: 'dumb' },
+    env: { ...env, KERNMANTLE_SRC: '1', TERM: term, NO_COLOR: '1' },
   });
   let output = '';
-  child.stdout.on('data', (piece) => {
-    output += piece;
-    if (output.endsWith('[y/N] ')) child.stdin.write(`${typed}\n`);
-  });
-  const [code] = await once(child, 'exit');
-  return { code, output };
+  /** Bytes that came although nothing was typed since the question. */
+  const between: string[] = [];
+  child.stdin.write(early);
+  child.stdout.on('data', (piece) => void (output += piece));
+  const ended = once(child, 'exit');
+  const isOver = () => child.exitCode !== null;
+  for (const [after, typed] of typing) {
+    const from = output.length;
+    while (!isOver() && !output.slice(from).endsWith(after)) await sleep(20);
+    const [asked, at] = [output.length, Date.now()];
+    // As long as a live view would have drawn several times.
+    while (!isOver() && Date.now() - at < 400) await sleep(50);
+    between.push(output.slice(asked));
+    child.stdin.write(typed);
+  }
+  const [code] = await ended;
+  return { code, output, between };
 }
 
 test.skipIf(!HAS_SCRIPT).each([
-  ['y', 0],
-  ['n', 4],
+  ['o\r', 0],
+  ['v\r', 0],
+  ['d\r\r', 4],
 ])(
-  'at a terminal the question is put there: %s',
+  'at a terminal the question is put there: %j',
   async (typed, code) => {
     const fixture = project();
-    const done = await atTerminal(fixture, WRITE, typed);
+    const done = await atTerminal(fixture, WRITE, [[ASKS, typed]]);
     expect([done.code, done.output]).toEqual([code, expect.stringContaining('write it?')]);
-    expect(isThere(fixture)).toBe(typed === 'y');
+    // No thread would go on with a scope.
+    expect(done.output).toContain('[o]nce [v]alue [d]eny [w]hy [?] ');
+    expect(isThere(fixture)).toBe(code === 0);
     expect(await queue(fixture)).toEqual([]);
   },
   30_000,
 );
 
 test.skipIf(!HAS_SCRIPT)(
-  'a thread that is run at a terminal goes on with what is typed there',
+  'what is no answer decides nothing, a refusal takes a reason, and Ctrl-C leaves it open',
   async () => {
-    const guards = '<guard on="op:append"><ask>add it?</ask></guard>';
+    const fixture = project();
+    const denied = await atTerminal(fixture, WRITE, [
+      [ASKS, 'yes\r'],
+      [ASKS, '\r'],
+      [ASKS, 'w\r'],
+      [ASKS, 'd\r'],
+      ['reason (Enter for none): ', 'not nov\u007fw\r'],
+    ]);
+    expect([denied.code, denied.output]).toEqual([4, expect.stringContaining('(not now)')]);
+    expect(denied.output).toContain('o  it is done, this once');
+    expect(denied.output).toMatch(/asked by: .*approval: ap_/s);
+    const left = await atTerminal(
+      fixture,
+      [...WRITE.slice(0, -1), 'content=y'],
+      [[ASKS, '\u0003']],
+    );
+    expect(left.code).toBe(7);
+    expect(await queue(fixture)).toHaveLength(1);
+    expect(isThere(fixture)).toBe(false);
+  },
+  60_000,
+);
+
+const APPENDS = (name: string, process: string) =>
+  directiveText(name, {
+    permissions: '<write resource="filesystem" path="out/**"/>',
+    guards: '<guard on="op:append"><ask>add it?</ask></guard>',
+  })
+    .replace(/<process>.*<\/process>/s, `<process><script>${process}</script></process>`)
+    .replace(/<model .*<\/model>/, '');
+
+test.skipIf(!HAS_SCRIPT).each(['dumb', 'xterm'])(
+  'a thread that is run at a terminal goes on with what is typed there (%s)',
+  async (term) => {
     const fixture = project('', {
       'out/.keep': '',
-      '.ai/directives/job.md': directiveText('job', {
-        permissions: '<write resource="filesystem" path="out/**"/>',
-        guards,
-      })
-        .replace(
-          /<process>.*<\/process>/s,
-          '<process><script>/append "x" to "out/a.md"</script></process>',
-        )
-        .replace(/<model .*<\/model>/, ''),
+      '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),
     });
-    const done = await atTerminal(fixture, ['run', 'job'], 'y');
+    // What was typed before the question was complete is no answer to it, complete line or not.
+    const early = 'o\ro\ro';
+    const typing: Typing = [[ASKS, 'o\r']];
+    const done = await atTerminal(fixture, ['run', 'job'], typing, { term, early });
     expect([done.code, done.output]).toEqual([0, expect.stringContaining('add it?')]);
     expect(isThere(fixture, 'out/a.md')).toBe(true);
+    // Nothing is drawn over the question, or written after it, while it stands.
+    expect(done.between).toEqual(['']);
+    // Nor does the view ask again after the answer.
+    expect(done.output.split('? approval')).toHaveLength(2);
+    expect(done.output).toContain('✓ approval');
   },
-  30_000,
+  60_000,
+);
+
+test.skipIf(!HAS_SCRIPT)(
+  'several questions come one after the other, and a resumed thread asks in the same way',
+  async () => {
+    const fixture = project('', {
+      'out/.keep': '',
+      '.ai/directives/job.md': APPENDS(
+        'job',
+        '/append "x" to "out/a.md"\n/append "y" to "out/b.md"\n/append "z" to "out/c.md"',
+      ),
+    });
+    const first = await atTerminal(
+      fixture,
+      ['run', 'job'],
+      [
+        [ASKS, 'o\r'],
+        [ASKS, '\u0003'],
+      ],
+      {
+        term: 'xterm',
+      },
+    );
+    expect([first.code, first.between]).toEqual([7, ['', '']]);
+    expect([isThere(fixture, 'out/a.md'), isThere(fixture, 'out/b.md')]).toEqual([true, false]);
+    const resume = ['threads', 'resume', 'last'];
+    const done = await atTerminal(
+      fixture,
+      resume,
+      [
+        [ASKS, 'o\r'],
+        [ASKS, 'd not this\r'],
+      ],
+      {
+        term: 'xterm',
+      },
+    );
+    expect(done.between).toEqual(['', '']);
+    expect(isThere(fixture, 'out/b.md')).toBe(true);
+    expect(isThere(fixture, 'out/c.md')).toBe(false);
+    expect(done.output).toMatch(/✗ approval \S+ refused by .*: not this/);
+  },
+  90_000,
+);
+
+test.skipIf(!HAS_SCRIPT)(
+  'a thread below the one that runs is asked about at the same terminal, and goes on',
+  async () => {
+    const fixture = project('', {
+      'out/.keep': '',
+      '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),
+      '.ai/directives/boss.md': directiveText('boss', {
+        limits: '<spawns>2</spawns>',
+        permissions:
+          '<write resource="filesystem" path="out/**"/><execute resource="spawn" action="thread"/><execute resource="tool" id="threads/thread_directive"/>',
+      }),
+      'replies.json': JSON.stringify([
+        { tool_calls: [call('threads/thread_directive', { directive_name: 'job' })] },
+        { text: 'done' },
+      ]),
+    });
+    const words = ['run', 'boss', '--replies', 'replies.json'];
+    const done = await atTerminal(fixture, words, [[ASKS, 'o\r']], { term: 'xterm' });
+    expect(done, done.output).toMatchObject({ code: 0, between: [''] });
+    expect(isThere(fixture, 'out/a.md')).toBe(true);
+  },
+  60_000,
+);
+
+test.skipIf(!HAS_SCRIPT)(
+  'branches of a script that ask at once are asked one after the other',
+  async () => {
+    const fixture = project('guards: [{ on: "op:tool:fs/read_file", ask: "read it?" }]', {
+      'a.txt': 'a',
+      'b.txt': 'b',
+      's.mld':
+        '/exe @look(n) = @tool("fs/read_file", { path: @n })\n/var @r = for parallel @n in ["a.txt", "b.txt"] => @look(@n)\n/show @r.length\n',
+    });
+    const done = await atTerminal(
+      fixture,
+      ['script', 's.mld'],
+      [
+        [ASKS, 'o\r'],
+        [ASKS, 'o\r'],
+      ],
+    );
+    expect(done.output.split('read it?').length - 1, done.output).toBe(2);
+    expect([done.code, done.between]).toEqual([0, ['', '']]);
+  },
+  60_000,
 );

@@ -220,14 +220,33 @@ test('replies from a file stand in for the model, and nobody else is asked', asy
   fixture.write('replies.yaml', '- txt: slip\n');
   expect(await peek('run', 'look', '--replies', 'replies.yaml')).toMatchObject({ code: 2 });
   expect(await peek('run', 'look', '--replies', 'none.yaml')).toMatchObject({ code: 2 });
+  expect(provider.count()).toBe(0);
+});
+
+const OWN = `
+providers:
+  own: { protocol: openai_chat, tool: llm/openai_chat, base_url: "http://127.0.0.1:9/v1", models: ["own-*"] }
+  keyed: { protocol: anthropic_messages, tool: llm/anthropic_messages, base_url: "http://127.0.0.1:9", key: NOT_SET }
+  anthropic: { base_url: "http://127.0.0.1:9" }
+tiers: { local: { provider: own, model: own-7b }, fast: { provider: keyed, model: k-1 } }
+models: { k-1: { provider: keyed } }
+`;
+test.each([
+  ['a shipped provider that was moved', []],
+  ['a tier of their own', ['--model', 'local']],
+  ['a shipped tier with another provider', ['--model', 'fast']],
+  ['a model by its id', ['--model', 'own-13b']],
+])('replies from a file answer for the providers of the user: %s', async (_name, more) => {
+  Object.assign(fixture.env, { ANTHROPIC_API_KEY: undefined });
+  fixture.write(join(fixture.home, 'config/models.yaml'), OWN);
   fixture.write(
-    join(fixture.home, 'config/models.yaml'),
-    'providers: { own: { protocol: openai_chat, tool: llm/openai_chat, models: ["own-*"] } }\n',
+    join(fixture.home, 'config/pricing.yaml'),
+    'models: { "own-*": { input: 0, output: 0 }, k-1: { input: 0, output: 0 } }\n',
   );
-  fixture.write('replies.yaml', '- text: never\n');
-  const refused = await peek('run', 'look', '--replies', 'replies.yaml');
-  expect(refused.code).toBe(2);
-  expect(refused.out).toContain('own');
+  fixture.write('replies.yaml', '- text: from the file\n');
+  const done = await peek('run', 'look', '--replies', 'replies.yaml', ...more);
+  expect(done, done.out).toMatchObject({ code: 0 });
+  expect(done.out).toContain('from the file\n');
   expect(provider.count()).toBe(0);
 });
 

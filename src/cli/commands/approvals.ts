@@ -9,7 +9,7 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { approvalDigest, decideApproval, STANDS_STILL } from '../../runtime/index.ts';
+import { approvalDigest, choicesFor, decideApproval, STANDS_STILL } from '../../runtime/index.ts';
 import type { Approval, Decision, Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { speaker } from '../project.ts';
@@ -172,16 +172,12 @@ export const showApproval: CommandRun = (call) =>
   });
 
 /** What can be said to it. */
-function waysToAnswer({ id, kind, shown }: Approval): string {
+function waysToAnswer(approval: Approval): string {
+  const { id, kind } = approval;
   if (kind === 'question') return `answer with \`km approvals answer ${id} WORDS\``;
-  const roles = Object.values(isObject(shown.roles) ? shown.roles : {});
-  const scoped = roles.some((role) => role === 'path' || role === 'destination');
-  const ways = [
-    '--once',
-    ...(roles.length > 0 ? ['--value'] : []),
-    ...(scoped ? ['--scope GLOB'] : []),
-  ];
-  const how = kind === 'call' ? ` ${ways.join('|')}` : '';
+  const words = { once: '--once', value: '--value', scope: '--scope GLOB', deny: '', answer: '' };
+  const ways = choicesFor(approval).map((word) => words[word]);
+  const how = kind === 'call' ? ` ${ways.filter((word) => word !== '').join('|')}` : '';
   return `answer with \`km approvals approve ${id}${how}\` or \`km approvals deny ${id}\``;
 }
 

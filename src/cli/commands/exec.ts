@@ -19,7 +19,8 @@ import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { signFiles, speaker, withRuntime } from '../project.ts';
 import { EXIT } from '../terminal/exit-code.ts';
-import { confirm, interruptible, personAt, type Terminal, visible } from '../terminal/terminal.ts';
+import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+import { personAt } from '../threads/ask-person.ts';
 
 /** Which parameters are declared as text; without it nothing is known about them. */
 type IsText = (name: string) => boolean;
@@ -137,7 +138,7 @@ export const run: CommandRun = async (call) => {
     });
     const surface = asText(options.as) ?? 'cli';
     const done = await interruptible(async (signal) => {
-      const person = personAt(terminal);
+      const person = personAt(terminal, signal);
       const name = speaker(call).who;
       const options = { surface, name, signal, ...(person && { person }) };
       const execute = () => runtime.call('execute', request, options);

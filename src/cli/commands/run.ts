@@ -1,23 +1,22 @@
 // `run`: a directive as a thread, within its limits, seen live: in this process, or on a worker where
 // several machines share the store.
-import {
-  compact,
-  type Failure,
-  fail,
-  getOwn,
-  isObject,
-  type Outcome,
-  ok,
-  systemRandom,
-} from '../../base/index.ts';
+import { compact, type Failure, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
-import { personRow, type Runtime, type Speaker, spokenBy } from '../../runtime/index.ts';
+import type { Endpoint } from '../../llm/index.ts';
+import {
+  personRow,
+  type Runtime,
+  type Speaker,
+  spokenBy,
+  type Threads,
+} from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { speaker } from '../project.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import { personAt, type Terminal } from '../terminal/terminal.ts';
+import type { Terminal } from '../terminal/terminal.ts';
+import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
 import {
   countDenied,
   exitCodeOfThread,
@@ -34,7 +33,7 @@ import {
   tellUnserved,
   watchServer,
 } from '../threads/look-on.ts';
-import { answerHere, signalKey, type ThreadWork, withThreads } from '../threads/open-threads.ts';
+import { signalKey, type ThreadWork, withThreads } from '../threads/open-threads.ts';
 import { parseParameters, readInput, textsOf } from './exec.ts';
 
 // One run in this process, seen live: a new thread or one that goes on. Ctrl-C asks it to stop, a
@@ -135,21 +134,11 @@ interface Follow {
   usageCodes?: readonly string[];
 }
 
-/** Providers that the user or the project added have addresses of their own. */
-function ownProvider({ library }: Runtime): string | undefined {
-  const added = library.config('models').layers.filter(({ source }) => source !== 'bundle');
-  for (const { value } of added) {
-    const providers = getOwn(value, 'providers');
-    if (isObject(providers)) return Object.keys(providers)[0];
-  }
-  return undefined;
-}
-
-/** `--replies`: the providers that are known stand behind a script, so that nobody else is asked. */
+/** `--replies`: a script answers in the place of every provider, so that nobody else is asked. */
 async function withReplies(
   call: CommandCall,
   file: string,
-  work: (call: CommandCall) => Promise<Ending>,
+  work: (call: CommandCall, standIn: Endpoint) => Promise<Ending>,
 ): Promise<Ending> {
   const { terminal } = call;
   const text = readInput(file);
@@ -166,8 +155,9 @@ async function withReplies(
     OPENAI_BASE_URL: url,
     OPENAI_API_KEY: key,
   };
+  const standIn = { base_url: url, key: 'ANTHROPIC_API_KEY' };
   try {
-    const ended = await work({ ...call, terminal: { ...terminal, env } });
+    const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
     const left = unused();
     if (left > 0 && ended === EXIT.done) terminal.note(`${left} of the replies were not asked for`);
     return ended;
@@ -183,7 +173,7 @@ async function answered(
   first: Outcome<ThreadResult>,
   signal: AbortSignal,
 ): Promise<Outcome<ThreadResult>> {
-  const person = personAt(call.terminal);
+  const person = personAt(call.terminal, signal);
   if (!person) return first;
   let done = first;
   while (done.ok && done.output.status === 'waiting' && !signal.aborted) {
@@ -199,17 +189,7 @@ async function answered(
 export async function followRun(call: CommandCall, follow: Follow): Promise<Ending> {
   const file = asText(call.options.replies);
   if (file === undefined) return await followOne(call, follow);
-  return await withReplies(call, file, (scripted) =>
-    followOne(scripted, {
-      ...follow,
-      async mayStart(runtime) {
-        const own = ownProvider(runtime);
-        const message = `\`--replies\` stands in for the providers of the bundle, and \`${own}\` in models.yaml would be asked itself`;
-        if (own !== undefined) return fail('usage', message);
-        return (await follow.mayStart?.(runtime)) ?? ok(null);
-      },
-    }),
-  );
+  return await withReplies(call, file, (scripted, standIn) => followOne(scripted, follow, standIn));
 }
 
 /** A signature that does not hold: the run goes on, without what that policy opened. */
@@ -273,16 +253,19 @@ interface Queued {
   onMade?: (thread: string) => Promise<void>;
 }
 
-async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
+async function followOne(call: CommandCall, follow: Follow, standIn?: Endpoint): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;
   const queued: Queued = {};
+  const below = answerBelow(terminal, speaker(call));
+  let threads: Threads | undefined;
   try {
     return await withThreads(
       call,
       async (access) => {
         const { store } = access;
+        threads = access.threads;
         const known = (await follow.thread?.(store)) ?? ok('');
         if (!known.ok) return await finish(known, store, terminal, codes);
         const thread = known.output;
@@ -291,20 +274,30 @@ async function followOne(call: CommandCall, follow: Follow): Promise<Ending> {
         const interrupts = listenForInterrupts(view, store, speaker(call));
         const first = await follow.start(access, interrupts.signal, thread);
         const done = await answered(call, access, first, interrupts.signal);
+        below.close();
         interrupts.release();
         await view.end();
         const code = await finish(done, store, terminal, codes);
         return interrupts.count() > 0 && code !== EXIT.done ? EXIT.interrupted : code;
       },
-      { ...view.live, onQueued: (thread) => void queued.onMade?.(thread) },
+      {
+        ...view.live,
+        onEvent(thread, event) {
+          view.live.onEvent?.(thread, event);
+          below.hear(threads, view.root(), event);
+        },
+        onQueued: (thread) => void queued.onMade?.(thread),
+      },
       async (runtime) => {
         tellPolicies(runtime, terminal);
         const place = mayLeave(call, runtime);
         const may = place.ok ? ((await follow.mayStart?.(runtime)) ?? ok(null)) : place;
         return may.ok ? undefined : refuse(may, terminal, codes);
       },
+      standIn && { standIn },
     );
   } finally {
+    below.close();
     await view.end();
   }
 }

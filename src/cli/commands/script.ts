@@ -23,7 +23,8 @@ import {
 import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
-import { interruptible, personAt, type Terminal, visible } from '../terminal/terminal.ts';
+import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
+import { personAt } from '../threads/ask-person.ts';
 import { readScript } from './check.ts';
 import { parseParameters } from './exec.ts';
 
@@ -131,7 +132,6 @@ function jobOf({ args, options, terminal }: CommandCall, payload: JsonObject): S
     env: terminal.env,
     payload,
     stdin: readStdin,
-    ask: personAt(terminal),
     project: asText(options.project),
     store: asText(options.store),
   });
@@ -170,7 +170,8 @@ export const run: CommandRun = async (call) => {
     return fail('usage', 'give a file, or a text with `-e`');
   }
   return await interruptible(async (signal) => {
-    const code = await (terminal.json ? runForMachines : runForPeople)(call, { ...job, signal });
+    const work = compact<ScriptJob>({ ...job, signal, ask: personAt(terminal, signal) });
+    const code = await (terminal.json ? runForMachines : runForPeople)(call, work);
     return signal.aborted ? EXIT.interrupted : code;
   });
 };

@@ -9,7 +9,7 @@ const WRAP = '\u001b[?7h';
 
 export function createScreen(write: (text: string) => void) {
   let drawn: readonly string[] = [];
-  let isOpen = true;
+  let [isOpen, isPaused] = [true, false];
 
   const erase = (): string => (drawn.length === 0 ? '\r' : `\u001b[${drawn.length}A\r\u001b[J`);
   const bottom = (lines: readonly string[]): string =>
@@ -33,9 +33,19 @@ export function createScreen(write: (text: string) => void) {
     },
     /** What stands at the bottom from now on. */
     draw(lines: readonly string[]): void {
-      if (!isOpen) return;
+      if (!isOpen || isPaused) return;
       write(`${erase()}${bottom(lines)}`);
       drawn = lines;
+    },
+    /** Takes the drawn lines away until `goOn`; draws nothing meanwhile. */
+    pause(): void {
+      if (!isOpen) return;
+      write(`${erase()}${SHOW}`);
+      [drawn, isPaused] = [[], true];
+    },
+    goOn(): void {
+      if (isOpen) write(HIDE);
+      isPaused = false;
     },
     /** Takes the drawn lines away and gives the terminal back as it was. */
     close,

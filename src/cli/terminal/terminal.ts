@@ -1,5 +1,4 @@
 import {
-  compact,
   type Diagnostic,
   type Fault,
   formatDiagnostic,
@@ -8,6 +7,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { EXIT, exitCodeOf } from './exit-code.ts';
+import type { Keyboard } from './keyboard.ts';
 import type { Output } from './output.ts';
 
 /** Signals that end a command that waits for a person. */
@@ -27,61 +27,35 @@ async function onSignals<T>(
   }
 }
 
-/**
- * One line that a person types. Undefined if they leave (Ctrl-C, end of input), if a signal ends the
- * command, or if `signal` aborts.
- */
-async function typedLine(
-  prompt: string,
-  options: { signal?: AbortSignal; output?: NodeJS.WritableStream } = {},
-): Promise<string | undefined> {
-  const { createInterface } = await import('node:readline/promises');
-  const { signal, output = process.stderr } = options;
-  const isUnseen = options.output !== undefined && { terminal: true };
-  const lines = createInterface({ input: process.stdin, output, ...isUnseen });
-  const left = new Promise<undefined>((resolve) => lines.once('close', () => resolve(undefined)));
-  const leave = (): void => lines.close();
-  lines.once('SIGINT', leave);
-  try {
-    return await onSignals(LEAVING, leave, () => {
-      const typed = lines.question(prompt, signal ? { signal } : {}).catch(() => undefined);
-      return Promise.race([typed, left]);
-    });
-  } finally {
-    lines.close();
-  }
-}
-
-const isYes = (typed: string): boolean => /^y(es)?$/i.test(typed.trim());
-
-/** A yes-or-no question to a person. Nobody at the terminal, or no clear yes, is a no. */
-export async function confirm(terminal: Terminal, question: string): Promise<boolean> {
-  return (await personAt(terminal)?.(question)) === true;
-}
-
-/** The person at the terminal, for questions that also wait elsewhere; nobody without a terminal. */
-export function personAt(
+/** A yes-or-no question to a person; undefined when nobody is there, or they leave it. */
+export async function yesOrNo(
   terminal: Terminal,
-): ((question: string, signal?: AbortSignal) => Promise<boolean | undefined>) | undefined {
+  question: string,
+  signal?: AbortSignal,
+): Promise<boolean | undefined> {
   if (!terminal.isInteractive) return undefined;
-  // Ctrl-C leaves the question to somebody else.
-  return async (question, signal) => {
-    const typed = await typedLine(`${visible(question)} [y/N] `, compact({ signal }));
-    return typed === undefined ? undefined : isYes(typed);
-  };
+  const typed = await terminal.alone(async (keyboard) => {
+    terminal.ask(`${visible(question)} [y/N] `);
+    await keyboard.discard();
+    return await keyboard.line(signal);
+  });
+  return typed === undefined ? undefined : /^y(es)?$/i.test(typed.trim());
 }
+
+/** The same where no clear yes is a no. */
+export const confirm = async (terminal: Terminal, question: string): Promise<boolean> =>
+  (await yesOrNo(terminal, question)) === true;
 
 /** What a person types unseen; undefined without a terminal, or when they leave. */
 export async function askUnseen(terminal: Terminal, prompt: string): Promise<string | undefined> {
   if (!terminal.isInteractive) return undefined;
-  const { Writable } = await import('node:stream');
-  const nowhere = new Writable({ write: (_piece, _encoding, done) => done() });
-  terminal.write(`${visible(prompt)}: `);
-  try {
-    return await typedLine('', { output: nowhere });
-  } finally {
-    terminal.write('\n');
-  }
+  return await terminal.alone(
+    async (keyboard) => {
+      terminal.ask(`${visible(prompt)}: `);
+      return await keyboard.line();
+    },
+    { isEchoed: false },
+  );
 }
 
 /**
@@ -114,6 +88,13 @@ const CODES: Readonly<Record<Colour, readonly [number, number]>> = {
   dim: [2, 22],
   bold: [1, 22],
 };
+
+/** A view that can stop for a question. */
+export interface Drawn {
+  /** Everything that happened is shown, and nothing is drawn any more. */
+  pause(): Promise<void> | void;
+  goOn(): void;
+}
 
 export type Terminal = ReturnType<typeof createTerminal>;
 
@@ -186,15 +167,46 @@ export function createTerminal(json: boolean, output: Output) {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
-  const note = (line: string): void => output.err(`${line}\n`);
+  // What is written while a person is asked waits until they have answered.
+  let later: (() => void)[] | undefined;
+  const unlessAsked = (write: (text: string) => void) => (text: string) => {
+    if (later) later.push(() => write(text));
+    else write(text);
+  };
+  const [toOut, toErr] = [unlessAsked(output.out), unlessAsked(output.err)];
+  const drawn = new Set<Drawn>();
+  let before: Promise<unknown> = Promise.resolve();
+
+  async function askAlone<T>(
+    work: (keyboard: Keyboard) => Promise<T>,
+    options: { isEchoed?: boolean },
+  ): Promise<T> {
+    const { openKeyboard } = await import('./keyboard.ts');
+    const paused = [...drawn];
+    for (const one of paused) await one.pause();
+    later = [];
+    const keyboard = openKeyboard(options);
+    try {
+      return await onSignals(LEAVING, keyboard.leave, () => work(keyboard));
+    } finally {
+      keyboard.close();
+      const written = later;
+      later = undefined;
+      for (const write of written) write();
+      for (const one of paused) one.goOn();
+    }
+  }
+
+  const note = (line: string): void => toErr(`${line}\n`);
   // Strangers may write anything; a file or a pipe gets it as it is, a terminal does not.
   const foreign = (isTerminal: boolean) => (isTerminal ? visible : String);
   const [shownOut, shownErr] = [foreign(stdout.isTTY), foreign(stderr.isTTY)];
   // JSON writes what is shown instead in the same way, so it means the same.
-  const out = (line: string): void => output.out(`${json ? shownOut(masked(line)) : line}\n`);
+  const out = (line: string): void => toOut(`${json ? shownOut(masked(line)) : line}\n`);
   return {
     json,
-    isInteractive: stdout.isTTY && stdin.isTTY && !json,
+    /** Somebody sees a question and can answer it. */
+    isInteractive: stdout.isTTY && stderr.isTTY && stdin.isTTY && !json,
     /** Standard error is a terminal that can be drawn on. */
     isLive: stderr.isTTY && !isDumb && !json,
     cwd: process.cwd(),
@@ -204,10 +216,26 @@ export function createTerminal(json: boolean, output: Output) {
     /** A line for people, on stderr. */
     note,
     /** To stderr as it is, for what is drawn. */
-    write: (text: string): void => output.err(text),
+    write: (text: string): void => toErr(text),
     /** What a script prints, to one of the two. */
     print: (stream: 'out' | 'err', text: string): void =>
-      stream === 'out' ? output.out(shownOut(text)) : output.err(shownErr(text)),
+      stream === 'out' ? toOut(shownOut(text)) : toErr(shownErr(text)),
+    /** Views that are drawn again and again: they stop while a person is asked. */
+    drawn,
+    /**
+     * One question at a time, alone on the terminal: views stop before it and go on after it, and nothing
+     * else is written meanwhile.
+     */
+    alone<T>(
+      work: (keyboard: Keyboard) => Promise<T>,
+      options: { isEchoed?: boolean } = {},
+    ): Promise<T> {
+      const mine = before.then(() => askAlone(work, options));
+      before = mine.catch(() => undefined);
+      return mine;
+    },
+    /** Text of the question itself. */
+    ask: (text: string): void => output.err(text),
     /** Aborts when nobody reads data any more: whoever only shows something may end. */
     closed: output.closed,
     /** Width of what is drawn on. */

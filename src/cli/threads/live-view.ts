@@ -4,7 +4,7 @@ import { argumentsText, type EventType, type Noted } from '../../harness/index.t
 import type { Live } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
 import { createScreen } from '../terminal/screen.ts';
-import { type Colour, type Terminal, visible } from '../terminal/terminal.ts';
+import { type Colour, type Drawn, type Terminal, visible } from '../terminal/terminal.ts';
 import { amountsOf, type UsedOf } from './ending.ts';
 import { count, fit, toldOf } from './words.ts';
 
@@ -218,7 +218,13 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
 
 function createPlainView(terminal: Terminal): RunView {
   const ears = createEars(createTeller(terminal, terminal.note));
-  return { ...ears, say: (line) => terminal.note(line), end: () => ears.heard() };
+  const drawn = { pause: () => ears.heard(), goOn: () => {} };
+  terminal.drawn.add(drawn);
+  async function end(): Promise<void> {
+    await ears.heard();
+    terminal.drawn.delete(drawn);
+  }
+  return { ...ears, say: (line) => terminal.note(line), end };
 }
 
 const REDRAW_MS = 100;
@@ -279,6 +285,14 @@ function createLiveView(terminal: Terminal): RunView {
   );
   const timer = setInterval(() => void draw(), REDRAW_MS);
   let isOver = false;
+  const drawn: Drawn = {
+    async pause() {
+      await ears.heard();
+      screen.pause();
+    },
+    goOn: screen.goOn,
+  };
+  terminal.drawn.add(drawn);
   return {
     ...ears,
     say: (line) => screen.print(line),
@@ -286,6 +300,7 @@ function createLiveView(terminal: Terminal): RunView {
       clearInterval(timer);
       await ears.heard();
       isOver = true;
+      terminal.drawn.delete(drawn);
       screen.close();
     },
   };

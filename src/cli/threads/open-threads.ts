@@ -1,12 +1,5 @@
 import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
-import {
-  type AskPerson,
-  askHere,
-  type OnLooker,
-  type Runtime,
-  type Speaker,
-  type Threads,
-} from '../../runtime/index.ts';
+import type { OnLooker, Runtime, Threads } from '../../runtime/index.ts';
 import type { Store, ThreadRow } from '../../store/index.ts';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
@@ -30,8 +23,9 @@ export function withThreads(
   work: (access: ThreadWork) => Promise<Ending>,
   live: OnLooker = {},
   before: (runtime: Runtime) => Promise<Ending | undefined> = async () => undefined,
+  more?: Parameters<typeof withRuntime>[2],
 ): Promise<Ending> {
-  return withRuntime(call, async (runtime) => {
+  const open = async (runtime: Runtime): Promise<Ending> => {
     const refused = await before(runtime);
     if (refused !== undefined) return refused;
     const opened = await runtime.threads(live);
@@ -40,7 +34,8 @@ export function withThreads(
     // Whose process is gone is shown as interrupted, not as running for ever.
     await store.sweep();
     return await work({ runtime, threads: opened.output, store });
-  });
+  };
+  return withRuntime(call, open, more);
 }
 
 /**
@@ -83,22 +78,6 @@ export async function findThread(
   if (!newest.ok) return newest;
   const [row] = newest.output.rows;
   return row ? await store.thread(row.id) : fail('not_found', 'there is no thread yet');
-}
-
-/** What a thread asks about its calls, put to the person here; true when nothing of it is left open. */
-export async function answerHere(
-  store: Store,
-  thread: string,
-  person: AskPerson,
-  by: Speaker,
-): Promise<boolean> {
-  const open = await store.approvals({ thread, state: 'pending' });
-  const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
-  for (const row of rows) {
-    const done = await askHere(store, row, person, by);
-    if (!done.ok || done.output.state === 'pending') return false;
-  }
-  return rows.length > 0;
 }
 
 /** A signal of its own, however often the command is given. */

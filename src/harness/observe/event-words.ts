@@ -70,6 +70,22 @@ function resultLine({ content, is_error }: DataOf<'tool_result'>): EventLine | u
   return line('✗', 'bad', `${code}: ${plainText(message)}`);
 }
 
+/** Asked, or what became of it: an answer that is used asks nobody again. */
+function approvalLine(data: DataOf<'approval'>): EventLine | undefined {
+  const { approval = '', state } = data;
+  if (state === 'auto') {
+    const text = `directive ${data.directive} is changed, as the policy allows (anneal: auto)`;
+    return line('·', 'dim', text);
+  }
+  const [name, by] = [`approval ${approval}`.trim(), 'by' in data ? ` by ${data.by}` : ''];
+  const why = 'why' in data && data.why ? `: ${data.why}` : '';
+  if (state === 'denied') return line('✗', 'bad', `${name} refused${by}${why}`);
+  if (state === 'expired') return line('!', 'idle', `${name} expired: nobody answered in time`);
+  if (state === 'approved') return line('✓', 'ok', `${name} given${by}`);
+  if (state === 'used' && data.kind === 'call') return line('✓', 'ok', `${name} given${by}${why}`);
+  return state === 'used' || state === 'returned' ? undefined : line('?', 'you', name);
+}
+
 type Tell<Type extends EventType> = (data: DataOf<Type>) => EventLine | undefined;
 const nothing = (): undefined => undefined;
 
@@ -134,16 +150,14 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   spawn: ({ thread_id }) => line('⑂', 'run', `started ${thread_id}`),
   child_end: ({ thread_id, status }) => line('⑂', 'run', `${thread_id} ended ${status}`),
   injected_message: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
-  signal: ({ kind, by }) =>
-    kind === 'start' || kind === 'resume' ? undefined : line('!', 'idle', `${kind} by ${by}`),
-  approval: (data) =>
-    data.kind === 'call' && data.action === 'anneal' && data.state === 'auto'
-      ? line(
-          '·',
-          'dim',
-          `directive ${data.directive} is changed, as the policy allows (anneal: auto)`,
-        )
-      : line('?', 'you', `approval ${data.approval ?? ''}`.trim()),
+  signal({ kind, by }) {
+    if (kind === 'start' || kind === 'resume') return undefined;
+    // What was said is told where the answer is used.
+    return kind === 'approval'
+      ? line('›', 'dim', `answered by ${by}`)
+      : line('!', 'idle', `${kind} by ${by}`);
+  },
+  approval: approvalLine,
   plan: ({ number, text, after }) =>
     line('≡', 'plain', `plan ${number}${after ? ` (after ${after.code})` : ''}:\n${text}`),
   snapshot: nothing,

@@ -25,7 +25,8 @@ import {
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
-import { interruptible, personAt, type Terminal, visible } from '../../terminal/terminal.ts';
+import { interruptible, type Terminal, visible, yesOrNo } from '../../terminal/terminal.ts';
+import { personAt } from '../../threads/ask-person.ts';
 
 const room = () => import('../../../mcp/index.ts');
 
@@ -136,7 +137,7 @@ async function runConnector(
   id: string,
   { terminal, signal }: ConnectorCall,
 ): Promise<Outcome<Synced>> {
-  const person = personAt(terminal);
+  const person = personAt(terminal, signal);
   const answer = await runtime.call(
     'execute',
     { item_type: 'tool', item_id: id },
@@ -201,10 +202,9 @@ async function decide(
   const [row] = found.output;
   if (!row) return fail('not_found', `there is no approval \`${id}\``);
   if (!terminal.json) showQuestion(terminal, row);
-  const person = personAt(terminal);
   const isYes = options.yes === true;
-  if (!isYes && !person) return ok('nobody');
-  const yes = isYes || (await person?.(plainText(row.shown.question), signal));
+  if (!isYes && !terminal.isInteractive) return ok('nobody');
+  const yes = isYes || (await yesOrNo(terminal, plainText(row.shown.question), signal));
   const decision = yes ? 'approved' : 'denied';
   const by = speaker({ terminal });
   const why = yes === undefined ? 'interrupted' : '';

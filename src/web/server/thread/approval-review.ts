@@ -12,16 +12,10 @@ import {
   plainText,
 } from '../../../base/index.ts';
 import type { Library } from '../../../items/index.ts';
-import { type Runtime, reports } from '../../../runtime/index.ts';
+import { choicesFor, type Runtime, reports } from '../../../runtime/index.ts';
 import type { Approval, Store, ThreadRow } from '../../../store/index.ts';
 import { normalizeCapability, RISK_TIERS, type RiskTier } from '../../../trust/index.ts';
-import {
-  type ApprovalReview,
-  type ArgumentView,
-  type DecisionWord,
-  type Gate,
-  meterName,
-} from '../../model/api.ts';
+import { type ApprovalReview, type ArgumentView, type Gate, meterName } from '../../model/api.ts';
 import { grantIn, limitsIn, listedApproval, rightName } from '../listed-approvals.ts';
 import type { WebParts } from '../parts.ts';
 import { type CallBook, type CallEntry, callBooksOf } from './call-book.ts';
@@ -171,18 +165,6 @@ async function limitPart(
       ...(ceiling && { ceiling: ceiling.max, from: ceiling.from }),
     },
   });
-}
-
-/** What can be decided, the safe answer last. */
-function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
-  if (state !== 'pending') return [];
-  if (kind === 'question') return ['answer', 'deny'];
-  if (kind === 'capability') return ['once', 'scope', 'deny'];
-  const roles = kind === 'call' && isObject(shown.roles) ? Object.values(shown.roles) : [];
-  if (roles.length === 0) return ['once', 'deny'];
-  const isScoped =
-    thread !== undefined && roles.some((one) => one === 'path' || one === 'destination');
-  return isScoped ? ['once', 'value', 'scope', 'deny'] : ['once', 'value', 'deny'];
 }
 
 /** What the model said with the call. */

@@ -1,0 +1,95 @@
+// Lines that a person types at a terminal. The terminal is in raw mode meanwhile: nothing is drawn again,
+// so no byte that is written here erases what stands above, and Ctrl-C belongs to the question.
+import { StringDecoder } from 'node:string_decoder';
+import { setImmediate as nextRound } from 'node:timers/promises';
+
+/** Rounds of the event loop after which everything that the terminal has buffered was read. */
+const ROUNDS = 3;
+const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
+  '\u0003',
+  '\u0004',
+  '\b',
+  '\u007f',
+  '\u0015',
+  '\u001b',
+];
+
+export interface Keyboard {
+  /** Drops everything that was typed so far. */
+  discard(): Promise<void>;
+  /** The next line; undefined when the person leaves (Ctrl-C, Ctrl-D) or the signal aborts. */
+  line(signal?: AbortSignal): Promise<string | undefined>;
+  /** The person is gone, or something ends the command. */
+  leave(): void;
+  close(): void;
+}
+
+export function openKeyboard({ isEchoed = true }: { isEchoed?: boolean } = {}): Keyboard {
+  const { stdin, stderr } = process;
+  const decoder = new StringDecoder('utf8');
+  let [typed, isGone]: [string, boolean] = ['', false];
+  let wake = (): void => {};
+  const echo = (text: string): void => void (isEchoed && stderr.write(text));
+  const onData = (bytes: Buffer): void => {
+    typed += decoder.write(bytes);
+    wake();
+  };
+  const leave = (): void => {
+    isGone = true;
+    wake();
+  };
+
+  /** Carries out what was typed; true when the line is complete. */
+  function edit(line: string[]): boolean {
+    const keys = Array.from(typed);
+    for (const [at, key] of keys.entries()) {
+      typed = keys.slice(at + 1).join('');
+      if (key === '\r' || key === '\n') return true;
+      if (key === LEAVE || key === NO_MORE) isGone = true;
+      // The rest belongs to a key such as an arrow.
+      if (key === ESCAPE) typed = '';
+      if (isGone || key === ESCAPE) return false;
+      if (key === BACK || key === ERASE || key === KILL) {
+        const gone = line.splice(key === KILL ? 0 : -1);
+        echo('\b \b'.repeat(gone.length));
+      } else if (key >= ' ') {
+        line.push(key);
+        echo(key);
+      }
+    }
+    return false;
+  }
+
+  stdin.setRawMode(true);
+  stdin.on('data', onData).once('end', leave).once('close', leave).resume();
+  return {
+    async discard() {
+      for (let round = 0; round < ROUNDS; round++) await nextRound();
+      isGone ||= typed.includes(LEAVE);
+      typed = '';
+    },
+    async line(signal) {
+      const line: string[] = [];
+      const onAbort = (): void => wake();
+      signal?.addEventListener('abort', onAbort);
+      try {
+        for (;;) {
+          if (edit(line)) return line.join('');
+          if (isGone || signal?.aborted) return undefined;
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+        }
+      } finally {
+        signal?.removeEventListener('abort', onAbort);
+        stderr.write('\n');
+      }
+    },
+    leave,
+    close() {
+      stdin.off('data', onData).off('end', leave).off('close', leave);
+      stdin.setRawMode(false);
+      stdin.pause();
+    },
+  };
+}
