@@ -15,7 +15,7 @@ const [LEAVE, NO_MORE, BACK, ERASE, KILL, ESCAPE] = [
 ];
 
 export interface Keyboard {
-  /** Drops everything that was typed so far. */
+  /** Drops everything that was typed so far. Write the end of the prompt at once after it. */
   discard(): Promise<void>;
   /** The next line; undefined when the person leaves (Ctrl-C, Ctrl-D) or the signal aborts. */
   line(signal?: AbortSignal): Promise<string | undefined>;

@@ -35,8 +35,9 @@ export async function yesOrNo(
 ): Promise<boolean | undefined> {
   if (!terminal.isInteractive) return undefined;
   const typed = await terminal.alone(async (keyboard) => {
-    terminal.ask(`${visible(question)} [y/N] `);
+    terminal.ask(visible(question));
     await keyboard.discard();
+    terminal.ask(' [y/N] ');
     return await keyboard.line(signal);
   });
   return typed === undefined ? undefined : /^y(es)?$/i.test(typed.trim());

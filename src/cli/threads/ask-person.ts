@@ -82,8 +82,9 @@ async function askAt(talk: Talk, text: string, row: Approval): Promise<PersonAns
   const { terminal, keyboard, signal } = talk;
   const keys = choicesFor(row).filter((word) => isKey(word));
   const options = `${[...keys.map((key) => KEYS[key]), '[w]hy', '[?]'].join(' ')} `;
-  terminal.ask(`${visible(text)}\n${options}`);
+  terminal.ask(`${visible(text)}\n`);
   await keyboard.discard();
+  terminal.ask(options);
   for (;;) {
     const typed = await keyboard.line(signal);
     if (typed === undefined) return undefined;
