@@ -274,9 +274,9 @@ async function atTerminal(
   for (const [after, typed] of typing) {
     const from = output.length;
     while (!isOver() && !output.slice(from).endsWith(after)) await sleep(20);
-    const [asked, at] = [output.length, Date.now()];
+    const [asked, until] = [output.length, Date.now() + (looks ? 400 : 0)];
     // As long as a live view would have drawn several times.
-    while (looks && !isOver() && Date.now() - at < 400) await sleep(50);
+    while (!isOver() && Date.now() < until) await sleep(50);
     between.push(output.slice(asked));
     child.stdin.write(typed);
   }
