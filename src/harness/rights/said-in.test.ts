@@ -112,3 +112,93 @@ test('a word written otherwise, or cut, is another word', () => {
     { numRuns: runs(2000) },
   );
 });
+
+// The rules as expressions, which are shorter and take quadratic time.
+const QUOTED = new RegExp(
+  ['`([^`\\n]+)`', '"([^"\\n]+)"', "'([^'\\n]+)'", '“([^”\\n]+)”', '‘([^’\\n]+)’', '«([^»\\n]+)»']
+    .map((quoted) => String.raw`(?<=^|[\s([{<>,:;=])${quoted}(?=$|[\s)\]}<>.,:;!?])`)
+    .join('|'),
+  'gmu',
+);
+const PAIRS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}', '<': '>' };
+
+function bareByRule(written: string): string {
+  for (let word = written; ; ) {
+    const closing = PAIRS[word[0] ?? ''];
+    const opening = Object.keys(PAIRS).find((one) => PAIRS[one] === word.at(-1));
+    let next = word.replace(/[.,:;!?…]+$/u, '');
+    if (closing !== undefined && word.endsWith(closing)) next = word.slice(1, -1);
+    else if (closing !== undefined && !word.includes(closing)) next = word.slice(1);
+    else if (opening !== undefined && !word.includes(opening)) next = word.slice(0, -1);
+    if (next === word) return word;
+    word = next;
+  }
+}
+
+function saidByRule(text: string): Set<string> {
+  const said = new Set([text, text.trim()]);
+  for (const line of text.split(/\r?\n/)) said.add(line.trim());
+  const rest = text.replace(QUOTED, (_, ...groups: unknown[]) => {
+    const inside = groups.find((one) => typeof one === 'string' && one !== '');
+    if (typeof inside === 'string' && inside.trim() === inside) said.add(inside);
+    return ' ';
+  });
+  for (const word of rest.split(/\s+/u)) {
+    const bare = bareByRule(word);
+    if (/[/@:_#~\d]|.\../u.test(bare) && !/^[\d.,:/-]*$/.test(bare)) said.add(bare);
+  }
+  said.delete('');
+  return said;
+}
+
+const SIGNS = [
+  ...Array.from('`"\'“”‘’«»()[]{}<>.,:;!?…=/@_#~-'),
+  ' ',
+  '\n',
+  '\r',
+  '\t',
+  '\u2028',
+  '\u00a0',
+];
+const sign = fc.oneof(
+  { weight: 6, arbitrary: fc.constantFrom(...SIGNS) },
+  { weight: 4, arbitrary: fc.constantFrom('a', 'b', '1', 'é', '😀', '\ud83d', 'a.b', 'x/y') },
+);
+
+test('a text says what the rules say', () => {
+  const texts = fc.array(sign, { maxLength: 24 }).map((signs) => signs.join(''));
+  fc.assert(
+    fc.property(texts, (text) => {
+      expect([...saidIn(text, true)].sort()).toEqual([...saidByRule(text)].sort());
+    }),
+    { numRuns: runs(3000) },
+  );
+});
+
+const MANY = 400_000;
+const LONG: readonly [string, (count: number) => string][] = [
+  ['dots', (count) => '.'.repeat(count)],
+  ['dots before a letter', (count) => `${'.'.repeat(count)}a`],
+  ['marks of all kinds', (count) => `x/y${'.,:;!?…'.repeat(count / 7)}z`],
+  ['opening brackets', (count) => '('.repeat(count)],
+  ['closing brackets', (count) => `a${')'.repeat(count)}`],
+  ['pairs of brackets', (count) => `${'(['.repeat(count / 4)}a.b${'])'.repeat(count / 4)}`],
+  [
+    'brackets that do not match',
+    (count) => `${'(<{['.repeat(count / 8)}x${')>}]'.repeat(count / 8)}`,
+  ],
+  ['brackets and marks in turn', (count) => `a/b${').'.repeat(count / 2)}`],
+  ['quotes that open and never close', (count) => ' “a'.repeat(count / 3)],
+  ['quotes of all kinds that never close', (count) => ' “‘«a'.repeat(count / 5)],
+  ['quotes that close within a word', (count) => `${' “a ‘a «a'.repeat(count / 9)}”x’x»x`],
+  ['quotes on many lines', (count) => '(“a\n'.repeat(count / 4)],
+  ['double quotes', (count) => ' "'.repeat(count / 2)],
+  ['one long word', (count) => `a${'/b'.repeat(count / 2)}`],
+  ['blanks', (count) => `a.b${' '.repeat(count)}c.d`],
+  ['blanks in quotes', (count) => `"${' '.repeat(count)}a" "${' '.repeat(count)}`],
+];
+
+// With work that grows with the square of the length none of these would ever end.
+test.each(LONG)('a text of %s is read in one pass', (_name, make) => {
+  expect(saidIn(make(MANY), true).size).toBeGreaterThan(0);
+});

@@ -1,14 +1,17 @@
 // What a text says as a whole. INVARIANT: wholes only: the text, a line, what stands in quotes, a word that
 // is written like a name; a piece of something that was said is nothing that was said.
 
-const BEFORE_QUOTE = String.raw`(?<=^|[\s([{<>,:;=])`;
-const AFTER_QUOTE = String.raw`(?=$|[\s)\]}<>.,:;!?])`;
-const QUOTED = new RegExp(
-  ['`([^`\\n]+)`', '"([^"\\n]+)"', "'([^'\\n]+)'", '“([^”\\n]+)”', '‘([^’\\n]+)’', '«([^»\\n]+)»']
-    .map((quoted) => `${BEFORE_QUOTE}${quoted}${AFTER_QUOTE}`)
-    .join('|'),
-  'gmu',
-);
+const CLOSING_QUOTES: Readonly<Record<string, string>> = {
+  '`': '`',
+  '"': '"',
+  "'": "'",
+  '“': '”',
+  '‘': '’',
+  '«': '»',
+};
+const ANY_QUOTE = /[`"'“‘«]/g;
+const BEFORE_QUOTE = /[\s([{<>,:;=]/;
+const AFTER_QUOTE = /[\s)\]}<>.,:;!?]/;
 /**
  * A word that is written like the name of something: a path, an address, an id. Other words are in every
  * text, and a number is one of something, of what is not known.
@@ -18,31 +21,73 @@ const IS_NUMBER = /^[\d.,:/-]*$/;
 /** It is one of something, of what is not known. */
 export const isNumber = (text: string): boolean => IS_NUMBER.test(text.trim());
 const PAIRS: Readonly<Record<string, string>> = { '(': ')', '[': ']', '{': '}', '<': '>' };
-const MARKS_AT_END = /[.,:;!?…]+$/u;
+const OPENING: Readonly<Record<string, string>> = { ')': '(', ']': '[', '}': '{', '>': '<' };
+const MARKS_AT_END = '.,:;!?…';
 
-/** A word without the brackets around it and the marks of a sentence behind it. */
-function bareWord(written: string): string {
-  for (let word = written; ; ) {
-    const closing = PAIRS[word[0] ?? ''];
-    const opening = Object.keys(PAIRS).find((one) => PAIRS[one] === word.at(-1));
-    let next = word.replace(MARKS_AT_END, '');
-    if (closing !== undefined && word.endsWith(closing)) next = word.slice(1, -1);
-    else if (closing !== undefined && !word.includes(closing)) next = word.slice(1);
-    else if (opening !== undefined && !word.includes(opening)) next = word.slice(0, -1);
-    if (next === word) return word;
-    word = next;
+/**
+ * A word without the brackets around it and the marks of a sentence behind it. One pass from both ends:
+ * a word can be as long as a text.
+ */
+function bareWord(word: string): string {
+  let [start, end] = [0, word.length];
+  const counts = new Map<string, number>();
+  const count = (sign: string, by: number) => counts.set(sign, (counts.get(sign) ?? 0) + by);
+  for (const [bracket] of word.matchAll(/[()[\]{}<>]/g)) count(bracket, 1);
+  const has = (sign: string): boolean => (counts.get(sign) ?? 0) > 0;
+  while (start < end) {
+    const [first, last] = [word.charAt(start), word.charAt(end - 1)];
+    const [closing, opening] = [PAIRS[first], OPENING[last]];
+    const isPair = closing !== undefined && last === closing;
+    const isOpen = closing !== undefined && !has(closing);
+    if (isPair || isOpen) {
+      start += 1;
+      count(first, -1);
+    }
+    if (isPair || (!isOpen && opening !== undefined && !has(opening))) {
+      end -= 1;
+      count(last, -1);
+    } else if (!isOpen) {
+      if (!MARKS_AT_END.includes(last)) break;
+      end -= 1;
+    }
   }
+  return word.slice(start, end);
 }
 
-/** What somebody who writes this has said as a whole; `words`: single ones too. */
+/** Calls `found` for everything in quotes, and returns the text with a blank in place of each. */
+function withoutQuoted(text: string, found: (inside: string) => void): string {
+  const next = new Map<string, number>();
+  /** The next place of a sign from `at` on. Asked with growing `at`, so every place is met once. */
+  const nextOf = (sign: string, at: number): number => {
+    const known = next.get(sign) ?? -1;
+    if (known >= at) return known;
+    const place = text.indexOf(sign, at);
+    next.set(sign, place === -1 ? text.length : place);
+    return place === -1 ? text.length : place;
+  };
+  let [rest, done] = ['', 0];
+  for (const { 0: quote, index } of text.matchAll(ANY_QUOTE)) {
+    if (index < done || (index > 0 && !BEFORE_QUOTE.test(text.charAt(index - 1)))) continue;
+    const end = nextOf(CLOSING_QUOTES[quote] ?? quote, index + 1);
+    const isWhole = end > index + 1 && end < text.length && nextOf('\n', index + 1) > end;
+    if (!isWhole || (end + 1 < text.length && !AFTER_QUOTE.test(text.charAt(end + 1)))) continue;
+    found(text.slice(index + 1, end));
+    rest += `${text.slice(done, index)} `;
+    done = end + 1;
+  }
+  return rest + text.slice(done);
+}
+
+/**
+ * What somebody who writes this has said as a whole; `words`: single ones too. The work grows with the
+ * length of the text, whatever is in it.
+ */
 export function saidIn(text: string, words: boolean): ReadonlySet<string> {
   const said = new Set([text, text.trim()]);
   for (const line of text.split(/\r?\n/)) said.add(line.trim());
   // What stands in quotes is said as one: its words are not.
-  const rest = text.replace(QUOTED, (_, ...groups: unknown[]) => {
-    const inside = groups.find((one) => typeof one === 'string' && one !== '');
-    if (typeof inside === 'string' && inside.trim() === inside) said.add(inside);
-    return ' ';
+  const rest = withoutQuoted(text, (inside) => {
+    if (inside.trim() === inside) said.add(inside);
   });
   for (const word of words ? rest.split(/\s+/u) : []) {
     const bare = bareWord(word);
