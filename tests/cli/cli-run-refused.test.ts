@@ -67,6 +67,68 @@ test('what a directive will be denied is said by `run` as by `check`, and stops 
   }
 });
 
+test('a permission for a tool that is not there grants nothing and refuses nothing', async () => {
+  const line = '<execute resource="tool" id="docker"/><execute resource="tool" id="ci/*"/>';
+  fixture.write('.ai/directives/early.md', directive('early', READ + line));
+  const call = { name: 'execute', arguments: { item_type: 'tool', item_id: 'ops/docker' } };
+  fixture.write('replies.json', JSON.stringify([{ tool_calls: [call] }, { text: 'Done.' }]));
+  const done = await runCommand(
+    ['run', 'early', '--replies', 'replies.json'],
+    fixture.root,
+    fixture.env,
+  );
+  expect(done, done.output).toMatchObject({ code: 0 });
+  expect(done.output).toContain('tool_unknown');
+  // One that appears later under that name is permitted from the next start on.
+  fixture.write(
+    '.ai/tools/ops/docker.yaml',
+    'tool_id: docker\ntool_type: python\nversion: "1.0.0"\ndescription: d\neffect: read\nexecutor_id: function\nconfig: { function: read_file }\n',
+  );
+  const explained = await runCommand(
+    ['explain', 'directive', 'early', '--json'],
+    fixture.root,
+    fixture.env,
+  );
+  expect(explained.output).toContain('ops/docker');
+});
+
+test('a start that is refused leaves no thread behind that seems to run', async () => {
+  const two = '<execute resource="tool" id="twin"/>';
+  fixture.write('.ai/directives/twins.md', directive('twins', READ + two));
+  const tool =
+    'tool_id: twin\ntool_type: python\nversion: "1.0.0"\ndescription: d\neffect: read\nexecutor_id: function\nconfig: { function: read_file }\n';
+  fixture.write('.ai/tools/a/twin.yaml', tool);
+  fixture.write('.ai/tools/b/twin.yaml', tool);
+  fixture.write('replies.json', JSON.stringify([{ text: 'Done.' }]));
+  const args = ['run', 'twins', '--replies', 'replies.json'];
+  const done = await runCommand(args, fixture.root, fixture.env);
+  expect(done, done.output).toMatchObject({ code: 3 });
+  const check = await runCommand(['check'], fixture.root, fixture.env);
+  expect(check.output).toMatch(/twins\.md.*error/);
+  const listed = await runCommand(['threads', 'ls', '--json'], fixture.root, fixture.env);
+  expect(listed.output).not.toContain('twins');
+});
+
+test('what a run needs and a directive does not have is named, without a command that finds nothing', async () => {
+  const text = directive('bare', READ).replace('<limits/>', '');
+  fixture.write('.ai/directives/bare.md', text);
+  const done = await runCommand(['run', 'bare'], fixture.root, fixture.env);
+  expect(done, done.output).toMatchObject({ code: 3 });
+  expect(done.output).toContain('add <limits> to its metadata');
+  expect(done.output).not.toContain('km check');
+});
+
+test('a denial by a policy names the policy and no permission to add', async () => {
+  fixture.write('.ai/policy.yaml', 'capabilities: { deny: [fs.read] }\n');
+  fixture.write('replies.json', JSON.stringify([{ text: 'Done.' }]));
+  const args = ['run', 'plain', '--replies', 'replies.json'];
+  const done = await runCommand(args, fixture.root, fixture.env);
+  expect(done, done.output).toMatchObject({ code: 4 });
+  expect(done.output).toContain('the project policy (.ai/policy.yaml) does not allow');
+  expect(done.output).toContain('km policy show');
+  expect(done.output).not.toContain('add the permission');
+});
+
 test('a limit that is no number, and refusals as JSON, leave nothing either', async () => {
   const before = everything();
   expect(

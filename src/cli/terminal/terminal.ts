@@ -121,7 +121,9 @@ const COMMANDS: Readonly<Record<string, (detail: Fault['detail']) => string>> = 
     approval === undefined
       ? ''
       : `answer with \`km approvals approve|deny ${plainText(approval)}\``,
-  invalid_item: () => '`km check` lists all that is wrong',
+  // Where something is merely missing for a run, the file has no mistake to list.
+  invalid_item: ({ missing }) =>
+    missing === undefined ? '`km check` lists all that is wrong' : '',
   permission_denied({ unsigned, file, missing }) {
     if (missing === 'token') return '`km web token add` makes one';
     return unsigned === undefined ? '' : `\`km sign ${plainText(file) || 'FILE'}\``;

@@ -139,7 +139,7 @@ function nextStep(
       return `${hasOption ? `go on with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
     }
     case 'denied':
-      return `see ${show}; add the permission to the directive and sign it`;
+      return `see ${show}; \`km policy show\` lists what policies deny, and in which file`;
     case 'needs_input':
     case 'waiting':
       return isShared

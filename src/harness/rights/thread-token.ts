@@ -15,7 +15,10 @@ import {
 } from '../../trust/index.ts';
 import type { HarnessPorts, OwnRights, Prepared, PreparePorts } from '../thread/thread.ts';
 
-/** The grants a directive declares; every bare tool name is resolved once, here. */
+/**
+ * The grants a directive declares; every bare tool name is resolved once, here. A line for a tool that
+ * does not exist grants nothing and refuses nothing.
+ */
 export function declaredRights(
   { library, project }: Pick<PreparePorts, 'library' | 'project'>,
   directive: Directive,
@@ -29,10 +32,11 @@ export function declaredRights(
     },
     project,
   );
-  const [problem] = rights.problems;
+  const problems = rights.problems.filter(({ code }) => code !== 'not_found');
+  const [problem] = problems;
   if (!problem) return ok(rights);
   return fail('invalid_item', `permissions of \`${directive.name}\`: ${problem.message}`, {
-    problems: rights.problems.map(({ code, message }) => ({ code, message })) as Json,
+    problems: problems.map(({ code, message }) => ({ code, message })) as Json,
   });
 }
 

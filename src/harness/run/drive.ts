@@ -1,7 +1,7 @@
 // Drives a thread through the loop while its lease is renewed.
-import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, fail, messageOf, type Outcome, ok, pathWithin } from '../../base/index.ts';
 import { isEnded } from '../../store/index.ts';
-import { grantName } from '../../trust/index.ts';
+import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
 import { raiseError, raiseWarnings } from '../hooks/raise-checkpoint.ts';
 import { type Ending, type LoopPorts, runLoop } from '../loop.ts';
@@ -23,7 +23,23 @@ import { endHooks } from './unfinished-work.ts';
 // Before the first turn: does the directive ask for more than there is? A hook may let it run with
 // what is granted; otherwise it is denied before it has cost anything.
 
-function missingRights({ ports, place, rights }: Thread): Outcome<Failure | undefined> {
+/** The policies that take all of a right, by level and file. */
+function policiesAgainst({ ports }: Thread, grant: Grant): string {
+  const { catalog } = ports.library.capabilities();
+  const levels = ports
+    .policies()
+    .policy.levels.filter(({ capabilities = {} }) =>
+      capsOn(capabilities, grant, catalog).some(({ extent }) => extent === 'whole'),
+    );
+  const named = levels.map(({ level, file }) => {
+    const place = file === undefined ? '' : ` (${pathWithin(ports.project, file)})`;
+    return `the ${level} policy${place}`;
+  });
+  return named.join(' and ') || 'the policy';
+}
+
+function missingRights(thread: Thread): Outcome<Failure | undefined> {
+  const { ports, place, rights } = thread;
   const wanted = declaredRights(ports, place.directive);
   if (!wanted.ok) return wanted;
   const token = ports.tokens.verify(rights.approved.auth(), place.id);
@@ -37,9 +53,10 @@ function missingRights({ ports, place, rights }: Thread): Outcome<Failure | unde
   const [first] = refused;
   if (first === undefined) return ok(undefined);
   const missing = [...new Set(refused.map(grantName))];
+  const policy = policiesAgainst(thread, first);
   const [who, what] =
     place.parent === undefined
-      ? ['the policy does not allow', 'the policy']
+      ? [`${policy} does not allow`, policy]
       : ['its parent does not hold', 'those of its parent'];
   return ok(
     fail(

@@ -103,16 +103,19 @@ export function mayStart(ports: PreparePorts, surface: string, name: string): Ou
   );
 }
 
-/** An unsigned directive runs with read rights only; asking for more is refused before it starts. */
-function checkSigned(
+/**
+ * Permissions that cannot be read are refused before anything starts. An unsigned directive runs with
+ * read rights only; asking for more is refused as well.
+ */
+function checkPermissions(
   ports: PreparePorts,
   item: DirectiveItem,
   directive: Directive,
 ): Outcome<null> {
-  const isSigned = item.signature.state !== 'unsigned';
-  if (isSigned || ports.policies().policy.allowsUnsigned) return ok(null);
   const rights = declaredRights(ports, directive);
   if (!rights.ok) return rights;
+  const isSigned = item.signature.state !== 'unsigned';
+  if (isSigned || ports.policies().policy.allowsUnsigned) return ok(null);
   const { catalog } = ports.library.capabilities();
   const beyond = rights.output.grants.filter(
     ({ capability }) => catalog.get(capability)?.tier !== 'read',
@@ -210,7 +213,9 @@ export function refusalsOf(ports: PreparePorts, item: DirectiveItem): Fault[] {
   const model = limits.ok
     ? chooseModel({ ...ports, env }, directive, undefined, limits.output)
     : limits;
-  return [checkSigned(ports, item, directive), model].flatMap((one) => (one.ok ? [] : [one.error]));
+  return [checkPermissions(ports, item, directive), model].flatMap((one) =>
+    one.ok ? [] : [one.error],
+  );
 }
 
 export async function prepareThread(
@@ -233,7 +238,7 @@ export async function prepareThread(
   }
   const inputs = checkInputs(directive, request.inputs ?? {});
   if (!inputs.ok) return inputs;
-  const signed = checkSigned(ports, item, directive);
+  const signed = checkPermissions(ports, item, directive);
   if (!signed.ok) return signed;
   const planned = planOf(item, directive, request.plan);
   if (!planned.ok) return planned;

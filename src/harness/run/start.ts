@@ -44,6 +44,7 @@ import {
   splitLimits,
 } from './run-hook.ts';
 import { hasHooks } from './runner.ts';
+import { endForced } from './unfinished-work.ts';
 
 /** Where a new thread stands. */
 export interface BirthPlace {
@@ -298,7 +299,8 @@ async function begin(
     runHook,
   });
   if (!made.ok) {
-    await ports.store.release(held);
+    // Nothing of it ran, and nobody would end it.
+    await endForced(ports, held.thread, 'failed', made.error.detail.message);
     return made;
   }
   const thread = made.output;

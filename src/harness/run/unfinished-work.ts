@@ -180,8 +180,16 @@ export async function endHooks(thread: Thread): Promise<void> {
   thread.hooks.pending.clear();
 }
 
-async function endHook({ ports }: Thread, id: string): Promise<void> {
-  const reason = 'the thread it served went on without it';
+const endHook = async ({ ports }: Thread, id: string): Promise<void> =>
+  await endForced(ports, id, 'terminated', 'the thread it served went on without it');
+
+/** Ends a thread that this process does not run, whoever has its lease. */
+export async function endForced(
+  ports: HarnessPorts,
+  id: string,
+  status: 'terminated' | 'failed',
+  reason: string,
+): Promise<void> {
   const { owner } = ports.threads;
   await withLease(
     ports.store,
@@ -189,8 +197,8 @@ async function endHook({ ports }: Thread, id: string): Promise<void> {
     { owner, force: true },
     (held) => {
       const { settle, cost } = finalAccount(held);
-      const end: JournalEvent = { type: 'thread_end', data: { status: 'terminated', reason } };
-      return { events: [end], status: 'terminated', cost: packCost(cost), settle };
+      const end: JournalEvent = { type: 'thread_end', data: { status, reason } };
+      return { events: [end], status, cost: packCost(cost), settle };
     },
     transcriberOf(ports.watch, id),
   );
