@@ -28,13 +28,13 @@ var @three = @tool("probe/look", { at: "three" })
 output \`@said @tag\` to "notes/out.txt"
 return { text: \`@one.done @two.done @three.done @said\` }`;
 
-async function open(): Promise<CrashStage> {
+async function open(script = SCRIPT): Promise<CrashStage> {
   const provider = await startScriptedProvider([{ text: 'an answer' }, { text: 'another' }]);
   if (!provider.ok) throw new Error(provider.error.detail.message);
   const fixture = makeFixture({
     '../home/policy.yaml': TRUSTING,
     'notes/.keep': '',
-    '.ai/directives/lead.md': scripted('lead', SCRIPT, {
+    '.ai/directives/lead.md': scripted('lead', script, {
       permissions: `${PROBES}<write resource="filesystem" path="notes/**"/>`,
       inputs: '<input name="tag" type="string">x</input>',
       outputs: TEXT,
@@ -94,6 +94,18 @@ test('a write that was at work is unknown and not done again', async () => {
   const life = await killedAt(stage, 'lead tool_call 1');
   expect(resultOf(life)).toMatchObject({
     output: { status: 'failed', code: 'outcome_unknown', cost: { tool_calls: 1 } },
+  });
+  expect(linesIn(stage, 'write')).toBe(0);
+});
+
+test.each([
+  'var @done = @exists(@tool("probe/write", { at: "one" }))\nvar @seen = @mx.errors[0].code ?? "none"',
+  'exe @put(at) = @tool("probe/write", { at: @at })\nvar @done = @exists(@put("one"))\nvar @seen = @mx.errors[0].code ?? "none"',
+])('a script catches that the outcome of a write is unknown: %s', async (steps) => {
+  const stage = await open(`${steps}\nreturn { text: \`@done @seen\` }`);
+  const life = await killedAt(stage, 'lead tool_call 1');
+  expect(resultOf(life)).toMatchObject({
+    output: { status: 'completed', outputs: { text: 'false outcome_unknown' } },
   });
   expect(linesIn(stage, 'write')).toBe(0);
 });

@@ -3,7 +3,6 @@
 import { type JsonObject, shielded, whenReady } from '../../base/index.ts';
 import {
   addMarks,
-  childFrame,
   type Descriptor,
   descriptorOfFault,
   type Frame,
@@ -39,6 +38,7 @@ import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
 import { placeOf } from '../syntax/problem.ts';
 import { absent, isFileList, withText } from '../values/kinds.ts';
+import { compileCaptureCheck, judgedWhenSaid } from './captured.ts';
 import {
   compileCode,
   compileCommand,
@@ -58,6 +58,8 @@ const MAX_STACKED = 16;
 interface Body {
   readonly kind: string;
   readonly code?: NodeOf<'code'>;
+  /** Judges what is captured, unless the body is one operation, which takes it as its input. */
+  check?(env: Environment): Promise<void>;
   run(env: Environment, isStage: boolean): MaybePromise<Value>;
 }
 
@@ -83,21 +85,6 @@ const PROCESSES = new Set(['cmd', 'sh', 'node', 'py', 'js']);
 /** Bodies that are one value: nothing in them is an operation of its own. */
 const SAID = new Set(['template', 'template-file', 'reference', 'literal', 'object', 'array']);
 
-/** What a labelled function says is what it does: policies look at it with all that was put in. */
-function judged(c: Compiler, { at }: Expression, env: Environment, run: Eval): MaybePromise<Value> {
-  const op: Operation = {
-    type: 'say',
-    name: '',
-    opLabels: [],
-    retryOwner: false,
-    location: placeOf(c.unit, at),
-  };
-  const frame = childFrame(env.frame, { selection: { only: [] }, isPart: true });
-  return whenReady(run(env), (value) =>
-    operate({ ...env, frame }, op, [{ name: 'value', value }], ([passed]) => passed),
-  );
-}
-
 /** A command, code or a prompt, also with options of its process: the whole body of a function. */
 function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
   if (node.kind === 'command') return executed('cmd', compileCommand(c, node));
@@ -116,7 +103,8 @@ function compileProcessBody(c: Compiler, node: Expression): Body | undefined {
 
 const OF_PROCESS: ReadonlySet<string> = new Set(['stdin', 'timeout', 'stream']);
 
-function compileBody(c: Compiler, node: Expression, labels: readonly string[]): Body {
+function compileBody(c: Compiler, exe: NodeOf<'exe'>): Body {
+  const { body: node, labels } = exe;
   const inner = node.kind === 'run-value' ? node.action : node;
   const written = bodyKindOf(inner);
   const process = compileProcessBody(c, inner);
@@ -128,7 +116,8 @@ function compileBody(c: Compiler, node: Expression, labels: readonly string[]): 
   const isSaid = labels.length > 0 && SAID.has(inner.kind);
   return {
     kind: node.kind !== 'run-value' && isRun ? written : 'exe',
-    run: isSaid ? (env) => judged(c, inner, env, run) : run,
+    run: isSaid ? (env) => judgedWhenSaid(inner, env, run) : run,
+    check: compileCaptureCheck(c, exe),
   };
 }
 
@@ -253,7 +242,7 @@ export function compileFunction(
   c: Compiler,
   node: NodeOf<'exe'>,
 ): (defined: Environment) => Executable {
-  const body = compileBody(c, node.body, node.labels);
+  const body = compileBody(c, node);
   const denied = compileDenied(c, node.body);
   const stage = operationOf(node, c, body.kind);
   const call = { ...stage, retryOwner: true };
@@ -307,7 +296,10 @@ export function compileFunction(
           hasBegun = true;
           env.run.calls.push(node.name);
           const inside = bodyEnv(site, frame, chain, values);
-          return whenReady(body.run(inside, isStage), (value) => asData(returned(value, env)));
+          const checked = frame.held.length > 0 ? body.check?.(inside) : undefined;
+          return whenReady(checked, () =>
+            whenReady(body.run(inside, isStage), (value) => asData(returned(value, env))),
+          );
         });
       };
       const answer = () =>

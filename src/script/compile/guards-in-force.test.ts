@@ -95,6 +95,49 @@ describe('a label guard comes before the effect for what is captured from outsid
   });
 });
 
+describe('a policy judges what a function with a label takes from outside like an argument', () => {
+  const RULES = `policy @p = { defaults: { rules: ["no-secret-exfil"] } }\n${TOKEN}var @cfg = { url: "u", key: @tok }\n`;
+
+  test.each([
+    '`@tok`',
+    '@tok',
+    '{ a: @tok }',
+    '@cfg.key',
+    'for @i in [1, 2] => `@tok @i`',
+    'for parallel(2) @i in [1, 2] => @tok',
+    'for @i in [1, 2] => @t()',
+    'foreach @id([@tok])',
+    'loop(2) [ => @tok ]',
+    'when [ 1 == 1 => @tok ]',
+    'when [ @tok == "K" => 1  * => 2 ]',
+    'if 1 == 1 [ => @tok ]',
+    '[ let @y = @tok\n => @y ]',
+    '[ for @i in [1] => show "@tok"\n => 1 ]',
+    '1 == 1 ? @tok : 2',
+    '@tok | @trim',
+    '@t()',
+    'run @t()',
+    '"@tok" with { timeout: "2s" }',
+    'cmd {echo @tok}',
+    'js (@tok) {return 1}',
+    'prose {say @tok}',
+  ])('%s', async (body) => {
+    const functions = 'exe @id(x) = @x\nexe @t() = `@tok`\n';
+    const { text, fault } = await play(
+      `${RULES}${functions}exe exfil @s() = ${body}\nvar @x = @s()\nshow "out"`,
+    );
+    expect(text).toBe('');
+    expect(fault).toContain('secrets do not leave');
+  });
+
+  test('what carries no such label is let in, also a field beside one', async () => {
+    const body = 'for @i in [1] => `@cfg.url @i`';
+    const { text, fault } = await play(`${RULES}exe exfil @s() = ${body}\nshow @s()`);
+    expect(fault).toBe('');
+    expect(text).toContain('u 1');
+  });
+});
+
 describe('`@mx.op.type == "run"` sees everything that a `run` runs', () => {
   const GUARD = 'guard before secret = when [ @mx.op.type == "run" => deny "no"  * => allow ]\n';
   const SEND = 'exe @send(t) = cmd {touch @t}\n';

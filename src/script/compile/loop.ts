@@ -268,13 +268,16 @@ async function inParallel(
   if (errors.length > 0 && errors.length === items.length) {
     const [first] = errors as { message: string }[];
     const message = `every item of the loop failed; the first: ${first?.message ?? ''}`;
-    // What was refused in every item was refused.
-    const isDenied = ran.codes.every((code) => code === 'permission_denied');
-    raise(isDenied ? 'permission_denied' : 'tool_failed', message, { errors });
+    // What was refused in every item was refused, and what is unknown of every item is unknown.
+    const [code = ''] = ran.codes;
+    const isKept = KEPT_CODES.has(code) && ran.codes.every((one) => one === code);
+    raise(isKept ? code : 'tool_failed', message, { errors });
   }
   const found = results.filter((result) => result !== SKIPPED);
   return { found, end: undefined, marks };
 }
+
+const KEPT_CODES: ReadonlySet<string> = new Set(['permission_denied', 'outcome_unknown']);
 
 function compileCap(c: Compiler, node: NodeOf<'for'>): Eval<number> {
   const cap = node.parallel?.cap && c.expression(node.parallel.cap);

@@ -64,7 +64,7 @@ async function isAt(env: Environment, written: Value, mayMatch: boolean): Promis
 }
 
 const FINAL =
-  /^(?:bail|cancelled|signalled|needs_input|not_recorded|outcome_unknown|ended_by_hook|permission_denied|signature_invalid|sandbox_missing|journal_unreadable|(?:approval|store|stale|lease|disk)_\w+|\w+_exceeded)$/;
+  /^(?:bail|cancelled|signalled|needs_input|not_recorded|ended_by_hook|permission_denied|signature_invalid|sandbox_missing|journal_unreadable|(?:approval|store|stale|lease|disk)_\w+|\w+_exceeded)$/;
 
 /** Whoever asks may learn that something failed, but cannot go on where the script has to end. */
 function failed(error: unknown): ScriptFault {
@@ -120,7 +120,15 @@ export function compileExistence(c: Compiler, name: string, node: Expression): E
     try {
       return await ask(env);
     } catch (error) {
-      return answerTo(env, failed(error));
+      const answer = answerTo(env, failed(error));
+      const { code, detail } = toFault(error).fault;
+      // "It was not done" and "nobody knows whether it was" are the same answer; the code tells them apart.
+      if (code === 'outcome_unknown')
+        env.path.errors = {
+          list: [{ code, message: detail.message }],
+          marks: answer.meta.descriptor,
+        };
+      return answer;
     }
   };
 }
