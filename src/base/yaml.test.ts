@@ -69,3 +69,50 @@ test('thousands of keys, anchors and aliases are read in linear time; an alias n
   expect(Object.keys(parseYaml(lines.join('\n')).value as object)).toHaveLength(10_000);
   expect(parseYaml('b: *x\n').problems).toMatchObject([{ line: 1, column: 4 }]);
 });
+
+const NO_KEY = 'the key is a list or a map; write a text, a number, true, false or null';
+
+test.each([
+  ['{{a: 1}: 2, b: 3}', 1, 2, { b: 3 }],
+  ['{[a]: 1}', 1, 2, {}],
+  ['? {a: 1}\n: 2\nb: 3\n', 1, 3, { b: 3 }],
+  ['b: 3\n? - a\n: 2\n', 2, 3, { b: 3 }],
+  ['a: &x {b: 1}\n*x : 2\n', 2, 1, { a: { b: 1 } }],
+  ['a: &x [b]\n? *x\n: 2\n', 2, 3, { a: ['b'] }],
+])('a key that is no scalar is a problem where it stands: %s', (text, line, column, value) => {
+  expect(parseYaml(text)).toMatchObject({ value, problems: [{ line, column, message: NO_KEY }] });
+});
+
+test('a key may be an alias of a scalar, and an anchor for others', () => {
+  expect(parseYaml('a: &x k\n*x : 2\n')).toMatchObject({ value: { a: 'k', k: 2 }, problems: [] });
+  expect(parseYaml('&k a: 1\nb: *k\n')).toMatchObject({ value: { a: 1, b: 'a' }, problems: [] });
+  expect(parseYaml('*nope : 1\n').problems).toMatchObject([
+    { line: 1, column: 1, message: '`*nope` refers to nothing above it' },
+  ]);
+});
+
+test.each([28, 34, 200, 600])('%i levels of keys are one problem, not their text', (levels) => {
+  const [open, close] = ['{'.repeat(levels), '}'.repeat(levels)];
+  const texts = [
+    `${open}${close}`,
+    `${open}a${': 1}'.repeat(levels)}`,
+    `{${'['.repeat(levels)}a${']'.repeat(levels)}: 1}`,
+    `${'? '.repeat(Math.min(levels, 190))}a`,
+  ];
+  for (const text of texts)
+    expect(parseYaml(text)).toMatchObject({ value: {}, problems: [{ message: NO_KEY }] });
+});
+
+test('what is read of a text without aliases is no longer than the text', () => {
+  const piece = fc.constantFrom('{', '}', '[', ']', ': ', ', ', '? ', '- ', 'a', '1', '"b"', '\n');
+  fc.assert(
+    fc.property(fc.array(piece, { maxLength: 120 }), (pieces) => {
+      const text = pieces.join('');
+      const { value, problems } = parseYaml(text);
+      expect(JSON.stringify(value).length).toBeLessThanOrEqual(8 * text.length + 8);
+      const lines = text.split('\n').length;
+      for (const { line } of problems) expect(line).toBeLessThanOrEqual(lines + 1);
+    }),
+    { numRuns: 500 },
+  );
+});

@@ -13,6 +13,7 @@ const MAX_YAML_DEPTH = 64;
 const MAX_NODES = 200_000;
 const MAX_BYTES = 2 * 1024 * 1024;
 const MAX_PROBLEMS = 100;
+const NO_KEY = 'the key is a list or a map; write a text, a number, true, false or null';
 
 interface YamlProblem extends Position {
   message: string;
@@ -119,6 +120,14 @@ function read(text: string): YamlDocument {
     if (problems.length < MAX_PROBLEMS) problems.push({ ...place(offset), message });
   };
 
+  /** Undefined when it is no scalar: the text of a collection would double with every level. */
+  const keyText = (key: unknown): string | undefined => {
+    const anchor = (key as { anchor?: string } | null)?.anchor;
+    if (anchor !== undefined) anchors.set(anchor, key);
+    const found = isAlias(key) ? anchors.get(key.source) : key;
+    return isScalar(found) ? String(found.value) : found === null ? 'null' : undefined;
+  };
+
   let nodes = 0;
   const convert = (node: unknown, depth: number): Json => {
     if (++nodes > MAX_NODES) throw new TooMuch(`YAML expands to more than ${MAX_NODES} values`);
@@ -136,6 +145,12 @@ function read(text: string): YamlDocument {
       for (const { key, value } of node.items) {
         const name = keyText(key);
         const read = convert(value, depth + 1);
+        if (name === undefined) {
+          const isLost = isAlias(key) && !anchors.has(key.source);
+          const message = isLost ? `\`*${key.source}\` refers to nothing above it` : NO_KEY;
+          if (!checked.has(node)) report((key as Node | null)?.range?.[0] ?? 0, message);
+          continue;
+        }
         // The first stays, as `locate` finds it.
         if (!Object.hasOwn(result, name)) setOwn(result, name, read);
         else if (!checked.has(node)) {
@@ -179,8 +194,5 @@ function read(text: string): YamlDocument {
 
   return { value: convert(document.contents, 0), problems, locate };
 }
-
-const keyText = (key: unknown): string =>
-  library().isScalar(key) ? String(key.value) : key === null ? 'null' : (JSON.stringify(key) ?? '');
 
 export const formatYaml = (value: Json): string => library().stringify(value, { lineWidth: 0 });
