@@ -49,6 +49,7 @@ import {
   type JournalEvent,
   notedOf,
   type Recorded,
+  type RecordedOf,
   readStored,
 } from '../thread/journal-event.ts';
 import { createLiveThreads } from '../thread/live-threads.ts';
@@ -239,6 +240,19 @@ function answerAmong(events: readonly Recorded[]): Asked {
   return { answer: 'pending' };
 }
 
+/** The next request, or the end of the one that is under way. */
+const endsRequest = (
+  event: Recorded,
+): event is RecordedOf<'turn_start'> | RecordedOf<'error'> | RecordedOf<'stream_error'> =>
+  ['turn_start', 'error', 'stream_error'].includes(event.type);
+
+/** A request that was refused before its turn began: by its provider's tool, or by who may use that. */
+function unbegunThen(events: readonly Recorded[], turn: number): Failure | undefined {
+  const next = events.find((event) => endsRequest(event) || limitIn(event) !== undefined);
+  if (next?.type !== 'error' || next.turn !== turn || limitIn(next)) return undefined;
+  return fail(next.data.code, next.data.detail.message, next.data.detail);
+}
+
 /** Children as they were known: those that had been spawned, ended when that was heard of. */
 async function childrenAt(
   real: Store,
@@ -263,7 +277,7 @@ function envWithKeys(ports: HarnessPorts): HarnessPorts['env'] {
   const names = Object.values(isObject(providers) ? providers : {}).map((one) =>
     plainText(getOwn(one, 'key')),
   );
-  return { ...Object.fromEntries(names.map((name) => [name, 'replay'])), ...ports.env };
+  return { ...ports.env, ...Object.fromEntries(names.map((name) => [name, 'replay'])) };
 }
 
 /** Hooks are known by when they began: between two events of the thread they served. */
@@ -416,6 +430,15 @@ function replayPort({
           at >= count(thread) && type === 'tool_call' && data.call_id === call,
       );
       return next?.type === 'tool_call' ? next.data.group : undefined;
+    },
+    move(thread) {
+      const rest = recordOf(thread).events.slice(count(thread));
+      const failed = rest.find(endsRequest);
+      if (!failed || failed.type === 'turn_start' || failed.data.code === undefined)
+        return undefined;
+      if (failed.data.next !== 'wait') return failed.data.next ?? 'none';
+      const retry = rest.find(({ type }) => type === 'retry');
+      return retry?.type === 'retry' && 'wait_ms' in retry.data ? retry.data.wait_ms : undefined;
     },
     async refused(thread, { error: { detail } }) {
       await live.get(thread)?.thread.journal.flush();
@@ -572,6 +595,10 @@ export function createReplayStage(
     store,
     kernel,
     async model(_model, { __thread_id: thread = '' }) {
+      await play(thread);
+      const turn = live.get(thread)?.thread.journal.turn ?? 0;
+      const refused = unbegunThen(recordOf(thread).events.slice(count(thread)), turn);
+      if (refused) return refused;
       return ok({
         async ask() {
           await play(thread);

@@ -27,6 +27,8 @@ const notRecorded = (what: string): Outcome<never> =>
 
 /** What it cost is not in the journal; a request that nobody answered is charged its worst case. */
 const CALLED_OFF: Failure = fail('cancelled', 'the reply was called off');
+/** It was called off before it was sent, and cost nothing. */
+const NEVER_SENT: Failure = fail('cancelled', 'the request was called off', { sent: false });
 
 /** The fault in a result that tells about one. */
 function faultIn(content: Json): Failure | undefined {
@@ -99,6 +101,9 @@ function answerAfter(events: readonly Recorded[], asked: number): Outcome<ModelR
         usage: { ...event.data.usage },
         reported: true,
       });
+    }
+    if (event.type === 'turn_end' && 'called_off' in event.data && !event.data.charged) {
+      return NEVER_SENT;
     }
     if (event.type === 'turn_end' || event.type === 'turn_start') break;
     if (event.type === 'assistant_message') {

@@ -107,9 +107,13 @@ export function nextMove(
 ): NextMove | undefined {
   if (calledOff === 'signal') return { do: 'again' };
   if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
+  // Which keys are there and how much time is left was known then.
+  const recorded = thread.ports.replay?.move(thread.place.id);
+  if (recorded === 'none') return undefined;
+  if (typeof recorded === 'number') return { do: 'wait', ms: recorded };
   const patience = patienceOf(thread.ports);
   const ms = waitFor(failure, tries, isCostly, patience);
-  const mayWait = ms !== undefined && ms < timeLeft(thread);
+  const mayWait = recorded === undefined && ms !== undefined && ms < timeLeft(thread);
   const wanted = TRY_OTHER.has(failure.error.code) ? fallbackOf(thread) : undefined;
   const isPatientYet =
     tries.ofModel + 1 < patience.fallbackAfter && (ms ?? 0) <= patience.longestWaitMs;
