@@ -249,7 +249,7 @@ export async function runMarked(
     text: done.text,
     marks: mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
     ...(outputs && { outputs }),
-    ...(fault && { fault: placed(fault.fault, diagnosticOf(fault, name), begins, name) }),
+    ...(fault && { fault: placed(fault.outside(), diagnosticOf(fault, name), begins, name) }),
   };
 }
 

@@ -25,6 +25,12 @@ export class ScriptFault extends Error {
     return (this.fault.detail as { [PLACE]?: Place })[PLACE];
   }
 
+  /** The fault for others, without its place: a script that runs this one has places of its own. */
+  outside(): Fault {
+    const detail = { ...this.fault.detail, [PLACE]: undefined };
+    return { ...this.fault, detail };
+  }
+
   /** An error is known to have happened because of the conditions it happened under. */
   under(marks: Descriptor): ScriptFault {
     if (marks === EMPTY) return this;

@@ -341,6 +341,66 @@ test('a hook that asked a model is given its answers again', async () => {
   expect(made.provider.count()).toBe(asked);
 });
 
+const HOOKED = (name: string, script: string) => `
+<directive name="${name}" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions/></metadata>
+  <inputs><input name="result" type="any" required="false"/></inputs>
+  <outputs><action type="string">continue|retry|skip|fail</action><context type="object"/></outputs>
+  <process><script>${script}</script></process>
+</directive>`;
+const AT = (when: string) =>
+  hook(when, 'judge').replace(
+    '</hook>',
+    '<inputs><result>${event.result}</result></inputs></hook>',
+  );
+const SKIPS_SEEN =
+  '/when first [ @result.seen == "yes" => return { "action": "skip" }\n * => return { "action": "continue" } ]';
+const WAYS_TO_END: readonly (readonly [string, string, string])[] = [
+  ['fails before it', 'event.name == "before_step" and event.kind == "tool"', '/bail "broken"'],
+  ['fails after it', 'event.name == "after_step" and event.kind == "tool"', '/bail "broken"'],
+  ['fails at its error', 'event.name == "error"', '/bail "broken"'],
+  [
+    'refuses it',
+    'event.name == "after_step" and event.kind == "tool"',
+    '/return { "action": "fail", "error": "no" }',
+  ],
+  ['skips its error', 'event.name == "error"', '/return { "action": "skip" }'],
+  ['withholds what it has seen', 'event.name == "after_step" and event.kind == "tool"', SKIPS_SEEN],
+];
+
+test.each(
+  WAYS_TO_END.flatMap((way) =>
+    (['show', 'reference'] as const).map((mode) => [mode, ...way] as const),
+  ),
+)('in mode %s a hook without a thread that %s is replayed', async (untrusted, _, when, script) => {
+  const own = (id: string, body: string) =>
+    `tool_id: ${id}\ndescription: a test\nexecutor_id: script\nparameters: []\neffect: read\nlabels: [untrusted]\nconfig: { script: '${body}' }\n`;
+  const tools = ['look', 'broken']
+    .map((id) => `<execute resource="tool" id="own/${id}"/>`)
+    .join('');
+  const made = await openStage(
+    {
+      '.ai/directives/work.md': directiveText('work', {
+        permissions: PERMISSIONS + tools,
+        untrusted,
+        hooks: AT(when),
+      }),
+      '.ai/directives/judge.md': HOOKED('judge', script),
+      '.ai/tools/own/look.yaml': own('look', '/return { "seen": "yes" }'),
+      '.ai/tools/own/broken.yaml': own('broken', '/bail "no"'),
+    },
+    [
+      { tool_calls: [execute('own/look', {})] },
+      { tool_calls: [execute('own/broken', {}), execute('own/look', {})] },
+      { text: 'done' },
+    ],
+  );
+  const { thread_id, status } = await run(made);
+  const stored = await made.threads.store.read(thread_id);
+  expect(stored.ok && stored.output.map(({ type }) => type)).toContain('hook');
+  expectSame(await replay(made, thread_id), { status });
+});
+
 test('a thread that has not ended is not replayed', async () => {
   const made = await stage(directive(), [{ text: 'done' }]);
   expect(await made.threads.replay('nothing')).toMatchObject({ ok: false });

@@ -283,6 +283,8 @@ async function decisionOf(
     ? await withProposal(thread, { ...decided.output, marks })
     : decideFailure(name, decided, situation);
   const { deed, model, notes, bounds } = decision;
+  const { call, held } = situation.open ?? {};
+  const isReplaced = !begun && !KEEPS_RESULT.has(deed.do);
   const data: HookAnswered = {
     directive: name,
     event: situation.event.name,
@@ -295,12 +297,22 @@ async function decisionOf(
     ...(model !== undefined && { model }),
     ...(deed.do === 'raise' && { limits: packLimits(deed.limits) }),
     ...(begun && { thread_id: begun.thread_id }),
+    ...(isReplaced && call !== undefined && held && { call_id: call, held: await held() }),
   };
   const cost = packCost(budget.meter.read());
   const raise = deed.do === 'raise' && { raise: raisedAmounts(thread, deed.limits, deed.raised) };
   journal.note({ type: 'hook', data }, { cost, ...raise });
   return { ...decision, deed: carriedBy(deed, marks), hook: name, marks };
 }
+
+/** After these the result of the call is recorded as it is. */
+const KEEPS_RESULT: ReadonlySet<Deed['do']> = new Set<Deed['do']>([
+  'proceed',
+  'tell_error',
+  'tell_warning',
+  'run_with_granted',
+  'raise',
+]);
 
 /** What the hook gives as the reason carries what the hook has read. */
 const carriedBy = (deed: Deed, marks: Descriptor): Deed =>

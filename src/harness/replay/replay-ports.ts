@@ -40,6 +40,7 @@ import type {
 import { countChild, namedIn, resultOf } from '../children/children.ts';
 import { packCost } from '../limits/cost.ts';
 import { readLimit } from '../limits/limit.ts';
+import { callKey } from '../step/call-intent.ts';
 import { wholeValue } from '../step/large-result.ts';
 import { BUDGETED } from '../thread/budget.ts';
 import { stopThread } from '../thread/interruption.ts';
@@ -243,8 +244,12 @@ function answerAmong(events: readonly Recorded[]): Asked {
 /** The next request, or the end of the one that is under way. */
 const endsRequest = (
   event: Recorded,
-): event is RecordedOf<'turn_start'> | RecordedOf<'error'> | RecordedOf<'stream_error'> =>
-  ['turn_start', 'error', 'stream_error'].includes(event.type);
+): event is
+  | RecordedOf<'turn_start'>
+  | RecordedOf<'turn_end'>
+  | RecordedOf<'error'>
+  | RecordedOf<'stream_error'> =>
+  ['turn_start', 'turn_end', 'error', 'stream_error'].includes(event.type);
 
 /** A request that was refused before its turn began: by its provider's tool, or by who may use that. */
 function unbegunThen(events: readonly Recorded[], turn: number): Failure | undefined {
@@ -434,6 +439,7 @@ function replayPort({
     move(thread) {
       const rest = recordOf(thread).events.slice(count(thread));
       const failed = rest.find(endsRequest);
+      if (failed?.type === 'turn_end') return 'called_off' in failed.data ? 'again' : undefined;
       if (!failed || failed.type === 'turn_start' || failed.data.code === undefined)
         return undefined;
       if (failed.data.next !== 'wait') return failed.data.next ?? 'none';
@@ -499,14 +505,36 @@ const asksInside =
     });
   };
 
-/** What a checkpoint puts in its place carries the same. */
-function carriedOn(done: Outcome<Value>, recorded: Outcome<Value>): Outcome<Value> {
-  const marks = recorded.ok
-    ? recorded.output.meta.descriptor
-    : (descriptorOfFault(recorded.error) ?? EMPTY);
+/** A result that a checkpoint put in the place of `recorded` carries what it carried then. */
+function carriedOn(
+  done: Outcome<Value>,
+  recorded: Outcome<Value>,
+  told = recorded,
+): Outcome<Value> {
+  const marks = told.ok ? told.output.meta.descriptor : (descriptorOfFault(told.error) ?? EMPTY);
   if (!done.ok) return markFailure(done, marks);
   const isSame = recorded.ok && recorded.output.data === done.output.data;
   return isSame ? done : ok(addMarks(done.output, marks));
+}
+
+/** The call that a thread makes with this key. */
+function callWith(thread: Thread | undefined, key: string | undefined): string {
+  if (!thread) return '';
+  const { intents, currentCall } = thread.control;
+  const begun = [...intents].find(([, intent]) => intent.key === key)?.[0];
+  const pending = thread.talk.conversation.pending().find((call) => callKey(thread, call) === key);
+  return begun ?? pending?.id ?? currentCall;
+}
+
+/**
+ * A step that a hook ended failed as it did then: its tool, which is not run again, had said where in its
+ * chain that was.
+ */
+function failedThen(done: Outcome<Value>, told: Outcome<Value> | undefined): Outcome<Value> {
+  if (done.ok || !told || told.ok) return done;
+  const [now, then] = [done.error, told.error];
+  const isSame = now.code === then.code && now.detail.message === then.detail.message;
+  return isSame ? markFailure(told, descriptorOfFault(now) ?? EMPTY) : done;
 }
 
 const isOfHarness = ({ surface }: Caller): boolean => surface === 'harness';
@@ -556,16 +584,19 @@ export function createReplayStage(
       createFrame(),
       caller.act,
     );
-    return recorded ? carriedOn(done, recorded) : done;
+    const thread = caller.__thread_id ?? '';
+    const call = callWith(live.get(thread)?.thread, caller.idempotencyKey);
+    const told = recordOf(thread).toldOf(call, count(thread));
+    return failedThen(recorded ? carriedOn(done, recorded, told) : done, told);
   };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';
     await play(thread);
     await live.get(thread)?.thread.journal.listen();
-    const intents = [...(live.get(thread)?.thread.control.intents ?? [])];
-    const call = intents.find(([, { key }]) => key === caller.idempotencyKey)?.[0] ?? '';
+    const running = live.get(thread)?.thread;
+    const call = callWith(running, caller.idempotencyKey);
     const recorded = recordOf(thread).resultOf(call, count(thread));
-    const { references } = live.get(thread)?.thread.talk ?? {};
+    const { references } = running?.talk ?? {};
     // What its model knows by reference is all of it.
     return references
       ? await wholeRecorded(real, known.get(thread)?.was ?? thread, recorded)

@@ -90,6 +90,7 @@ const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>>
   permission_denied: ['stage', 'about'],
   tool_call: ['target', 'about', 'use', 'group'],
   tool_result: ['about', 'unused'],
+  hook: ['call_id', 'held'],
   plan: ['needs'],
 };
 

@@ -293,6 +293,8 @@ const call = fields(
 );
 /** Retries of the whole run, and how often each step was skipped since it was last done. */
 const bounds = fields({ retries: number, skips: numbers });
+/** The result of a call that a hook was asked about. */
+const held = fields({ content: json, is_error: flag, marks }, { facts });
 const hook = fields(
   {
     directive: text,
@@ -305,8 +307,15 @@ const hook = fields(
     fired: list(number),
     bounds,
   },
-  /** `thread_id`: the hook's own thread, when it had one. */
-  { model: text, limits: data, thread_id: text },
+  {
+    model: text,
+    limits: data,
+    /** The hook's own thread, when it had one. */
+    thread_id: text,
+    /** The call whose result it replaced without a thread of its own, and that result. */
+    call_id: text,
+    held,
+  },
 );
 const warning = fields({
   name: word('warning'),
@@ -329,7 +338,7 @@ const hookStart = fields(
     fired: list(number),
     /** The call that stands open, and its result. */
     call_id: text,
-    held: fields({ content: json, is_error: flag, marks }, { facts }),
+    held,
     /** What failed besides. */
     fault,
     warning,

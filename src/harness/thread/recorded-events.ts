@@ -142,7 +142,7 @@ function resultAfter(
   const lost = isLate ? -1 : after.findIndex(isResume);
   for (const { type, data } of after.slice(0, lost < 0 ? undefined : lost)) {
     if (type === 'tool_result' && data.call_id === id) return data;
-    if (type === 'hook_start' && data.call_id === id && data.held) {
+    if ((type === 'hook_start' || type === 'hook') && data.call_id === id && data.held) {
       return { ...data.held, call_id: id };
     }
   }
@@ -199,6 +199,13 @@ export function createReplayRecord(events: readonly Recorded[]) {
       );
       const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
       return result ? resultIn(result) : notRecorded('what this call came to');
+    },
+    /** The result of this call that is recorded next after `seq` events. */
+    toldOf(call: string, seq: number): Outcome<Value> | undefined {
+      const told = events.find(
+        ({ type, data }, at) => at >= seq && type === 'tool_result' && data.call_id === call,
+      );
+      return told?.type === 'tool_result' ? resultIn(told.data) : undefined;
     },
     /** Was the answer of this hook heard after `seq` events, before the process ended? */
     isAnswered(hook: string, seq: number): boolean {

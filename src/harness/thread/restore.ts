@@ -7,7 +7,7 @@ import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, LIMIT_NAMES, markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
-import { FROM_USER, packMarks } from './conversation.ts';
+import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import type {
   Bounds,
   DataOf,
@@ -119,8 +119,14 @@ function firedAgain({ hooks }: Thread, fired: readonly number[]): void {
   for (const index of fired) hooks.fired.add(index);
 }
 
+/** A hook has seen the result of a call, also one that the model was never shown. */
+function learnHeld({ talk }: Thread, { held }: Pick<HookStart, 'held'>): void {
+  if (held) talk.conversation.learn(unpackMarks(held.marks), false);
+}
+
 /** Those of the first form say nothing about where they stand: nobody finds them again. */
 function hookBegun(thread: Thread, data: HookStart): void {
+  learnHeld(thread, data);
   if (data.step === undefined) return;
   thread.hooks.pending.set(data.thread_id, data);
   firedAgain(thread, data.fired ?? []);
@@ -132,6 +138,7 @@ function hookPassed({ hooks: { pending } }: Thread, call: string): void {
 }
 
 function hookAnswered(thread: Thread, data: DataOf<'hook'>): void {
+  learnHeld(thread, data);
   if (data.thread_id !== undefined) thread.hooks.pending.delete(data.thread_id);
   firedAgain(thread, data.fired);
   thread.hooks.bounds = data.bounds;

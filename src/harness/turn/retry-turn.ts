@@ -105,10 +105,10 @@ export function nextMove(
   tries: Tries,
   isCostly: boolean,
 ): NextMove | undefined {
-  if (calledOff === 'signal') return { do: 'again' };
-  if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
-  // Which keys are there and how much time is left was known then.
+  // Which keys there were, how much time was left and who had sent a signal is in the journal.
   const recorded = thread.ports.replay?.move(thread.place.id);
+  if (calledOff === 'signal' || recorded === 'again') return { do: 'again' };
+  if (calledOff || thread.journal.lost() || thread.control.signal.aborted) return undefined;
   if (recorded === 'none') return undefined;
   if (typeof recorded === 'number') return { do: 'wait', ms: recorded };
   const patience = patienceOf(thread.ports);
