@@ -2,8 +2,10 @@
 import {
   type Failure,
   fail,
+  getOwn,
   isObject,
   type Json,
+  listAt,
   nearest,
   type Outcome,
   ok,
@@ -71,7 +73,7 @@ interface KernelPorts {
 }
 
 /** Hits of a catalog in the form of a search: not here yet, so nothing of them can run. */
-const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
+const catalogAnswer = ({ hits, total }: CatalogPage) => ({
   items: hits.map(
     ({ kind, id, title, description, version, requires, signature, score, catalog }) => ({
       item_type: kind,
@@ -88,6 +90,26 @@ const catalogAnswer = ({ hits, total }: CatalogPage): Json => ({
   ),
   total,
 });
+
+/** The cursor of the page of `source: all` that begins with what catalogs hold. */
+const CATALOGS = 'catalogs';
+
+/** `source: all`: what catalogs hold comes behind the last of what is here. */
+function withCatalogs(
+  local: Json,
+  request: SearchRequest,
+  search: (request: SearchRequest) => CatalogPage,
+): Json {
+  const items = listAt(local, 'items');
+  const room = (request.limit ?? 10) - items.length;
+  const found = search({ ...request, limit: Math.max(room, 1) });
+  const total = Number(getOwn(local, 'total')) + found.total;
+  const next = getOwn(local, 'next_cursor');
+  if (next !== undefined) return { items, total, next_cursor: next };
+  const more = catalogAnswer({ ...found, hits: found.hits.slice(0, room) }).items;
+  const isFull = room <= 0 && found.total > 0;
+  return { items: [...items, ...more], total, ...(isFull && { next_cursor: CATALOGS }) };
+}
 
 const MAX_NAME = 1000;
 
@@ -252,12 +274,18 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
   return {
     search: (request, caller) =>
       answer('search', plainText(request.query), caller, async ({ authority, capture }, uses) => {
-        if (!IN_CATALOGS.has(request.source ?? '')) {
-          return searchLibrary(library, request, authority, uses);
+        const inCatalogs = (asked: SearchRequest): CatalogPage => {
+          const found = ports.searchCatalog(asked);
+          if (found.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
+          return found;
+        };
+        const { source = '', cursor } = request;
+        const isAll = source === 'all';
+        if (IN_CATALOGS.has(source) || (isAll && cursor === CATALOGS)) {
+          return ok(catalogAnswer(inCatalogs(request)));
         }
-        const found = ports.searchCatalog(request);
-        if (found.hits.some(({ signature }) => signature !== 'signed')) capture(FROM_STRANGER);
-        return ok(catalogAnswer(found));
+        const local = searchLibrary(library, request, authority, uses);
+        return local.ok && isAll ? ok(withCatalogs(local.output, request, inCatalogs)) : local;
       }),
     async load(request, caller) {
       const odd = requestProblem(request);

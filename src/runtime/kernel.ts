@@ -268,6 +268,7 @@ export function createVerbs(
         library.noteChange();
         return copyItem(item, level === 'user' ? open.home : join(open.project, '.ai'));
       },
+      inCatalog: (kind, id) => open.catalogs.resolve(kind, id),
       async fromCatalog(kind, id, level) {
         const copied = await open.catalogs.copy(kind, id, level);
         library.noteChange();

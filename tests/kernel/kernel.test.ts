@@ -1,9 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import type { Json, JsonObject } from '../../src/base/index.ts';
-import { makeValue, type Value } from '../../src/flow/index.ts';
+import { getOwn, type Json, type JsonObject } from '../../src/base/index.ts';
+import { describe, makeValue, type Value } from '../../src/flow/index.ts';
 import { defineTool } from '../../src/index.ts';
+import { signAsUser } from '../support/attacks.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../support/project.ts';
 
 const made: Fixture[] = [];
@@ -190,6 +191,13 @@ test('every call and every refusal is one audit row', async () => {
   ]);
 });
 
+const CONNECTOR = `tool_id: db_connector
+tool_type: mcp_connector
+version: "1.0.0"
+description: Connects a database
+config: { mcp_url: "https://mcp.example/mcp" }
+requires: [mcp.connect]
+`;
 const GREET = `<directive name="greet" version="1.2.3">
   <metadata>
     <description>Greet somebody</description>
@@ -223,6 +231,101 @@ test('a directive comes back ready, with its inputs filled in', async () => {
     },
   });
   expect(JSON.stringify(ready)).toContain('Greet Ada 3 times');
+});
+
+test('inputs may stand inside `inputs`, unless that is an input itself', async () => {
+  const own = GREET.replace('name="greet"', 'name="own"').replaceAll('"who"', '"inputs"');
+  const fixture = project({
+    '.ai/directives/greet.md': GREET,
+    '.ai/directives/own.md': own
+      .replaceAll('inputs.who', 'inputs.inputs')
+      .replace('name="inputs" type="string"', 'name="inputs" type="object"'),
+  });
+  const ask = async (item_id: string, parameters: JsonObject) =>
+    await fixture.call('execute', { item_type: 'directive', item_id, parameters });
+  expect(await ask('greet', { inputs: { who: 'Ada', times: '3' } })).toMatchObject({
+    ok: true,
+    output: { directive: { inputs: { who: 'Ada', times: 3 } } },
+  });
+  expect(await ask('own', { inputs: { who: 'Ada' } })).toMatchObject({
+    ok: true,
+    output: { directive: { inputs: { inputs: { who: 'Ada' } } } },
+  });
+  expect(await ask('greet', { inputs: { who: 'Ada' }, times: 3 })).toMatchObject({
+    error: { detail: { message: expect.stringContaining('not in both') } },
+  });
+  expect(await ask('greet', { inputs: { inputs: { who: 'Ada' } } })).toMatchObject({ ok: false });
+  expect(await ask('greet', { inputs: 'Ada' })).toMatchObject({ ok: false });
+});
+
+test('marks of `inputs` are on every input inside', async () => {
+  const fixture = project({ '.ai/directives/greet.md': GREET });
+  const runtime = await fixture.open();
+  const inputs = { who: 'Ada', times: 3 };
+  const values = { inputs: makeValue(inputs, { descriptor: describe({ labels: ['untrusted'] }) }) };
+  const ready = await runtime.kernel.execute(
+    { item_type: 'directive', item_id: 'greet', parameters: { inputs }, values },
+    runtime.caller({ surface: 'cli' }),
+  );
+  expect(ready).toMatchObject({ ok: true });
+  expect(ready.ok && ready.output.meta.descriptor.labels).toContain('untrusted');
+  await runtime.close();
+});
+
+test('the content of a new item may stand in `parameters`', async () => {
+  const fixture = project();
+  const create = { item_type: 'knowledge', item_id: 'a', action: 'create' };
+  const made = await fixture.call(
+    'execute',
+    { ...create, parameters: { content: '# A\n' } },
+    'cli',
+  );
+  expect(made).toMatchObject({ ok: true, output: { status: 'created' } });
+  const twice = { ...create, item_id: 'b', content: '# A\n', parameters: { content: '# B\n' } };
+  expect(await fixture.call('execute', twice, 'cli')).toMatchObject({
+    error: { code: 'invalid_input', detail: { message: expect.stringContaining('once') } },
+  });
+});
+
+test('a bare name of a catalog is judged by the id that it means, and `all` lists it', async () => {
+  const fixture = project({ 'shared/.ai/tools/mcp/db_connector.yaml': CONNECTOR });
+  const runtime = await fixture.open();
+  const location = join(fixture.root, 'shared');
+  signAsUser(fixture, 'shared/.ai/tools/mcp/db_connector.yaml');
+  expect(await runtime.catalogs.add({ name: 'team', type: 'folder', location })).toMatchObject({
+    ok: true,
+  });
+  const found = await runtime.call('search', { query: 'db_connector', source: 'all' });
+  expect(JSON.stringify(found)).toContain('"catalog":"team"');
+  const here = await runtime.call('search', { query: 'db_connector' });
+  expect(JSON.stringify(here)).not.toContain('"catalog":"team"');
+  // A full page of what is here leads on to what catalogs hold.
+  const first = await runtime.call('search', {
+    query: 'file db_connector',
+    source: 'all',
+    limit: 1,
+  });
+  const walk = async (page: typeof first, left = 50): Promise<boolean> => {
+    if (JSON.stringify(page).includes('"catalog":"team"')) return true;
+    const cursor = getOwn(page.ok ? page.output : null, 'next_cursor');
+    if (typeof cursor !== 'string' || left === 0) return false;
+    const query = { query: 'file db_connector', source: 'all', limit: 1, cursor };
+    return await walk(await runtime.call('search', query), left - 1);
+  };
+  expect(await walk(first)).toBe(true);
+  const load = { item_type: 'tool', item_id: 'db_connector', source: 'registry' };
+  const wanted = { ...load, destination: 'project' };
+  const deny = '{ capability: tool.modify, id: "mcp/*" }';
+  fixture.write(`${fixture.home}/policy.yaml`, `capabilities: { deny: [${deny}] }\n`);
+  expect(await fixture.call('load', wanted)).toMatchObject({
+    error: { code: 'permission_denied' },
+  });
+  fixture.write(`${fixture.home}/policy.yaml`, '');
+  expect(await fixture.call('load', wanted)).toMatchObject({
+    ok: true,
+    output: { item: { item_id: 'mcp/db_connector' } },
+  });
+  await runtime.close();
 });
 
 test('missing, unknown and ill-typed inputs are listed together', async () => {

@@ -99,7 +99,7 @@ test.each(Object.keys(STATES))('rows of a catalog whose item is %s', async (stat
     const location = join(fixture.root, 'shared');
     const added = await catalogs.add({ name: 'team', type: 'folder', location });
     expect(added.ok).toBe(true);
-    for (const source of ['catalog', 'registry']) {
+    for (const source of ['catalog', 'registry', 'all']) {
       const answer = await kernel.search({ query: 'walrus', source }, caller({ surface: 'cli' }));
       expect(JSON.stringify(answer)).toContain('Walrus notes');
       expect(isStrange(answer)).toBe(state !== 'signed');

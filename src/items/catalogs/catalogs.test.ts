@@ -98,6 +98,31 @@ test('a folder is added, searched from its index, and items are copied after the
   });
 });
 
+test('a bare name means the one item that ends in it', async () => {
+  putItems('shared');
+  const catalogs = open();
+  await catalogs.add({ name: 'team', type: 'folder', location: fixture.path('shared') });
+  expect(catalogs.resolve('tool', 'resize')).toMatchObject({
+    output: { id: 'img/resize', catalog: 'team' },
+  });
+  expect(catalogs.resolve('tool', 'team:resize')).toMatchObject({ output: { id: 'img/resize' } });
+  expect(catalogs.resolve('tool', 'size')).toMatchObject({ error: { code: 'not_found' } });
+  expect(await catalogs.copy('tool', 'resize')).toMatchObject({
+    output: { copied_to: fixture.path('project/.ai/tools/img/resize.yaml') },
+  });
+  putSigned('shared', 'tools/text/resize.yaml', toolText('resize'));
+  await catalogs.update();
+  expect(await catalogs.copy('tool', 'resize')).toMatchObject({
+    error: {
+      code: 'ambiguous',
+      detail: { candidates: ['team:img/resize', 'team:text/resize'] },
+    },
+  });
+  putSigned('shared', 'tools/resize.yaml', toolText('resize'));
+  await catalogs.update();
+  expect(catalogs.resolve('tool', 'resize')).toMatchObject({ output: { id: 'resize' } });
+});
+
 test('what is unsigned, changed or signed by a stranger is not copied', async () => {
   putItems('shared');
   const catalogs = open();

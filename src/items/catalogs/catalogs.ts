@@ -1,7 +1,15 @@
 // Catalogs: places with more items. Searching reads a cached index; copying checks the signature
 // first and runs nothing; fetching happens only when a person asks for an update.
 import { dirname, relative } from 'node:path';
-import { type Clock, type Diagnostic, fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Clock,
+  type Diagnostic,
+  fail,
+  isInside,
+  lastSegment,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import {
   type CatalogEntry,
   entryProblem,
@@ -114,25 +122,33 @@ function describe(item: Item, catalog: string): CatalogItem {
   return { ...facts, requires, signature: state, ...(key !== undefined && { key }) };
 }
 
-/** `id` or `catalog:id`; an id that several catalogs hold must say which. */
+/**
+ * `id` or `catalog:id`; an id that several catalogs hold must say which. A bare name means the one item that
+ * ends in it, unless an item has it as its whole id.
+ */
 function findIn(
   indexes: readonly CatalogIndex[],
   kind: ItemKind,
   id: string,
 ): Outcome<{ item: CatalogItem; index: CatalogIndex }> {
   const [, wanted, bare] = /^(?:([a-z0-9][a-z0-9_-]*):)?(.*)$/s.exec(id) ?? [];
-  const found = indexes.flatMap((index) => {
-    const item = index.items.find((one) => one.kind === kind && one.id === bare);
-    return item && (wanted ?? item.catalog) === item.catalog ? [{ item, index }] : [];
-  });
+  const inCatalogs = (isMeant: (itsId: string) => boolean) =>
+    indexes.flatMap((index) =>
+      index.items
+        .filter((one) => one.kind === kind && (wanted ?? one.catalog) === one.catalog)
+        .filter((one) => isMeant(one.id))
+        .map((item) => ({ item, index })),
+    );
+  const exact = inCatalogs((itsId) => itsId === bare);
+  const found = exact.length > 0 ? exact : inCatalogs((itsId) => lastSegment(itsId) === bare);
   const [first] = found;
   if (first === undefined) {
     const hint = 'what is new there is known after an update';
     return fail('not_found', `no catalog holds a ${kind} \`${id}\`; ${hint}`);
   }
   if (found.length === 1) return ok(first);
-  const candidates = found.map(({ item }) => `${item.catalog}:${bare}`);
-  const message = `${kind} \`${id}\` is in several catalogs: ${candidates.join(', ')}`;
+  const candidates = found.map(({ item }) => `${item.catalog}:${item.id}`);
+  const message = `${kind} \`${id}\` means several items: ${candidates.join(', ')}`;
   return fail('ambiguous', message, { candidates });
 }
 
@@ -255,6 +271,13 @@ export function createCatalogs(options: CatalogOptions) {
         return hit.signature === 'signed' && !isTrusted ? { ...hit, signature: 'untrusted' } : hit;
       });
       return { hits: judged, total: hits.length };
+    },
+    /** The item that `id`, `catalog:id` or a bare name means, by the id that `copy` takes. */
+    resolve(kind: ItemKind, id: string): Outcome<{ id: string; catalog: string }> {
+      const found = findIn(known(), kind, id);
+      if (!found.ok) return found;
+      const { id: itsId, catalog } = found.output.item;
+      return ok({ id: itsId, catalog });
     },
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {

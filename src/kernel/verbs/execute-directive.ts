@@ -4,6 +4,7 @@
 import {
   fail,
   getOwn,
+  isObject,
   type Json,
   type JsonObject,
   nearest,
@@ -30,7 +31,7 @@ import {
 } from '../rights/item-marks.ts';
 import { misfit, type ValidationError, validate } from '../tool/parameters.ts';
 import { riskTier } from '../tool/plan.ts';
-import { inputsOf } from '../tool/run-tool.ts';
+import { givenValue, inputsOf } from '../tool/run-tool.ts';
 import { MODIFY_ACTIONS, type Modifier } from './modify.ts';
 
 type DirectiveItem = Extract<Item, { kind: 'directive' }>;
@@ -53,7 +54,9 @@ export function checkInputs(directive: Directive, given: JsonObject): Outcome<Js
     if (names.includes(name)) continue;
     const near = nearest(name, names);
     const hint = near ? `did you mean \`${near}\`` : `declared: ${names.join(', ') || 'none'}`;
-    errors.push({ field: name, error: `unknown input; ${hint}` });
+    const where =
+      name === 'inputs' ? '; inputs stand in `parameters` or in `inputs`, not in both' : '';
+    errors.push({ field: name, error: `unknown input; ${hint}${where}` });
   }
   for (const input of directive.inputs) {
     const value = getOwn(given, input.name) ?? input.default;
@@ -192,6 +195,24 @@ function passedOn(inputs: readonly Input[], values: readonly Value[]): JsonObjec
   return passed;
 }
 
+/**
+ * `parameters: {inputs: {…}}` means the inputs inside, each with the marks of the whole. A directive that
+ * declares an input `inputs` is given that one.
+ */
+function unwrapped(request: ExecuteRequest, { inputs: declared }: Directive): ExecuteRequest {
+  const { inputs, ...others } = request.parameters ?? {};
+  const isOwn = declared.some(({ name }) => name === 'inputs');
+  if (isOwn || !isObject(inputs) || Object.keys(others).length > 0) return request;
+  const whole = givenValue(request, 'inputs');
+  if (!whole) return { ...request, parameters: inputs };
+  const { descriptor } = whole.meta;
+  const values = Object.entries(inputs).map(([name, value]) => [
+    name,
+    makeValue(value, { descriptor }),
+  ]);
+  return { ...request, parameters: inputs, values: Object.fromEntries(values) };
+}
+
 export function directiveKind(library: Library, modify: Modifier, marks: ItemMarks): Kind {
   function load(id: string): Outcome<Loaded> {
     const found = library.find('directive', id);
@@ -224,8 +245,9 @@ export function directiveKind(library: Library, modify: Modifier, marks: ItemMar
     return handed.ok ? authority.check({ capability: 'kernel.execute' }) : handed;
   }
 
-  function run(request: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {
+  function run(asked: ExecuteRequest, loaded: Loaded): Outcome<PreparedCall> {
     const { item, directive, items } = loaded;
+    const request = unwrapped(asked, directive);
     const checked = checkInputs(directive, request.parameters ?? {});
     if (!checked.ok) return checked;
     const inputs = inputsOf(request, checked.output);

@@ -17,6 +17,8 @@ type CopyLevel = 'project' | 'user';
 /** Copying between levels and from catalogs; both check signatures and run nothing. */
 export interface CopyPort {
   copy(item: Item, level: CopyLevel): Outcome<string>;
+  /** The item that a name means: rights are judged by its full id. */
+  inCatalog: Catalogs['resolve'];
   fromCatalog(kind: ItemKind, id: string, level?: CopyLevel): Promise<CatalogCopy>;
 }
 
@@ -48,9 +50,13 @@ async function copyFromCatalog(
       `to get ${kind} \`${id}\` from a catalog, say where to: \`destination\` project or user`,
     );
   }
-  const right = mayModify(kind, id.slice(id.indexOf(':') + 1), authority);
+  const found = copies.inCatalog(kind, id);
+  // What is not there is judged by its name: a refusal comes before the answer that nobody has it.
+  const named = found.ok ? found.output.id : id.slice(id.indexOf(':') + 1);
+  const right = mayModify(kind, named, authority);
   if (!right.ok) return right;
-  const copied = await copies.fromCatalog(kind, id, level);
+  if (!found.ok) return found;
+  const copied = await copies.fromCatalog(kind, `${found.output.catalog}:${named}`, level);
   if (!copied.ok) return copied;
   const { copied_to, ...item } = copied.output;
   return ok({ item: { item_type: kind, item_id: item.id, ...item }, copied_to });

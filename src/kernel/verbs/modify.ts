@@ -1,6 +1,6 @@
 // `create`, `update` and `delete` of items. The content is checked before anything is written, the
 // file appears whole or not at all, and it stays unsigned until a person signs it.
-import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, getOwn, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
@@ -16,8 +16,16 @@ export type Modifier = (request: ExecuteRequest) => Outcome<PreparedCall>;
 
 const MAX_CONTENT = 1024 * 1024;
 
+/** `content` of the request, or of its `parameters`. */
 function checkContent(request: ExecuteRequest): Outcome<string> {
-  const { content } = request;
+  const inside = getOwn(request.parameters, 'content');
+  if (request.content !== undefined && inside !== undefined && inside !== request.content) {
+    return fail(
+      'invalid_input',
+      '`content` stands in the request and in `parameters`; write it once',
+    );
+  }
+  const content = request.content ?? inside;
   if (typeof content !== 'string' || content === '') {
     return fail(
       'invalid_input',
