@@ -51,6 +51,7 @@ const TASKS = {
   build: [
     ['node', join(root, 'scripts', 'clean.js')],
     [...bin('typescript', 'bin', 'tsc'), '-p', 'tsconfig.build.json'],
+    ['node', join(root, 'scripts', 'declarations.js')],
     ['node', join(root, 'scripts', 'bundle.js')],
     ['node', join(root, 'scripts', 'page.js')],
   ],

@@ -52,6 +52,7 @@ export function buildPackage({
     });
   if (types) {
     node('node_modules/typescript/bin/tsc', '-p', 'tsconfig.build.json', '--outDir', dist);
+    node('scripts/declarations.js', dist);
   }
   node('scripts/bundle.js', dist);
   return { dir, remove: () => rmSync(dir, { recursive: true, force: true }) };

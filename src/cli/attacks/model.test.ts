@@ -72,7 +72,7 @@ function nextOf(play: Play, ...messages: Json[]): Json {
     requestWith([START, ...messages]),
     ports,
   );
-  return call ? [call.id ?? '', call.arguments ?? {}] : text;
+  return call ? [call.id ?? '', JSON.parse(JSON.stringify(call.arguments ?? {}))] : text;
 }
 const calls = (id: string, tool: string, parameters: JsonObject) => [
   id,

@@ -36,7 +36,9 @@ function filled(reply: ScriptedReply, request: ScriptedRequest): ScriptedReply {
     ...(reply.tool_calls && {
       tool_calls: reply.tool_calls.map((call) => ({
         ...call,
-        ...(call.arguments !== undefined && { arguments: fill(call.arguments) }),
+        ...(call.arguments !== undefined && {
+          arguments: fill(JSON.parse(JSON.stringify(call.arguments))),
+        }),
       })),
     }),
   };

@@ -59,8 +59,8 @@ const listOf =
     return undefined;
   };
 
-/** `arguments`: a value, or text that is sent as it is, valid JSON or not. */
-const call: Check<{ name: string; arguments?: Json; id?: string }> = (value, at) =>
+/** `arguments`: a value that has JSON, or text that is sent as it is, valid JSON or not. */
+const call: Check<{ name: string; arguments?: Json | object; id?: string }> = (value, at) =>
   shape({ name: text, arguments: any, id: text })(value, at) ??
   (typeof getOwn(value, 'name') === 'string' ? undefined : `${at} needs a \`name\``);
 

@@ -102,10 +102,8 @@ function* pagesOf(
   if (page.length > 0) yield page;
 }
 
-type Opening = Omit<FileOptions, 'connect'>;
-
 /** The file as the store opens it (whose it is, which version), and the connection itself. */
-async function openRaw(options: Opening): Answer<DatabaseSync> {
+async function openRaw(options: FileOptions): Answer<DatabaseSync> {
   let raw: DatabaseSync | undefined;
   const { DatabaseSync: Database } = process.getBuiltinModule('node:sqlite');
   const connect = (file: string): DatabaseSync => {
@@ -117,7 +115,7 @@ async function openRaw(options: Opening): Answer<DatabaseSync> {
   return raw ? ok(raw) : fail('internal_error', 'the registry was not opened');
 }
 
-export async function openFileSource(options: Opening): Answer<CopySource> {
+export async function openFileSource(options: FileOptions): Answer<CopySource> {
   const { file, clock } = options;
   if (!existsSync(file)) return fail('not_found', `there is no registry \`${file}\``, { file });
   const opened = await openRaw(options);
@@ -226,7 +224,7 @@ function prepareStage(database: DatabaseSync): void {
 const exists = (file: string): Outcome<never> =>
   fail('store_exists', `there is a registry \`${file}\` already; move it away first`, { file });
 
-export async function openFileTarget(options: Opening): Answer<CopyTarget> {
+export async function openFileTarget(options: FileOptions): Answer<CopyTarget> {
   const { file } = options;
   if (existsSync(file)) return exists(file);
   const growing = `${file}.copying`;

@@ -9,7 +9,7 @@ import { createFeed } from './feed.ts';
 import { pause } from './file/connection.ts';
 import { isBusy } from './file/fault.ts';
 import { createGroup, type Group } from './file/group.ts';
-import { type FileOptions, openFile } from './file/open-file.ts';
+import { type FileOptions, type OpenOptions, openFile } from './file/open-file.ts';
 import { createHeldThreads } from './held.ts';
 import {
   approvalsPort,
@@ -33,8 +33,10 @@ export interface SqliteOptions extends Needed, Partial<Omit<FileOptions, keyof N
 const DEFAULTS = { random: systemRandom, durability: 'commit', patienceMs: 10_000 } as const;
 const WATCH_INTERVAL_MS = 25;
 
-export async function openSqliteStore(options: SqliteOptions): Answer<Store> {
-  const settings: FileOptions = { ...DEFAULTS, ...options };
+export async function openSqliteStore(
+  options: SqliteOptions & Pick<OpenOptions, 'connect'>,
+): Answer<Store> {
+  const settings: OpenOptions = { ...DEFAULTS, ...options };
   const { file, clock, random, patienceMs } = settings;
   const { watchIntervalMs = WATCH_INTERVAL_MS } = options;
   const opened = await openFile(settings);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
 import type { Store } from '../../../src/store/port.ts';
-import { openSqliteStore, type SqliteOptions } from '../../../src/store/sqlite/store.ts';
+import { openSqliteStore } from '../../../src/store/sqlite/store.ts';
 import { type Faults, makeClock, must, type OpenStage } from './stage.ts';
 
 interface Switch {
@@ -75,7 +75,9 @@ export function sqliteStage(durability: 'commit' | 'flush'): OpenStage {
       count: 0,
       meanwhile: () => {},
     };
-    const open = async (more: Partial<SqliteOptions> = {}): Promise<Store> => {
+    const open = async (
+      more: Partial<Parameters<typeof openSqliteStore>[0]> = {},
+    ): Promise<Store> => {
       const file = join(dir, 'registry.db');
       const isGone = (name: string): boolean => gone.has(name);
       const store = must(await openSqliteStore({ file, clock, durability, isGone, ...more }));

@@ -43,6 +43,9 @@ export interface FileOptions {
   identity?: Uint8Array;
   /** Only looked at; also when the file cannot be written. What is to be written is refused then. */
   readOnly?: boolean;
+}
+
+export interface OpenOptions extends FileOptions {
   /** The connection itself, for who wants to see what happens when it fails. */
   connect?: (file: string) => DatabaseSync;
 }
@@ -217,7 +220,7 @@ function lookAt(file: string): DatabaseSync {
   return new Database(still, { readOnly: true, timeout: 0 });
 }
 
-export async function openFile(given: FileOptions): Promise<Outcome<Connection>> {
+export async function openFile(given: OpenOptions): Promise<Outcome<Connection>> {
   const { file } = given;
   const made =
     file === ':memory:' ? ok({ readOnly: false }) : makeFile(file, given.readOnly === true);

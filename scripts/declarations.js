@@ -1,0 +1,132 @@
+// Keeps of the declarations what a program can reach from `index.d.ts`: the types of everything else would make
+// it install the types of libraries that it does not use. Works on what `tsc` prints, where every statement
+// begins at the start of a line. Run after `tsc -p tsconfig.build.json`: `node scripts/declarations.js [dist]`.
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const dist = resolve(process.argv[2] ?? fileURLToPath(new URL('../dist', import.meta.url)));
+
+const START =
+  /^(?=(?:\/\*\*(?:[^*]|\*(?!\/))*\*\/\s*)?(?:import|export|declare|interface|type|abstract|class|const|function|enum) )/m;
+const NAMED =
+  /^(?:export )?(?:declare )?(?:abstract )?(?:interface|type|class|const|let|function|enum) ([\w$]+)/;
+const LIST = /^(import|export)( type)? \{([^}]*)\} from ['"]([^'"]+)['"]/;
+const WHOLE = /^import (type )?(\* as )?([\w$]+) from ['"]([^'"]+)['"]/;
+const IDENTIFIER = /[A-Za-z_$][\w$]*/g;
+const INLINE = /import\(["'](\.[^"']+)["']\)\.([\w$]+)/g;
+
+const partsOf = (list) =>
+  list
+    .split(',')
+    .map((part) => part.trim())
+    .filter((part) => part !== '')
+    .map((text) => {
+      const isType = text.startsWith('type ');
+      const [name, as = name] = text.replace(/^type /, '').split(' as ');
+      return { text, name, as, isType };
+    });
+
+/** A file by its statements; a comment belongs to the one after it. */
+function readFile(file) {
+  const statements = [];
+  let comment = '';
+  for (const text of readFileSync(file, 'utf8').split(START)) {
+    const end = text.startsWith('/**') ? text.indexOf('*/') + 2 : 0;
+    const rest = text.slice(end).trimStart();
+    if (rest === '') {
+      comment += text;
+      continue;
+    }
+    statements.push({ text: comment + text, code: rest });
+    comment = '';
+  }
+  const locals = new Map();
+  const exported = new Map();
+  for (const statement of statements) {
+    const [, kind, isType, list, from] = LIST.exec(statement.code) ?? [];
+    if (kind !== undefined) {
+      const source = from.startsWith('.')
+        ? join(dirname(file), from.replace(/\.ts$/, '.d.ts'))
+        : undefined;
+      for (const part of partsOf(list)) {
+        const known = {
+          statement,
+          part: part.text,
+          source,
+          name: part.name,
+          isType: isType !== undefined,
+        };
+        (kind === 'import' ? locals : exported).set(part.as, known);
+      }
+      continue;
+    }
+    const whole = WHOLE.exec(statement.code);
+    const name = whole?.[3] ?? NAMED.exec(statement.code)?.[1];
+    if (name === undefined) continue;
+    const all = locals.get(name)?.statements ?? [];
+    locals.set(name, { statements: [...all, statement] });
+  }
+  return { statements, locals, exported, kept: new Set(), parts: new Map() };
+}
+
+const files = new Map();
+const open = (file) => {
+  if (!files.has(file)) files.set(file, readFile(file));
+  return files.get(file);
+};
+
+/** `isLocal`: a name as the file itself uses it; otherwise as others import it. */
+const queue = [];
+function want(file, name, isLocal) {
+  const known = open(file);
+  const found = (isLocal ? undefined : known.exported.get(name)) ?? known.locals.get(name);
+  if (!found) return;
+  if (found.statements) {
+    for (const statement of found.statements) {
+      if (known.kept.has(statement)) continue;
+      known.kept.add(statement);
+      queue.push([file, statement]);
+    }
+    return;
+  }
+  const parts = known.parts.get(found.statement) ?? new Set();
+  known.parts.set(found.statement, parts);
+  if (parts.has(found.part)) return;
+  parts.add(found.part);
+  if (found.source !== undefined) want(found.source, found.name, false);
+}
+
+const index = join(dist, 'index.d.ts');
+for (const name of [...open(index).exported.keys(), ...open(index).locals.keys()]) {
+  if (open(index).exported.has(name)) want(index, name, false);
+  else if (/^export /.test(open(index).locals.get(name)?.statements?.[0]?.code ?? ''))
+    want(index, name, true);
+}
+for (let next = queue.pop(); next; next = queue.pop()) {
+  const [file, { code }] = next;
+  for (const [name] of code.matchAll(IDENTIFIER)) want(file, name, true);
+  for (const [, from, name] of code.matchAll(INLINE)) {
+    want(join(dirname(file), from.replace(/\.ts$/, '.d.ts')), name, false);
+  }
+}
+
+let count = 0;
+for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
+  if (!name.endsWith('.d.ts')) continue;
+  const file = join(dist, name);
+  const known = files.get(file);
+  const lines = (known?.statements ?? []).flatMap((statement) => {
+    if (known.kept.has(statement)) return [statement.text];
+    const parts = known.parts.get(statement);
+    if (!parts) return [];
+    return [statement.code.replace(/\{[^}]*\}/, `{ ${[...parts].join(', ')} }`)];
+  });
+  if (lines.length === 0) {
+    rmSync(file);
+    continue;
+  }
+  count += 1;
+  writeFileSync(file, `${lines.join('').trimEnd()}\nexport {};\n`);
+}
+process.stdout.write(`${count} files of declarations\n`);
