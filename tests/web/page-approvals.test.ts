@@ -70,6 +70,80 @@ browserTest('a call is read and then approved, with a reason', async () => {
   expect({ errors, reports, dialogs }).toEqual({ errors: [], reports: [], dialogs: [] });
 });
 
+browserTest('the oldest question is open, keys choose, and the next one follows', async () => {
+  const served = await openServed(directive('lead', { permissions: WRITE, guards: ASK }), {
+    lead: [
+      {
+        text: 'I write.',
+        tool_calls: [call('fs/write_file', { path: 'out/a.txt', content: 'x' })],
+      },
+      { text: 'ok' },
+    ],
+  });
+  for (const message of ['the first report', 'the second report']) {
+    await served.post('threads', { directive: 'lead', inputs: {}, message });
+    const count = message.includes('first') ? 1 : 2;
+    await expect.poll(async () => (await pendingIn(served)).length).toBe(count);
+  }
+  const { page, errors } = await openPage();
+  await page.goto(served.link());
+  await page
+    .getByRole('link', { name: /^Threads/ })
+    .first()
+    .waitFor();
+  await page.goto(`${served.url}/approvals`);
+  const review = page.getByRole('region', { name: 'Review' });
+  const [oldest] = (await pendingIn(served)).toSorted((one, other) => one.asked - other.asked);
+  await expect.poll(() => page.url()).toContain(`/approvals/${oldest?.id}`);
+  // Rows of the list say what their runs are about.
+  await page.locator('.picks').getByText('the second report').waitFor();
+  const approve = review.getByRole('button', { name: /^Approve/ });
+  await approve.waitFor();
+  await page.keyboard.press('a');
+  const focused = () => page.evaluate('document.activeElement?.className');
+  expect(await focused()).toContain('main');
+  expect(await pendingIn(served)).toHaveLength(2);
+  await expect.poll(() => approve.isEnabled()).toBe(true);
+  await page.keyboard.press('Enter');
+  await expect.poll(async () => (await pendingIn(served)).length).toBe(1);
+  const [left] = await pendingIn(served);
+  await expect.poll(() => page.url()).toContain(`/approvals/${left?.id}`);
+  await expect.poll(focused).toContain('review');
+  // A key of the review goes to Deny; a second Enter decides.
+  await page.keyboard.press('d');
+  expect(await focused()).toContain('deny');
+  await page.keyboard.press('Enter');
+  await expect.poll(async () => (await pendingIn(served)).length).toBe(0);
+  expect(errors).toEqual([]);
+});
+
+browserTest('on a phone reason and buttons are on the first screen', async () => {
+  const served = await openServed(
+    directive('lead', { permissions: WRITE, guards: ASK }),
+    writing(LONG),
+  );
+  await served.post('threads', { directive: 'lead', inputs: {} });
+  await expect.poll(async () => (await pendingIn(served)).length).toBe(1);
+  const { page } = await openPage();
+  await page.goto(served.link());
+  await page
+    .getByRole('link', { name: /^Threads/ })
+    .first()
+    .waitFor();
+  await page.setViewportSize({ width: 390, height: 844 });
+  await page.goto(`${served.url}/approvals/${(await pendingIn(served))[0]?.id}`);
+  for (const part of [
+    page.getByText('Why it is asked'),
+    page.getByText('may it?').first(),
+    page.getByRole('button', { name: 'Deny' }),
+    page.getByRole('button', { name: /^Approve/ }),
+  ]) {
+    await part.waitFor();
+    const box = await part.boundingBox();
+    expect(box && box.y >= 0 && box.y + box.height <= 844).toBe(true);
+  }
+});
+
 browserTest('what was decided elsewhere meanwhile is shown and cannot be given', async () => {
   const { served, page, row, approve } = await waiting(writing('short'));
   await row.click();

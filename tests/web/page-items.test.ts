@@ -30,6 +30,7 @@ browserTest('an item says what it may do and is run from its form', async () => 
   await page.locator('.run-field').getByText('is needed').waitFor();
   await page.getByLabel(/^file/).fill('notes/a.txt');
   await page.getByLabel(/^level/).fill('deep');
+  await page.getByText('Model and limits').click();
   await page.getByLabel('turns', { exact: true }).fill('99');
   await run.click();
   await page.getByText('has to be a whole number').waitFor();
@@ -53,6 +54,32 @@ browserTest('an item says what it may do and is run from its form', async () => 
   await expect.poll(() => page.url()).toContain('since=7d');
   expect({ errors, reports }).toEqual({ errors: [], reports: [] });
 });
+
+browserTest(
+  'items of the project come before shipped ones, and a run is about its message',
+  async () => {
+    const served = await openServed(LEAD, PLAY);
+    const { page } = await openPage();
+    await page.goto(served.link());
+    await page
+      .getByRole('link', { name: /^Threads/ })
+      .first()
+      .waitFor();
+    await page.setViewportSize({ width: 390, height: 844 });
+    await page.goto(`${served.url}/items?kind=directive`);
+    await expect.poll(() => page.locator('.picks a').first().textContent()).toContain('lead');
+    await page.goto(`${served.url}/items/directive/lead`);
+    await page.getByRole('button', { name: 'Run…' }).click();
+    // The message stands before limits, and the button is in sight without scrolling.
+    await page.getByLabel(/^file/).fill('notes/a.txt');
+    await page.getByLabel('message').fill('quarterly figures of Anna');
+    const run = page.getByRole('button', { name: 'Run', exact: true });
+    await run.scrollIntoViewIfNeeded();
+    await run.click();
+    await expect.poll(() => page.url()).toContain('/t/lead');
+    await page.locator('.head .about').getByText('quarterly figures of Anna').waitFor();
+  },
+);
 
 browserTest('a script shows what left it, where it was stopped and why', async () => {
   const script =

@@ -59,6 +59,61 @@ browserTest('what was refused is seen, opened, filtered, and kept by a reload', 
   expect({ errors, reports }).toEqual({ errors: [], reports: [] });
 });
 
+browserTest('a thread shows what it is about, its outputs and its last words', async () => {
+  const parts = {
+    permissions: WRITE,
+    outputs: '<report type="string" required="true">where</report>',
+  };
+  const served = await openServed(directive('lead', parts), {
+    lead: [{ text: 'It is there.\n```json\n{"report": "out/final.md"}\n```' }],
+  });
+  const message = 'figures of the third quarter';
+  const begun = await served.post('threads', { directive: 'lead', inputs: {}, message });
+  const { thread_id: id } = begun.answer.output as { thread_id: string };
+  const { page } = await openPage();
+  await page.goto(served.link());
+  // The list, the search and the heading name it.
+  await page.locator('.threads .row').getByText(message).waitFor();
+  await page.goto(`${served.url}/t/${id}`);
+  await page.locator('.head .about').getByText(message).waitFor();
+  const result = page.getByRole('region', { name: 'Result' });
+  await result.getByText('out/final.md').first().waitFor();
+  await result.getByText('It is there.').first().waitFor();
+});
+
+browserTest(
+  'the conversation of a running thread follows it until a person scrolls up',
+  async () => {
+    const turns = 14;
+    const waits: (() => void)[] = [];
+    let isOpen = false;
+    const { page } = await opened(
+      { permissions: WRITE },
+      {
+        lead: [
+          ...Array.from({ length: turns }, (_, at) => async () => {
+            if (at === 6 && !isOpen) await new Promise<void>((resolve) => void waits.push(resolve));
+            const text = `turn number ${at + 1}\n${'a line\n'.repeat(20)}`;
+            return { text, tool_calls: [write(`out/${at}.md`)] };
+          }),
+          { text: 'the very last words' },
+        ],
+      },
+    );
+    await page.getByRole('tab', { name: 'Conversation' }).click();
+    const talk = page.getByRole('region', { name: 'Conversation', exact: true }).last();
+    await talk.getByText('turn number 6', { exact: false }).first().waitFor();
+    await expect.poll(() => waits.length).toBe(1);
+    const atEnd = () =>
+      talk.evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight < 60);
+    await expect.poll(atEnd).toBe(true);
+    isOpen = true;
+    for (const go of waits) go();
+    await talk.getByText('the very last words').waitFor();
+    await expect.poll(atEnd).toBe(true);
+  },
+);
+
 browserTest('a call that waits is denied from the bar, with a reason', async () => {
   const { served, id, page, pill } = await opened(
     { permissions: WRITE, guards: ASK },

@@ -81,7 +81,7 @@ browserTest(
 browserTest('what runs out under an open review cannot be given', async () => {
   const served = await openServed();
   const { store } = served.threads;
-  const expires = Date.now() + 6000;
+  const expires = Date.now() + 600_000;
   const shown = { action: 'ask', operation: 'tool fs/write_file', question: 'may it?' };
   const binding = { operation: 'tool fs/write_file', arguments: 'h' };
   await store.ask({
@@ -92,11 +92,14 @@ browserTest('what runs out under an open review cannot be given', async () => {
     expires,
   });
   const { page } = await openPage();
+  await page.clock.install();
   await page.goto(served.link());
   await page.getByRole('link', { name: /^Approvals/ }).click();
   await page.locator('.picks a').first().click();
   const approve = page.getByRole('button', { name: /^Approve/ });
   await expect.poll(() => approve.isEnabled()).toBe(true);
+  // The clock of the page moves on; no wall clock decides when this test is over.
+  await page.clock.fastForward('11:00');
   await page
     .getByText(/expired/i)
     .first()

@@ -567,6 +567,8 @@ export interface ItemView {
   readonly runs: number;
   readonly denied: number;
   readonly limits: readonly LimitMeter[];
+  /** Tiers and model ids that a run can choose, tiers first. */
+  readonly models: readonly string[];
 }
 
 /** One of `GET scripts`: files of the project that `km script` would run. */

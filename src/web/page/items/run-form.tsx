@@ -138,7 +138,8 @@ function LimitField(props: {
         />
       </div>
       <span id={`${id}-says`} class={fault === undefined ? 'faint' : 'bad'}>
-        {fault ?? `${max === undefined ? 'no limit' : `at most ${limitValue(name, max)}`} ${from}`}
+        {fault ??
+          `${max === undefined ? 'no limit' : `at most ${limitValue(name, max)}`}${from === '' ? '' : `, ${from}`}`}
       </span>
     </div>
   );
@@ -221,36 +222,50 @@ export function RunForm(props: { directive: string; view: ItemView; onClose: () 
           onInput={(text) => change({ inputs: { ...fields.inputs, [input.name]: text } })}
         />
       ))}
-      <fieldset class="run-limits">
-        <legend>Limits, which can only be lowered</legend>
-        {view.limits.map((limit) => (
-          <LimitField
-            key={limit.name}
-            limit={limit}
-            value={fields.limits[limit.name] ?? ''}
-            fault={faults[`limits.${limit.name}`]}
-            onInput={(text) => change({ limits: { ...fields.limits, [limit.name]: text } })}
-          />
-        ))}
-      </fieldset>
-      <label class="field">
-        <span>model</span>
-        <input
-          type="text"
-          placeholder="as declared"
-          autoComplete="off"
-          value={fields.model}
-          onInput={(event) => change({ model: event.currentTarget.value })}
-        />
-      </label>
       <label class="field wide">
-        <span>what you want to say besides</span>
+        <span>message</span>
         <textarea
           rows={2}
+          placeholder="What this run is about, in your words"
           value={fields.message}
           onInput={(event) => change({ message: event.currentTarget.value })}
         />
       </label>
+      <details
+        class="run-more"
+        {...(Object.keys(faults).some((name) => /^(?:limits|model)/.test(name))
+          ? { open: true }
+          : {})}
+      >
+        <summary>Model and limits; limits can only be lowered</summary>
+        <label class="field">
+          <span>model</span>
+          <input
+            type="text"
+            list="known-models"
+            placeholder="as declared"
+            autoComplete="off"
+            value={fields.model}
+            onInput={(event) => change({ model: event.currentTarget.value })}
+          />
+        </label>
+        <datalist id="known-models">
+          {view.models.map((name) => (
+            <option key={name} value={name} />
+          ))}
+        </datalist>
+        <div class="run-limits">
+          {view.limits.map((limit) => (
+            <LimitField
+              key={limit.name}
+              limit={limit}
+              value={fields.limits[limit.name] ?? ''}
+              fault={faults[`limits.${limit.name}`]}
+              onInput={(text) => change({ limits: { ...fields.limits, [limit.name]: text } })}
+            />
+          ))}
+        </div>
+      </details>
       <AtMost view={view} fields={fields} />
       {fault ? <ErrorState error={fault} /> : null}
       {reason === undefined ? null : <p class="dim">{reason}</p>}

@@ -1,6 +1,6 @@
 // The foot of a review: what is given, for what, and the two buttons. Denying is always the safe answer
 // and needs nothing opened; approving has to be meant.
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { ApprovalReview, DecisionWord, ListedApproval } from '../../model/api.ts';
 import { limitName, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
@@ -126,7 +126,7 @@ function Choices(props: { review: ApprovalReview; draft: DecisionDraft; change: 
       : 'Once: exactly this, one time';
   return (
     <fieldset class="choices">
-      <legend>What you give</legend>
+      <legend>Approve</legend>
       {has('once') ? <Choice word="once" draft={draft} change={change} title={once} /> : null}
       {has('value') ? (
         <Choice word="value" draft={draft} change={change} title="For this value">
@@ -249,7 +249,32 @@ export function DecisionForm(props: {
   const refusal: DecisionDraft = { ...draft, word: 'deny' };
   const denyBlockers = blockersOf(review, refusal, around);
   const command = commandOf(review, draft);
+  // The button keeps the focus while it is locked: a key that moves there is not lost.
+  const isLocked = isBusy || !isCalm || blockers.length > 0;
+  const foot = useRef<HTMLDivElement>(null);
+  const focusOn = (name: 'main' | 'deny') =>
+    foot.current?.querySelector<HTMLButtonElement>(`.btn.${name}`)?.focus();
+  /** Chooses an answer and puts the focus on its button; `Enter` there decides. */
+  const choosing = (word: DecisionWord, says: string) =>
+    review.choices.includes(word)
+      ? {
+          says,
+          run: () => {
+            change({ word });
+            focusOn('main');
+          },
+        }
+      : undefined;
+  const chosen = {
+    a: choosing('once', 'approve once: go to the button'),
+    v: choosing('value', 'approve for this value: go to the button'),
+    s: choosing('scope', 'approve for a scope: go to the button'),
+  };
   useKeys({
+    ...Object.fromEntries(
+      Object.entries(chosen).flatMap(([key, act]) => (act ? [[key, act]] : [])),
+    ),
+    d: { says: 'deny: go to the button', run: () => focusOn('deny') },
     c: { says: 'copy the command', run: () => void copyText(command) },
     y: { says: 'copy the id', run: () => void copyText(approval.id) },
   });
@@ -275,7 +300,7 @@ export function DecisionForm(props: {
         <Field label="why, for the record" value={draft.why} onInput={(why) => change({ why })} />
         {fault ? <Fault fault={fault} command={command} /> : null}
       </div>
-      <div class="decide-foot">
+      <div class="decide-foot" ref={foot}>
         <div class="decide-says">
           <span class="mark" title="The beginning of the digest; `km approvals ls` shows the same">
             {approval.mark}
@@ -288,7 +313,7 @@ export function DecisionForm(props: {
         </div>
         <button
           type="button"
-          class="btn"
+          class="btn deny"
           disabled={isBusy || denyBlockers.length > 0}
           onClick={() => void send(refusal)}
         >
@@ -298,8 +323,8 @@ export function DecisionForm(props: {
           type="button"
           class="btn main"
           aria-describedby="blockers"
-          disabled={isBusy || !isCalm || blockers.length > 0}
-          onClick={() => void send(draft)}
+          aria-disabled={isLocked}
+          onClick={() => void (isLocked ? undefined : send(draft))}
         >
           {isBusy ? 'Sending…' : decisionWords(draft)}
         </button>

@@ -199,9 +199,9 @@ const Ladder = ({ gates }: { gates: readonly Gate[] }) => (
 const isGuards = ({ approval }: ApprovalReview): boolean => approval.kind === 'call';
 
 function Asked({ review }: { review: ApprovalReview }) {
-  const { approval, gates } = review;
+  const { approval } = review;
   const because = isGuards(review) ? review.because : undefined;
-  if (approval.rule === undefined && because === undefined && gates.length === 0) return null;
+  if (approval.rule === undefined && because === undefined) return null;
   return (
     <div class="sect">
       <h2>Why it is asked</h2>
@@ -211,7 +211,6 @@ function Asked({ review }: { review: ApprovalReview }) {
         </p>
       )}
       {because === undefined ? null : <ForeignText text={because} />}
-      {gates.length > 0 ? <Ladder gates={gates} /> : null}
     </div>
   );
 }
@@ -270,7 +269,7 @@ function Decided({ review }: { review: ApprovalReview }) {
         {who === undefined ? null : (
           <>
             by <ForeignText text={who} />
-            {channel === undefined ? '' : `, ${channel}`}
+            {channel === undefined || who.includes(`(${channel})`) ? '' : ` (${channel})`}
           </>
         )}{' '}
         {decided === undefined ? null : <Time at={decided} form="clock" />}
@@ -293,7 +292,7 @@ function Review(props: {
   onDone: (fault: PageFault | undefined) => void;
 }) {
   const { review, fault, onDone } = props;
-  const { approval, provenance, grant, limit, question, because, says } = review;
+  const { approval, provenance, grant, limit, question, because, says, gates } = review;
   const [closed, setClosed] = useState(0);
   const load: LoadPiece = (name, offset) => {
     const query = new URLSearchParams({ name, offset: String(offset) });
@@ -305,8 +304,9 @@ function Review(props: {
   return (
     <>
       <div class="scroll">
-        <Facts review={review} />
         {question === undefined ? null : <ForeignText text={question} author="The model asks" />}
+        <Asked review={review} />
+        <Facts review={review} />
         {review.arguments.length > 0 ? (
           <div class="sect">
             <h2>
@@ -319,7 +319,12 @@ function Review(props: {
         {review.before ? <Before before={review.before} /> : null}
         {grant ? <Grant grant={grant} /> : null}
         {limit ? <LimitAsked limit={limit} /> : null}
-        <Asked review={review} />
+        {gates.length > 0 ? (
+          <div class="sect">
+            <h2>What was checked before</h2>
+            <Ladder gates={gates} />
+          </div>
+        ) : null}
         {provenance ? (
           <div class="sect">
             <h2>Where it came from</h2>
@@ -358,18 +363,26 @@ function useFresh(review: ApprovalReview | undefined, again: () => void): boolea
   return shown !== undefined && first.current !== shown.digest;
 }
 
-export function ReviewPane({ id }: { id: string }) {
+/** `onDecided` is called once, after a decision from here was taken. */
+export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => void }) {
   const { answer, again } = useResource<ApprovalReview>(`approvals/${encodeURIComponent(id)}`);
   const review = answer?.ok ? answer.output : undefined;
   const hasChanged = useFresh(review, again);
   const [fault, setFault] = useState<PageFault>();
   const onDone = (found: PageFault | undefined) => {
     setFault(found);
+    if (found === undefined && onDecided) onDecided();
     again();
   };
+  const pane = useRef<HTMLElement>(null);
+  // The keys of a review act on the one in focus. A person who types or tabs elsewhere keeps the focus.
+  useEffect(() => {
+    const { activeElement } = document;
+    if (activeElement === null || activeElement === document.body) pane.current?.focus();
+  }, [review?.approval.id]);
   const approval = review?.approval;
   return (
-    <section class="card pane insp review" aria-label="Review">
+    <section ref={pane} tabIndex={-1} class="card pane insp review" aria-label="Review">
       <header class="bar">
         <Link to="/approvals" class="btn only phone-back" label="Back to the list">
           <Icon name="back" />

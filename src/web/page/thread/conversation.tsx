@@ -129,26 +129,61 @@ function StepLine({ row, onSelect }: { row: TimelineRow; onSelect: (seq: number)
   );
 }
 
+/** Distance from the end, in pixels, that still counts as the end. */
+const END = 40;
+
+/**
+ * Scrolls to the end when the content grows, also by a message that was read later, while `follow` is
+ * true. A person who scrolls up ends it, and starts it again at the end.
+ */
+function useFollowed(follow: boolean, onFollow: (follow: boolean) => void) {
+  const box = useRef<HTMLDivElement>(null);
+  const isFirst = useRef(true);
+  useEffect(() => {
+    const element = box.current;
+    if (!element) return undefined;
+    let isOwn = false;
+    const toEnd = () => {
+      isOwn = true;
+      element.scrollTop = element.scrollHeight;
+    };
+    const onScroll = () => {
+      const isAtEnd = element.scrollHeight - element.scrollTop - element.clientHeight < END;
+      if (!isOwn && isAtEnd !== follow) onFollow(isAtEnd);
+      isOwn = false;
+    };
+    if (follow || isFirst.current) toEnd();
+    isFirst.current = false;
+    const grown = new MutationObserver(() => follow && toEnd());
+    grown.observe(element, { childList: true, subtree: true, characterData: true });
+    element.addEventListener('scroll', onScroll);
+    return () => {
+      grown.disconnect();
+      element.removeEventListener('scroll', onScroll);
+    };
+  }, [follow]);
+  return box;
+}
+
 export function Conversation(props: {
   id: string;
   events: readonly SlimEvent[];
   rows: readonly TimelineRow[];
   /** The reply under way. */
   text: string;
+  /** The end of the conversation stays in sight. */
+  follow: boolean;
+  onFollow: (follow: boolean) => void;
   onSelect: (seq: number) => void;
 }) {
-  const { id, events, rows, text, onSelect } = props;
+  const { id, events, rows, text, follow, onFollow, onSelect } = props;
   const lines = useLines(events, rows);
   const [most, setMost] = useState(PAGE);
   const hidden = Math.max(0, lines.length - most);
-  const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const element = box.current;
-    if (element) element.scrollTop = element.scrollHeight;
-  }, []);
+  const box = useFollowed(follow, onFollow);
   if (lines.length === 0 && text === '') return <EmptyState title="Nothing was said yet" />;
   return (
-    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="What was said">
+    <div ref={box} class="talk" tabIndex={0} role="region" aria-label="Conversation">
       {hidden > 0 ? (
         <button type="button" class="btn" onClick={() => setMost(most + PAGE * 2)}>
           {count(hidden)} earlier

@@ -315,6 +315,11 @@ export function ThreadHeader(props: ActsProps & { denied: number; until: number 
             </h1>
             <StatusPill status={thread.status} waitsForPerson={waits} denied={denied} />
           </div>
+          {thread.title === undefined ? null : (
+            <p class="about">
+              <ForeignText text={thread.title} />
+            </p>
+          )}
           <Meta view={view} until={until} />
         </div>
         <ThreadActs {...props} />

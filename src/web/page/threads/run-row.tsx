@@ -144,6 +144,11 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
           {visibleText(run.directive, 80)}
         </Link>
         <span class="faint ver">{run.version}</span>
+        {run.title === undefined ? null : (
+          <span class="about" title={visibleText(run.title, 80)}>
+            <span class="cut">{visibleText(run.title, 80)}</span>
+          </span>
+        )}
         {line.isFolded ? <span class="count">{count(line.below)}</span> : null}
       </span>
       <span role="gridcell" class={`status ${tone}`}>

@@ -1,4 +1,5 @@
 // What waits for a person and what was decided today; beside it the review of one, as a page of its own.
+import { useEffect, useState } from 'preact/hooks';
 import type { ApprovalList, ListedApproval } from '../../model/api.ts';
 import { seconds } from '../../model/format.ts';
 import { useKeys } from '../keys.ts';
@@ -9,6 +10,7 @@ import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/state
 import { kindWord, ReviewPane } from '../review/review-pane.tsx';
 import { go, Link, pathOf, route } from '../router.tsx';
 import { decided, pending, useApprovals } from '../state/approvals.ts';
+import { isNarrow } from '../theme.ts';
 
 const startOfDay = (at: number): number => new Date(at).setHours(0, 0, 0, 0);
 
@@ -27,6 +29,7 @@ function WaitingRow({ row, current }: { row: ListedApproval; current: boolean })
         </span>
         <span class="under faint cut">
           <ForeignText text={row.directive ?? row.thread ?? 'outside of threads'} />
+          {row.thread_title === undefined ? null : <ForeignText text={`: ${row.thread_title}`} />}
           {row.rule === undefined ? '' : ' · '}
           {row.rule === undefined ? null : <ForeignText text={row.rule} />}
         </span>
@@ -64,7 +67,9 @@ function Waiting({ current }: { current: string | undefined }) {
   if (error) return <ErrorState error={error} again={again} />;
   if (isLoading && rows.length === 0) return <LoadingRows rows={3} rowHeight={44} />;
   if (rows.length === 0) {
-    return <EmptyState title="Nothing waits for you" hint="What asks for a person stands here." />;
+    return (
+      <EmptyState title="Nothing waits for you" hint="Questions to a person are listed here." />
+    );
   }
   return (
     <ul class="picks">
@@ -93,8 +98,31 @@ function step(rows: readonly ListedApproval[], current: string | undefined, by: 
   if (next) go(pathOf('approvals', next.id), { replace: current !== undefined });
 }
 
+/** The oldest question is open, unless a person closed the review or the screen shows the list alone. */
+function useOldest(current: string | undefined): { close(): void } {
+  const [isClosed, setClosed] = useState(false);
+  const oldest = pending.value[0]?.id;
+  useEffect(() => {
+    if (current !== undefined || isClosed || isNarrow.peek() || oldest === undefined) return;
+    go(pathOf('approvals', oldest), { replace: true });
+  }, [current, isClosed, oldest]);
+  return {
+    close() {
+      setClosed(true);
+      go('/approvals');
+    },
+  };
+}
+
+/** After a decision the next question is open and has the focus; after the last one the decision stays. */
+function openNext(decidedId: string): void {
+  const next = pending.value.find(({ id }) => id !== decidedId);
+  if (next) go(pathOf('approvals', next.id), { replace: true });
+}
+
 export function ApprovalsPage() {
   const [, current] = route.value.parts;
+  const { close } = useOldest(current);
   const done = useDecided();
   const rows = [...pending.value, ...done];
   useKeys({
@@ -102,7 +130,7 @@ export function ApprovalsPage() {
     k: { says: 'previous', run: () => step(rows, current, -1) },
     ArrowDown: { says: 'next', run: () => step(rows, current, 1) },
     ArrowUp: { says: 'previous', run: () => step(rows, current, -1) },
-    Escape: { says: 'back to the list', run: () => go('/approvals') },
+    Escape: { says: 'back to the list', run: close },
   });
   const Title = current === undefined ? 'h1' : 'h2';
   return (
@@ -138,7 +166,7 @@ export function ApprovalsPage() {
           />
         </section>
       ) : (
-        <ReviewPane key={current} id={current} />
+        <ReviewPane key={current} id={current} onDecided={() => openNext(current)} />
       )}
     </main>
   );

@@ -83,6 +83,16 @@ function Search() {
   );
 }
 
+const LEVELS = ['project', 'user', 'installed', 'catalog', 'bundle'];
+const levelOf = ({ source = '' }: ListedItem): number =>
+  (LEVELS.indexOf(source) + LEVELS.length + 1) % (LEVELS.length + 1);
+
+/** Without a search the items of the project come first and the shipped ones last. */
+const inOrder = (items: readonly ListedItem[]): readonly ListedItem[] =>
+  (route.value.query.get('q') ?? '') === ''
+    ? items.toSorted((a, b) => levelOf(a) - levelOf(b))
+    : items;
+
 /** What was found last stays until the next answer is there. */
 function useItems(): {
   list: ItemList | undefined;
@@ -127,7 +137,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
   return (
     <>
       <ul class="picks">
-        {list.items.map((item) => (
+        {inOrder(list.items).map((item) => (
           <ItemRow
             key={`${item.item_type} ${item.item_id}`}
             item={item}
@@ -151,7 +161,7 @@ function Found(props: { found: ReturnType<typeof useItems>; kind?: string; id?: 
 export function ItemsPage() {
   const [, kind, id] = route.value.parts;
   const found = useItems();
-  const items = found.list?.items ?? [];
+  const items = inOrder(found.list?.items ?? []);
   const step = (by: number) => {
     const at = items.findIndex((item) => item.item_type === kind && item.item_id === id);
     const next = items[at < 0 ? 0 : Math.max(0, Math.min(items.length - 1, at + by))];

@@ -9,7 +9,9 @@ import type { TimelineRow } from '../../model/timeline-row.ts';
 import { connection } from '../connection.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { now } from '../parts/figures.tsx';
+import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
+import { JsonView } from '../parts/json-view.tsx';
 import { EmptyState, ErrorState, LoadingRows } from '../parts/states.tsx';
 import { go, Link, route } from '../router.tsx';
 import { me } from '../state/session.ts';
@@ -138,6 +140,8 @@ function TabBody(shown: Shown) {
           events={live.events}
           rows={folded.rows}
           text={live.text}
+          follow={shown.follow}
+          onFollow={shown.setFollow}
           onSelect={selectSeq}
         />
       );
@@ -316,6 +320,29 @@ function Answers({
   );
 }
 
+/** Outputs and last words of the thread: the first thing that a reader of an ended run looks for. */
+function Outcome({ view }: { view: ThreadView }) {
+  const { outputs, reply } = view;
+  if (outputs === undefined && reply === undefined) return null;
+  const isEnded = isEndedStatus(view.thread.status);
+  return (
+    <section class="card outcome" aria-label={isEnded ? 'Result' : 'Last words'}>
+      {outputs === undefined ? null : (
+        <>
+          <h2>Outputs</h2>
+          <JsonView value={outputs} />
+        </>
+      )}
+      {reply === undefined ? null : (
+        <>
+          <h2>{isEnded ? 'Last words' : 'Last words so far'}</h2>
+          <ForeignText text={reply} class="wrap" />
+        </>
+      )}
+    </section>
+  );
+}
+
 /** Nothing can be tried again about it. */
 function Gone({ isPruned }: { isPruned: boolean }) {
   return (
@@ -428,6 +455,7 @@ function Thread({ id }: { id: string }) {
       <main class={`thread-page ${isStale ? 'is-stale' : ''}`}>
         <ThreadHeader {...acts} denied={denied} until={until} />
         <DueBar approvals={view.due} thread={id} />
+        <Outcome view={view} />
         <Answers {...shown} onRaise={() => setSheet('raise')} />
         <Work {...shown} />
         {isSaying ? (
@@ -450,7 +478,7 @@ function Thread({ id }: { id: string }) {
 export function ThreadPage() {
   const [, id = ''] = route.value.parts;
   return id === '' ? (
-    <EmptyState title="Which thread?" hint="Threads are at /" />
+    <EmptyState title="No thread selected" hint="Open a thread from the list" />
   ) : (
     <Thread key={id} id={id} />
   );

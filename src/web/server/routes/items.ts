@@ -158,6 +158,13 @@ function pieceOf(text: string, offset: number): LongText {
   return end < bytes.length ? { ...piece, next: end } : piece;
 }
 
+/** Tiers, then model ids, as the configuration of models has them. */
+const modelNames = (models: Json): string[] =>
+  ['tiers', 'models'].flatMap((table) => {
+    const rows = getOwn(models, table);
+    return isObject(rows) ? Object.keys(rows) : [];
+  });
+
 async function viewItem(
   parts: WebParts,
   kind: Kind,
@@ -198,6 +205,7 @@ async function viewItem(
         : [],
     ...history.output,
     limits: limitsOf(told),
+    models: kind === 'directive' ? modelNames(runtime.library.config('models').value) : [],
   });
 }
 
