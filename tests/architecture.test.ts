@@ -13,6 +13,7 @@ import {
   unusedExports,
 } from '../scripts/house/graph.ts';
 import { readTree, type SourceFile } from '../scripts/house/tree.ts';
+import { isOwnCode } from '../src/base/index.ts';
 import {
   KNOWN_CIRCLES,
   KNOWN_FOR_TESTS,
@@ -325,6 +326,17 @@ test('ARCHITECTURE.md is short, and names files that are there', () => {
   const isThere = (name: string): boolean =>
     existsSync(name) || files.some(({ path }) => path === name || path.endsWith(`/${name}`));
   expectOnly(named.filter((name) => !isThere(name)));
+});
+
+test('every code of a fault that the runtime makes is one that no module can report', () => {
+  const written = files.flatMap(({ path }) => [
+    ...readFileSync(`src/${path}`, 'utf8').matchAll(
+      /\b(?:fail|raise)\(\s*'([a-z_]+)'|_CODE = '([a-z_]+)'/g,
+    ),
+  ]);
+  const codes = new Set(written.map(([, code, named]) => code ?? named ?? ''));
+  expect(codes.size).toBeGreaterThan(50);
+  expectOnly([...codes].filter((code) => !isOwnCode(code)));
 });
 
 // What a file may declare is in force or refused, never shown and ignored.

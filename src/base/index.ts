@@ -29,6 +29,7 @@ export {
   harmless,
   heard,
   inTurn,
+  isOwnCode,
   type Json,
   type JsonObject,
   messageOf,

@@ -12,71 +12,55 @@ export interface Fault {
 }
 
 /** Documented and stable: hooks match them, so changing one is a breaking change. */
-type KnownCode =
-  | 'invalid_input'
-  | 'invalid_item'
-  | 'not_found'
-  | 'ambiguous'
-  | 'permission_denied'
-  | 'signature_invalid'
-  | 'timeout'
-  | 'cancelled'
-  | 'rate_limit'
-  | 'network_error'
-  | 'quota_exceeded'
-  | 'model_unavailable'
-  | 'provider_error'
-  | 'stream_incomplete'
-  | 'outcome_unknown'
-  | 'loop_detected'
-  | 'stuck'
-  | 'tool_failed'
-  | 'output_invalid'
-  | 'tool_chain_failed'
-  | 'config_invalid'
-  | 'dependency_missing'
-  | 'sandbox_missing'
-  | 'thread_exists'
-  | 'spawn_failed'
-  | 'mcp_connection_failed'
-  | 'mcp_definition_changed'
-  | 'hook_failed'
-  | 'hook_unaffordable'
-  | 'ended_by_hook'
-  | 'needs_input'
-  | 'expression_error'
-  | 'http_error'
-  | 'response_too_large'
-  | 'internal_error';
+const KNOWN_CODES = [
+  ...(['invalid_input', 'invalid_item', 'not_found', 'ambiguous', 'permission_denied'] as const),
+  ...(['signature_invalid', 'timeout', 'cancelled', 'rate_limit', 'network_error'] as const),
+  ...(['quota_exceeded', 'model_unavailable', 'provider_error', 'stream_incomplete'] as const),
+  ...(['outcome_unknown', 'loop_detected', 'stuck', 'tool_failed', 'output_invalid'] as const),
+  ...(['tool_chain_failed', 'config_invalid', 'dependency_missing', 'sandbox_missing'] as const),
+  ...(['thread_exists', 'spawn_failed', 'mcp_connection_failed', 'hook_failed'] as const),
+  ...(['mcp_definition_changed', 'hook_unaffordable', 'ended_by_hook', 'needs_input'] as const),
+  ...(['expression_error', 'http_error', 'response_too_large', 'internal_error'] as const),
+];
 
-/** Of the registry of threads, of approvals, scripts and limits (`turns_exceeded` and so on). */
-type RoomCode =
-  | 'conflict'
-  | 'stale_epoch'
-  | 'lease_held'
-  | 'lease_expired'
-  | 'thread_ended'
-  | 'store_failed'
-  | 'disk_full'
-  | 'store_busy'
-  | 'store_unknown'
-  | 'signalled'
-  | 'store_closed'
-  | 'store_newer'
-  | 'store_foreign'
-  | 'not_recorded'
-  | 'journal_unreadable'
-  | 'approval_pending'
-  | 'approval_denied'
-  | 'approval_expired'
-  | 'approval_used'
-  | 'bail'
-  | 'steps_differ'
-  | 'plan_invalid'
+/** Codes of the registry of threads, of approvals and of scripts. */
+const ROOM_CODES = [
+  ...(['conflict', 'stale_epoch', 'lease_held', 'lease_expired', 'thread_ended'] as const),
+  ...(['store_failed', 'disk_full', 'store_busy', 'store_unknown', 'signalled'] as const),
+  ...(['store_closed', 'store_newer', 'store_foreign', 'not_recorded'] as const),
+  ...(['journal_unreadable', 'approval_pending', 'approval_denied', 'approval_expired'] as const),
+  ...(['approval_used', 'bail', 'steps_differ', 'plan_invalid'] as const),
+];
+
+/** Every code that is documented; a limit has its own (`turns_exceeded` and so on). */
+export type Code =
+  | (typeof KNOWN_CODES)[number]
+  | (typeof ROOM_CODES)[number]
   | `${string}_exceeded`;
 
-/** Every code that is documented. */
-export type Code = KnownCode | RoomCode;
+const OWN_CODES: ReadonlySet<string> = new Set<string>([
+  ...KNOWN_CODES,
+  ...ROOM_CODES,
+  // Used between rooms, and for a command line.
+  'retry_requested',
+  'handed_over',
+  'shared_limit',
+  'items_differ',
+  'usage',
+  'unavailable',
+  'store_exists',
+  'drivers_missing',
+  'project_unnamed',
+  'other_place',
+  'anneal_refused',
+]);
+const OWN_FAMILIES = /_exceeded$|^(?:approval|store|lease|journal|hook|stale|disk|mcp|sandbox)_/;
+
+/** Does the runtime itself decide by this code? A program outside may not choose such a code. */
+export function isOwnCode(code: string): boolean {
+  const name = code.trim().toLowerCase();
+  return OWN_CODES.has(name) || OWN_FAMILIES.test(name);
+}
 
 // Open on purpose: a tool may report its own codes and a hook may match them.
 export type ErrorCode = Code | (string & {});

@@ -1,6 +1,6 @@
 // What stands at the end of every chain. The kernel owns this type and receives a table of
 // primitives; it never asks what one does.
-import type { Json, JsonObject, Outcome, Rule } from '../base/index.ts';
+import type { Failure, Fault, Json, JsonObject, Outcome, Rule } from '../base/index.ts';
 import type { Descriptor, MaybePromise, ResultFacts, Value } from '../flow/index.ts';
 import type { ToolEffect } from '../items/index.ts';
 import type { Sink } from './sink.ts';
@@ -134,6 +134,17 @@ export interface TouchedFile {
   /** Hex, of the whole content; for `read` as it was read, for `written` as it now is. */
   sha256: string;
 }
+
+const unbegun = new WeakSet<Fault>();
+
+/** Marks a failure of a call that did nothing: no word in it came from a program or a server. */
+export function notBegun(failure: Failure): Failure {
+  unbegun.add(failure.error);
+  return failure;
+}
+
+/** Known by where it failed, never by its code or its fields. A copy of a fault counts as begun. */
+export const hasBegun = (fault: Fault): boolean => !unbegun.has(fault);
 
 export interface Primitive {
   name: string;

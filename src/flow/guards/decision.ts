@@ -156,7 +156,7 @@ export const isCatchableDenial = (failure: Failure): boolean =>
 // A guard's `retry` on its way to the nearest owner of a retry budget. It travels as a failure, so
 // that everything between guard and owner unwinds as it would for any fault.
 
-export const RETRY_CODE = 'retry_requested';
+const RETRY_CODE = 'retry_requested';
 
 /** Calls, assignments and tool calls; pipeline stages bring their own budgets. */
 export const MAX_ATTEMPTS = 3;
@@ -172,12 +172,16 @@ function requestRetry(owner: RetryBudget, guard: string, hint: string): Failure 
   return failure;
 }
 
+const ownerOf = ({ detail }: Fault): RetryBudget | undefined =>
+  (detail as { [OWNER]?: RetryBudget })[OWNER];
+
+/** Did a guard make this fault? A code alone says nothing. */
+export const isRetryRequest = (fault: Fault): boolean => ownerOf(fault) !== undefined;
+
 /** The hint, when this fault asks exactly this owner to try again. */
 export function retryHint(fault: Fault, owner: RetryBudget): string | undefined {
-  if (fault.code !== RETRY_CODE) return undefined;
-  const { detail } = fault;
-  const isOurs = (detail as { [OWNER]?: RetryBudget })[OWNER] === owner;
-  return isOurs && typeof detail.hint === 'string' ? detail.hint : undefined;
+  const { hint } = fault.detail;
+  return ownerOf(fault) === owner && typeof hint === 'string' ? hint : undefined;
 }
 
 // From a judgement to what happens: go on, refuse, ask a person, or try again.

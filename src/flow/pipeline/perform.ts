@@ -15,7 +15,7 @@ import {
 } from '../../base/index.ts';
 import type { Frame, Input, MaybePromise } from '../frame.ts';
 import { isUncontested, judgeBefore } from '../guards/ask-guards.ts';
-import { carryOut, crashed, operationName, RETRY_CODE, retryHint } from '../guards/decision.ts';
+import { carryOut, crashed, isRetryRequest, operationName, retryHint } from '../guards/decision.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { markFailure } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
@@ -150,7 +150,7 @@ function endEffects(attempt: Attempt, outcome: Outcome<Value>): void {
   if (outcome.ok) return effects.flush();
   const marks = marksOfInputs(attempt);
   const concerned =
-    outcome.error.code === RETRY_CODE ||
+    isRetryRequest(outcome.error) ||
     frame.guards.forResult(op, marks).length > 0 ||
     frame.guards.forOperation(op, frame.held, 'after').length > 0;
   if (concerned) effects.drop();
@@ -166,7 +166,7 @@ async function faultRaised(attempt: Attempt, failure: Failure): Promise<AttemptE
   const { checkpoint, audit } = attempt.call.own;
   try {
     if (stage < STAGE.audit) await audit?.(entryOf(attempt, failure, false));
-    if (fault.code === RETRY_CODE || !checkpoint) return undefined;
+    if (isRetryRequest(fault) || !checkpoint) return undefined;
     const refused = fault.code === 'permission_denied' && { stage: refusedAt(attempt, fault) };
     // A right that is used up is refused like one that is not held.
     const event: FlowCheckpoint =

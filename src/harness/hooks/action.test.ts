@@ -257,14 +257,16 @@ test('without a hook a denial at the start and a fatal provider error fail', () 
 
 test('without a hook a loop is told once and ends the thread the second time', () => {
   const loop = onError(fail('loop_detected', 'again').error);
-  expect(withoutHook(situation(loop, { loops: 1 })).deed.do).toBe('tell_error');
-  expect(withoutHook(situation(loop, { loops: 2 })).deed.do).toBe('fail');
+  expect(withoutHook(situation(loop, { loops: 1, isOwn: true })).deed.do).toBe('tell_error');
+  expect(withoutHook(situation(loop, { loops: 2, isOwn: true })).deed.do).toBe('fail');
+  expect(withoutHook(situation(loop, { loops: 2 })).deed.do).toBe('tell_error');
 });
 
 test('without a hook a stuck thread asks a person', () => {
   const stuck = onError(fail('stuck', 'no idea', { reason: 'no idea' }).error);
-  expect(withoutHook(situation(stuck)).deed).toMatchObject({
+  expect(withoutHook(situation(stuck, { isOwn: true })).deed).toMatchObject({
     do: 'ask_person',
     fault: { detail: { reason: 'no idea' } },
   });
+  expect(withoutHook(situation(stuck)).deed.do).toBe('tell_error');
 });

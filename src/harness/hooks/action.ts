@@ -66,6 +66,8 @@ export interface Situation {
   };
   /** Before the first turn: rights were refused, or there is too little left to begin. */
   readonly isStart?: boolean;
+  /** The harness itself raised the error: a loop, a call for help. A tool cannot, whatever its code says. */
+  readonly isOwn?: boolean;
   /** A provider error for which nothing is left to try. */
   readonly isFatal?: boolean;
   /** How often a loop without progress was found, this time included. */
@@ -199,7 +201,7 @@ export function decideFailure(hook: string, failure: Failure, situation: Situati
 }
 
 function defaultDeed(situation: Situation): Deed {
-  const { event, isStart, isFatal, loops = 1 } = situation;
+  const { event, isStart, isFatal, isOwn, loops = 1 } = situation;
   switch (event.name) {
     case 'before_step':
     case 'after_step':
@@ -211,6 +213,7 @@ function defaultDeed(situation: Situation): Deed {
     case 'error': {
       const fault = faultFor(situation, undefined);
       if (isFatal || isStart) return { do: 'fail', fault };
+      if (!isOwn) return { do: 'tell_error' };
       if (event.code === 'loop_detected' && loops > 1) return { do: 'fail', fault };
       return event.code === 'stuck' ? { do: 'ask_person', fault } : { do: 'tell_error' };
     }

@@ -10,7 +10,6 @@ import {
   type JsonObject,
   type Outcome,
   ok,
-  plainText,
 } from '../../base/index.ts';
 import {
   type CheckpointVerdict,
@@ -29,11 +28,8 @@ import { packLimits } from '../limits/effective-limits.ts';
 import {
   contextWarning,
   crossedMarks,
-  LIMIT_NAMES,
-  type LimitEvent,
-  type LimitName,
+  limitIn,
   markKey,
-  readLimit,
   type WarningEvent,
 } from '../limits/limit.ts';
 import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
@@ -74,25 +70,6 @@ import { type HookVerdict, parseVerdict } from './hook-answer.ts';
 import { withProposal } from './improve-directive.ts';
 import { buildContext, fillInputs, select, withoutOutside } from './select-hook.ts';
 
-/** A refusal of stage 4, as hooks are told about it. */
-function limitEventOf({ detail }: Fault): LimitEvent {
-  const limit = plainText(detail.limit) as LimitName;
-  const { current, max, reserved, needed, thread } = detail;
-  return {
-    name: 'limit',
-    code: `${limit}_exceeded`,
-    limit,
-    current: Number(current),
-    max: Number(max),
-    ...(typeof reserved === 'number' && { reserved }),
-    ...(typeof needed === 'number' && { needed }),
-    ...(typeof thread === 'string' && { thread }),
-  };
-}
-
-const isLimit = ({ code, detail }: Fault): boolean =>
-  LIMIT_NAMES.some((name) => detail.limit === name && code === `${name}_exceeded`);
-
 function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
   switch (event.name) {
     case 'before_step':
@@ -100,10 +77,10 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
     case 'after_step':
       return afterStep(step, event.result.data);
     case 'error':
-      // The deadline, or a budget further up, was reached while it was under way.
-      return isLimit(event.fault) ? limitEventOf(event.fault) : onError(event.fault);
     case 'limit':
-      return limitEventOf(event.fault);
+      // The deadline, or a budget further up, may have been reached while it was under way; what could not
+      // be counted at all, in a store that is gone for example, is no limit.
+      return limitIn(event.fault)?.event ?? onError(event.fault);
   }
 }
 
@@ -454,13 +431,13 @@ async function situationOf(
   fault?: Fault,
 ): Promise<Situation> {
   const { place, hooks, talk, budget } = thread;
-  const { detail } = fault ?? {};
+  const reached = fault && limitIn(fault);
   // Only there can limits be raised; asking how far costs a look at every ancestor.
   const isAtLimit = event.name === 'limit' || event.name === 'warning';
   // When it is an ancestor's budget that is used up, raising the own limit would not help.
-  const isOwn = detail?.thread === undefined || detail.thread === place.id;
-  const limit = plainText(detail?.limit) as LimitName;
-  const needed = readLimit(limit, detail?.at_least) ?? 0n;
+  const above = reached?.event.thread;
+  const isOwn = above === undefined || above === place.id;
+  const needed = reached?.least ?? 0n;
   const isFatal = step.startsWith('turn ');
   const plain = { event, step, bounds: hooks.bounds, loops: talk.loops, isFatal };
   if (!isOwn || !isAtLimit) return plain;
@@ -487,7 +464,7 @@ export async function raiseError(
 ): Promise<CheckpointVerdict | undefined> {
   const event = onError(error);
   const open = { fault: error, ...(call !== undefined && { call }) };
-  const situation = { ...(await situationOf(thread, event, step)), isStart, open };
+  const situation = { ...(await situationOf(thread, event, step)), isStart, isOwn: true, open };
   if (!begunAt(thread, situation)) {
     thread.journal.note({ type: typeOf(error), data: { code: error.code, detail: error.detail } });
   }

@@ -1,7 +1,9 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitsOf, PRICE } from '../../../tests/support/limits.ts';
+import { fail, withDetail } from '../../base/index.ts';
 import {
+  asLimitFault,
   contextWarning,
   crossedMarks,
   firstExceeded,
@@ -10,6 +12,7 @@ import {
   type LimitAmounts,
   limitEvent,
   limitFault,
+  limitIn,
   limitNumber,
   limitsView,
   limitWords,
@@ -317,7 +320,7 @@ test('a limit is told in words: what was used, what others hold and what is need
   });
   const { error } = limitFault({ ...event, thread: 'root' }, (38n * nano) / 100n);
   expect(error.code).toBe('spend_exceeded');
-  expect(error.detail).toEqual({
+  expect(JSON.parse(JSON.stringify(error.detail))).toEqual({
     limit: 'spend',
     current: 0.12,
     max: 0.3,
@@ -330,4 +333,18 @@ test('a limit is told in words: what was used, what others hold and what is need
   });
   expect(limitWords(limitEvent('turns', 10n, 10n))).toBe('limit `turns` reached: 10 of 10 used');
   expect(limitWords(limitEvent('depth', 4n, 3n))).toBe('limit `depth` reached: 4 is more than 3');
+});
+
+test('a fault is a limit because of how it was made, whatever code and fields it has', () => {
+  const event = limitEvent('turns', 10n, 10n);
+  const made = limitFault(event, 11n, { limit: 'spend', current: 'NaN', thread: 'another' });
+  const copied = withDetail(made, { more: 1 });
+  expect(limitIn(made.error)).toEqual({ event, least: 11n });
+  expect(limitIn(copied.error)).toEqual({ event, least: 11n });
+  const said = JSON.parse(JSON.stringify(made)) as typeof made;
+  expect(limitIn(said.error)).toBeUndefined();
+  expect(limitIn(fail(made.error.code, 'x', said.error.detail).error)).toBeUndefined();
+  expect(limitIn(asLimitFault(said).error)?.event).toMatchObject({ limit: 'turns', current: 10 });
+  const odd = fail('spend_exceeded', 'x', { limit: 'spend', max: '1' });
+  expect(limitIn(asLimitFault(odd).error)).toBeUndefined();
 });

@@ -1,6 +1,6 @@
 // Limits as whole numbers: counts as they are, time in milliseconds, money in nano-units. Before a
 // unit of work starts, what was used and the unit's worst case must fit together.
-import { type Failure, fail, type JsonObject } from '../../base/index.ts';
+import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
@@ -113,11 +113,46 @@ export function limitWords(event: Omit<LimitEvent, 'name' | 'code'>): string {
   return `${start} of ${max} used${held}${next}`;
 }
 
-/** `least`: how high the limit would have to be for this unit, in the unit that is counted. */
-export function limitFault(event: LimitEvent, least: bigint): Failure {
+/** A limit that was reached; `least`: how high it would have to be for this unit, as it is counted. */
+interface ReachedLimit {
+  readonly event: LimitEvent;
+  readonly least: bigint;
+}
+
+// INVARIANT: a fault is a limit because it was made here, never because of its code or its fields. The
+// symbol stays with its detail when the fault is copied, and no JSON ever holds it.
+const LIMIT = Symbol('limit');
+
+/** Undefined: the fault is no limit, whatever it says. */
+export const limitIn = ({ detail }: Fault): ReachedLimit | undefined =>
+  (detail as { [LIMIT]?: ReachedLimit })[LIMIT];
+
+export function limitFault(event: LimitEvent, least: bigint, more: JsonObject = {}): Failure {
   const { name: _, code, ...facts } = event;
   const at_least = formatMoney(least * grainOf(event.limit));
-  return fail(code, limitWords(event), { ...facts, at_least });
+  const failure = fail(code, limitWords(event), { ...more, ...facts, at_least });
+  Object.assign(failure.error.detail, { [LIMIT]: { event, least } });
+  return failure;
+}
+
+/** For a fault that an event of a journal tells to be a limit; the fault itself when it holds none. */
+export function asLimitFault(failure: Failure): Failure {
+  const { limit: name, current, max, reserved, needed, thread, at_least } = failure.error.detail;
+  const limit = LIMIT_NAMES.find((one) => one === name);
+  if (limit === undefined || typeof current !== 'number' || typeof max !== 'number') return failure;
+  const event: LimitEvent = {
+    name: 'limit',
+    code: `${limit}_exceeded`,
+    limit,
+    current,
+    max,
+    ...(typeof reserved === 'number' && { reserved }),
+    ...(typeof needed === 'number' && { needed }),
+    ...(typeof thread === 'string' && { thread }),
+  };
+  const { code, detail } = failure.error;
+  const reached = { event, least: readLimit(limit, at_least) ?? 0n };
+  return { ok: false, error: { code, detail: Object.assign({ ...detail }, { [LIMIT]: reached }) } };
 }
 
 /** What each kind of unit takes besides its tokens. A turn at the deadline is already too late. */

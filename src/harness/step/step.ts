@@ -33,7 +33,7 @@ import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { raise, raiseError } from '../hooks/raise-checkpoint.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
-import { firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
+import { asLimitFault, firstExceeded, limitFault, UNITS } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { commitIntent, givenBack } from '../rights/approved-rights.ts';
 import {
@@ -56,7 +56,6 @@ import { callKey, childOf, endCall, nameCall } from './call-intent.ts';
 import { keepResult, type Result, wholeResult } from './large-result.ts';
 import { loopFault } from './loop-detector.ts';
 import {
-  asLimit,
   type IdentifiedCall,
   identifyCall,
   requiredFor,
@@ -257,9 +256,11 @@ export async function judgeHeld(
   const outcome = resultIn({ call_id: id, ...start.held, content });
   // Its intent is in the journal, so it was counted; who goes on with the thread has given that back.
   if (control.intents.has(id)) budget.meter.countToolCall();
-  const event: FlowCheckpoint = outcome.ok
-    ? { name: 'after_step', arguments: [], result: outcome.output }
-    : { name: 'error', arguments: [], fault: outcome.error };
+  // The event that the hook was asked about says whether it was a limit.
+  const failure = outcome.ok || start.event !== 'limit' ? outcome : asLimitFault(outcome);
+  const event: FlowCheckpoint = failure.ok
+    ? { name: 'after_step', arguments: [], result: failure.output }
+    : { name: 'error', arguments: [], fault: failure.error };
   const verdict = await checkpoint?.(event, UNJUDGED, createFrame());
   if (verdict?.action === 'retry') return undefined;
   return verdict?.action === 'end' ? verdict.outcome : outcome;
@@ -403,7 +404,7 @@ function raiseDone(
   }
   conversation.learn(descriptorOfFault(event.fault), false);
   const told = event.name === 'error' ? { ...event, call: call.id } : event;
-  const verdict = raise(thread, asLimit(told), step);
+  const verdict = raise(thread, told, step);
   if (isRepeatable) return verdict;
   const unlessRetry = (given: CheckpointVerdict | undefined) =>
     given?.action === 'retry' ? undefined : given;

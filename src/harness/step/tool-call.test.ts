@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import { asLimit, spawnsBy, stepKind } from './tool-call.ts';
+import { spawnsBy, stepKind } from './tool-call.ts';
 
 const library = (chains: Record<string, string[]>): Pick<Library, 'chain'> => ({
   chain(id) {
@@ -25,15 +25,6 @@ test('a tool is a spawn when its chain goes through the base of spawning', () =>
   expect(stepKind(known, 'mine')).toBe('spawn');
   expect(stepKind(known, 'threads/wait_thread')).toBe('tool');
   expect(stepKind(known, 'unknown')).toBe('tool');
-});
-
-test('only a refusal for spawns or depth becomes a limit', () => {
-  const raised = (code: string) =>
-    asLimit({ name: 'error', fault: fail(code, 'x').error, arguments: [] }).name;
-  expect(raised('spawns_exceeded')).toBe('limit');
-  expect(raised('depth_exceeded')).toBe('limit');
-  expect(raised('permission_denied')).toBe('error');
-  expect(asLimit({ name: 'before_step', arguments: [] }).name).toBe('before_step');
 });
 
 test('what a chain does in the end decides whether it spawns, and who makes the id', () => {

@@ -13,7 +13,6 @@ import {
 import {
   type Descriptor,
   elementOf,
-  type FlowCheckpoint,
   makeValue,
   mergeDescriptors,
   type Value,
@@ -144,13 +143,11 @@ export function requiredFor(
   return [...new Set([...needs.flat().map(normalizeCapability), `tool.${name}`])];
 }
 
-// A tool call that spawns is a step of its own kind, and a spawn that is refused for its limits is a
-// limit, although it is found out inside the call.
+// A tool call that spawns is a step of its own kind.
 
 /** The primitive at the end of these chains, and its function that spawns. */
 const [PRIMITIVE, FUNCTION] = ['thread', 'spawn'];
 const BASE = 'threads/spawn_thread';
-const SPAWN_LIMITS: ReadonlySet<string> = new Set(['spawns_exceeded', 'depth_exceeded']);
 
 /** Also a project's own tool that stands on the bundle's. */
 export function stepKind(library: Pick<Library, 'chain'>, tool: string): 'spawn' | 'tool' {
@@ -172,8 +169,3 @@ export function spawnsBy(
       .find((value) => value !== undefined);
   return word('function') === FUNCTION ? { makesId: word('make_id') === true } : undefined;
 }
-
-export const asLimit = (event: FlowCheckpoint): FlowCheckpoint =>
-  event.name === 'error' && SPAWN_LIMITS.has(event.fault.code)
-    ? { ...event, name: 'limit' }
-    : event;

@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { MaybePromise, Value } from '../../flow/index.ts';
 import type { Signal } from '../../store/index.ts';
-import { limitEvent, limitNumber } from '../limits/limit.ts';
+import { limitEvent, limitFault } from '../limits/limit.ts';
 import type { Ending } from '../loop.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import type { JournalEvent } from './journal-event.ts';
@@ -114,17 +114,9 @@ export function deadlineFault(thread: Thread, { error }: Failure): Failure {
   const used = BigInt(Math.ceil(thread.budget.meter.read().duration_ms));
   const current = used > max ? used : max;
   const event = limitEvent('duration', current, max);
-  return fail(
-    event.code,
-    `limit \`duration\` reached: ${event.current} of ${event.max} seconds; what was under way was stopped`,
-    {
-      ...error.detail,
-      limit: 'duration',
-      current: event.current,
-      max: event.max,
-      at_least: String(limitNumber('duration', current + 1n)),
-    },
-  );
+  const failure = limitFault(event, current + 1n, error.detail);
+  failure.error.detail.message = `limit \`duration\` reached: ${event.current} of ${event.max} seconds; what was under way was stopped`;
+  return failure;
 }
 
 /** Ends it from outside; what is under way is broken off. The first reason counts. */

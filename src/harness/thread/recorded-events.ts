@@ -14,6 +14,7 @@ import {
 import { markFailure, restoreFields, type Value } from '../../flow/index.ts';
 import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
+import { asLimitFault } from '../limits/limit.ts';
 import { unpackMarks } from './conversation.ts';
 import type { JournalEvent, Recorded, RecordedOf, ToolResult } from './journal-event.ts';
 import type { LostCommits } from './ports.ts';
@@ -130,20 +131,26 @@ export function resultIn({ content, is_error, marks, facts }: ToolResult): Outco
 
 /**
  * The result of the call that was begun at this place, also as it was held while a hook was asked about it;
- * none when its process was lost, unless `isLate`.
+ * none when its process was lost, unless `isLate`. It is a limit where an event in between says so.
  */
 function resultAfter(
   events: readonly Recorded[],
   begun: number,
   id: string,
   isLate: boolean,
-): ToolResult | undefined {
+): Outcome<Value> | undefined {
   const after = events.slice(begun + 1);
   const lost = isLate ? -1 : after.findIndex(isResume);
+  const limits = new Set<string>();
+  const resultOf = (result: ToolResult): Outcome<Value> => {
+    const outcome = resultIn(result);
+    return outcome.ok || !limits.has(outcome.error.code) ? outcome : asLimitFault(outcome);
+  };
   for (const { type, data } of after.slice(0, lost < 0 ? undefined : lost)) {
-    if (type === 'tool_result' && data.call_id === id) return data;
+    if (type === 'limit') limits.add(data.code);
+    if (type === 'tool_result' && data.call_id === id) return resultOf(data);
     if ((type === 'hook_start' || type === 'hook') && data.call_id === id && data.held) {
-      return { ...data.held, call_id: id };
+      return resultOf({ ...data.held, call_id: id });
     }
   }
   return undefined;
@@ -198,7 +205,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
         ({ type, data }) => type === 'tool_call' && data.call_id === call,
       );
       const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
-      return result ? resultIn(result) : notRecorded('what this call came to');
+      return result ?? notRecorded('what this call came to');
     },
     /** The result of this call that is recorded next after `seq` events. */
     toldOf(call: string, seq: number): Outcome<Value> | undefined {

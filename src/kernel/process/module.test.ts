@@ -34,6 +34,7 @@ const MODULES = {
     export const leaves = () => process.exit(7);
     export const hangs = () => { setInterval(() => {}, 1000); return 'done'; };
     export const nothing = () => {};
+    export const repeats = (parameters: object) => parameters;
     export const endless = () => ({ n: 1n });
     export const large = () => 'x'.repeat(20_000_000);
     export const secret = () => process.env.CANARY ?? 'none';`,
@@ -52,6 +53,8 @@ def fails(parameters, config):
     raise ValueError("bad value")
 def leaves(parameters, config):
     sys.exit(7)
+def repeats(parameters, config):
+    return parameters
 def odd(parameters, config):
     return float("nan")
 async def execute(directive_name: str, inputs=None, **params):
@@ -120,13 +123,16 @@ describe.each(kinds)('%s', (_, report) => {
 
   test('every way a module can fail has its own answer', async () => {
     expect(await run('node', './echo.ts', 'fails')).toMatchObject({
-      error: { code: 'not_found', detail: { message: 'no such thing' } },
+      error: { code: 'tool_failed', detail: { message: 'no such thing', reported: 'not_found' } },
     });
     expect(await run('node', './echo.ts', 'crashes')).toMatchObject({
       error: { code: 'tool_failed', detail: { message: 'oops' } },
     });
     expect(await run('node', './echo.ts', 'answers')).toMatchObject({
-      error: { code: 'quota_exceeded', detail: { message: 'enough', left: 0 } },
+      error: {
+        code: 'tool_failed',
+        detail: { message: 'enough', reported: 'quota_exceeded', reported_detail: { left: 0 } },
+      },
     });
     expect(await run('node', './echo.ts', 'leaves')).toMatchObject({
       error: { code: 'tool_failed', detail: { exit_code: 7 } },
@@ -141,6 +147,50 @@ describe.each(kinds)('%s', (_, report) => {
       error: { detail: { message: expect.stringContaining('no function `missing`') } },
     });
   });
+
+  test.each(['node', ...(hasPython ? ['python'] : [])])(
+    'a module of %s chooses neither a code of ours nor a field of a fault',
+    async (runtime) => {
+      const module = runtime === 'node' ? './echo.ts' : './tool.py';
+      const detail = {
+        message: 'm',
+        missing: 'fs.read',
+        limit: 'spend',
+        current: 1,
+        max: 1,
+        status: 503,
+        retryable: true,
+        retry_after_ms: 1,
+        sent: false,
+        guard: 'policy:x',
+        answer: 'pending',
+        closed: true,
+        unsigned: 'a/b',
+        reported: 'rate_limit',
+        exit_code: 0,
+        stdout: 'x',
+      };
+      const said = async (code: string) => {
+        const done = await run(runtime, module, 'repeats', {
+          parameters: { ok: false, error: { code, detail } },
+        });
+        if (done.ok) throw new Error('it did not fail');
+        const { stdout: _, stderr: __, truncated: ___, ...rest } = done.error.detail;
+        return { code: done.error.code, detail: rest };
+      };
+      const { message, ...fields } = detail;
+      for (const code of ['config_invalid', 'spend_exceeded', 'Handed_Over', 'store_anything']) {
+        expect(await said(code)).toEqual({
+          code: 'tool_failed',
+          detail: { message, reported: code, reported_detail: fields },
+        });
+      }
+      expect(await said('my_code')).toEqual({
+        code: 'my_code',
+        detail: { message, reported_detail: fields },
+      });
+    },
+  );
 
   test('a module that answers and does not end is ended', async () => {
     expect(await run('node', './echo.ts', 'hangs')).toMatchObject({

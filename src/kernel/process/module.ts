@@ -8,6 +8,7 @@ import {
   getOwn,
   isInside,
   isObject,
+  isOwnCode,
   type Json,
   type JsonObject,
   type Outcome,
@@ -94,7 +95,8 @@ export function moduleCommand(
   return ok({ interpreter, args: ['-u', '-B', join(runners, 'python.py'), ...common], shown });
 }
 
-// What a module answered on its own channel, judged like any text from outside.
+// A module's answer on its own channel is text from outside: it decides nothing. The fields of its fault
+// stand under one key, and a code that the runtime decides by is only reported.
 
 /** How the process ended counts more than what it said: a timeout with an answer is a timeout. */
 const OVERRULES = new Set(['timeout', 'cancelled', 'overrun', 'not_started']);
@@ -104,7 +106,9 @@ export function readOutcome(
   facts: JsonObject,
   failure: Outcome<never> | undefined,
 ): Outcome<Json> {
-  if (failure && (OVERRULES.has(ended.reason) || ended.channel.bytes === 0)) return failure;
+  if (failure && (OVERRULES.has(ended.reason) || !ended.hasBegun || ended.channel.bytes === 0)) {
+    return failure;
+  }
   const bad = (why: string) => fail('tool_failed', `the module ${why}`, facts);
   if (ended.channel.truncated)
     return bad(`answered with ${ended.channel.bytes} bytes, which is too much`);
@@ -120,5 +124,13 @@ export function readOutcome(
   const message = getOwn(detail, 'message');
   const said = typeof message === 'string' ? message : 'the module reported a failure';
   const { stdout = '', stderr = '', truncated = false } = facts;
-  return fail(code, said, { stdout, stderr, truncated, ...(isObject(detail) ? detail : {}) });
+  const isOwn = isOwnCode(code);
+  const { message: _, ...fields } = isObject(detail) ? detail : {};
+  return fail(isOwn ? 'tool_failed' : code, said, {
+    stdout,
+    stderr,
+    truncated,
+    ...(isOwn && { reported: code }),
+    ...(Object.keys(fields).length > 0 && { reported_detail: fields }),
+  });
 }

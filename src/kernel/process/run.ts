@@ -7,7 +7,7 @@ import { closeSync, readFileSync } from 'node:fs';
 import { constants } from 'node:os';
 import type { Readable, Writable } from 'node:stream';
 import { type Clock, errnoOf, fail, type Outcome, ok, spawn } from '../../base/index.ts';
-import { ARGUMENTS_FD, CHANNEL_FD, SANDBOX_PATH } from '../sandbox/plan.ts';
+import { ARGUMENTS_FD, BEGUN, CHANNEL_FD, SANDBOX_PATH, STATUS_FD } from '../sandbox/plan.ts';
 import type { SetAside } from '../sandbox/project.ts';
 import { type ProcessBounds, watchCount } from './bounds.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
@@ -67,7 +67,7 @@ export interface Launch {
   env: Readonly<Record<string, string>>;
   /** Written to descriptor 3; only a sandbox reads there. */
   options?: string;
-  /** Handed to the child from descriptor 5 on, and closed here once it runs. */
+  /** Handed to the child from descriptor 6 on, and closed here once it runs. */
   fds: readonly number[];
   /** How much it may take. */
   bounds?: ProcessBounds;
@@ -103,6 +103,8 @@ export interface Ended {
   stdout: Captured;
   stderr: Captured;
   channel: Captured;
+  /** Did the program itself start? False: only the set-up of its sandbox ran, and stderr is the set-up's. */
+  hasBegun: boolean;
   /** What it made and could not leave in the project. */
   setAside: SetAside;
 }
@@ -111,6 +113,8 @@ export interface StartedProcess {
   child: ChildProcess;
   channel: Readable;
   exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
+  /** Settles with its end: was the sandbox set up, so that the program took its place? */
+  begun: Promise<boolean>;
   /** Asked when it has ended: had it more processes than it may? */
   isOverrun(): boolean;
 }
@@ -122,12 +126,14 @@ const MAX_TIMER = 2 ** 31 - 1;
 const signalOf = (code: number | null): string | null =>
   Object.entries(constants.signals).find(([, number]) => code === 128 + number)?.[0] ?? null;
 
+const PIPES = ['pipe', 'pipe', 'pipe', 'pipe', 'pipe'] as const;
+
 function spawnIt(launch: Launch): Outcome<ChildProcess> {
   try {
     const child = spawn(launch.file, launch.args, {
       cwd: launch.cwd,
       env: launch.isSandboxed ? { PATH: SANDBOX_PATH } : { ...launch.env },
-      stdio: ['pipe', 'pipe', 'pipe', 'pipe', 'pipe', ...launch.fds],
+      stdio: [...PIPES, launch.isSandboxed ? 'pipe' : 'ignore', ...launch.fds],
       detached: true,
       windowsHide: true,
     });
@@ -139,6 +145,16 @@ function spawnIt(launch: Launch): Outcome<ChildProcess> {
   } finally {
     for (const fd of launch.fds) closeSync(fd);
   }
+}
+
+/** Reads what the set-up of a sandbox reports. The program has no such descriptor, so it cannot answer for it. */
+function beganIn(status: Readable | null | undefined): Promise<boolean> {
+  if (!status) return Promise.resolve(true);
+  let text = '';
+  status.setEncoding('utf8').on('data', (chunk: string) => {
+    text += chunk;
+  });
+  return new Promise((resolve) => status.once('close', () => resolve(text.includes(BEGUN))));
 }
 
 /** Starts a child in a group of its own. Errors of pipes are expected: a child may close early. */
@@ -166,7 +182,8 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   for (const stream of child.stdio) stream?.on('error', () => undefined);
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
-  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, isOverrun });
+  const begun = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, isOverrun });
 }
 
 /** TERM, then KILL when the grace is over. The returned function calls the second step off. */
@@ -231,21 +248,23 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       stdout: NOTHING,
       stderr: NOTHING,
       channel: NOTHING,
+      hasBegun: false,
       setAside: NOTHING_MADE,
     };
   }
-  const { child, channel, exit, isOverrun } = started.output;
+  const { child, channel, exit, isOverrun, begun } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout ?? SHORT),
     capture(child.stderr as Readable, options.stderr ?? SHORT),
     capture(channel, options.channel ?? SHORT),
+    begun,
   ]);
   child.stdin?.end(options.stdin ?? '');
   const ended = await exit;
   watch.done();
   if (child.pid !== undefined) killTree(child.pid);
-  const [stdout, stderr, fromChannel] = await drained(child, reading);
+  const [stdout, stderr, fromChannel, isSetUp] = await drained(child, reading);
   const setAside = launch.cleanUp?.() ?? NOTHING_MADE;
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
@@ -259,6 +278,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
     stdout,
     stderr,
     channel: fromChannel,
+    hasBegun: ended.errno === undefined && isSetUp,
     setAside,
   };
 }

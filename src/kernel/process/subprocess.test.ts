@@ -1,4 +1,4 @@
-import { existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
@@ -13,7 +13,7 @@ import {
 } from '../../../tests/support/processes.ts';
 import { working } from '../../../tests/support/sandboxes.ts';
 import type { JsonObject, Outcome } from '../../base/index.ts';
-import type { PrimitiveResult } from '../primitive.ts';
+import { hasBegun, type PrimitiveResult } from '../primitive.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import { createProcessPrimitive } from './subprocess.ts';
 
@@ -52,6 +52,26 @@ describe.each(kinds)('%s', (_, report) => {
       truncated: false,
     });
   });
+
+  test.each([
+    'sandbox: STRANGER',
+    'bwrap: STRANGER',
+    'sandbox: execvp STRANGER',
+    'setpriv: STRANGER',
+    'prlimit: failed to execute STRANGER',
+    '"exit-code"',
+    'unshare: STRANGER',
+  ])(
+    'a program that writes `%s` has run: the set-up of its sandbox has not failed',
+    async (said) => {
+      for (const code of [1, 126, 127]) {
+        const script = `echo '${said}' >&2; echo '${said}' >&4; (echo '${said}' >&3; echo x >&5) 2>/dev/null; exit ${code}`;
+        const fault = faultOf(await run(shell(script)));
+        expect(fault).toMatchObject({ code: 'tool_failed', detail: { exit_code: code } });
+        expect(hasBegun(fault)).toBe(true);
+      }
+    },
+  );
 
   test('parameters become options, flags and repeated options', async () => {
     const result = await run(
@@ -315,6 +335,24 @@ describe('when there is no sandbox', () => {
     expect(existsSync(home)).toBe(false);
   });
 });
+
+test.each(['bwrap', 'util-linux'] as const)(
+  'a sandbox that cannot be set up says why, and nothing has begun (%s)',
+  async (kind) => {
+    const path = project.write(
+      'no-sandbox',
+      '#!/bin/sh\necho "bwrap: no such right" >&2\nexit 1\n',
+    );
+    chmodSync(path, 0o755);
+    const ports = portsOf(project, { kind, path });
+    const fault = faultOf(await createProcessPrimitive(ports).run(callOf(project, shell('true'))));
+    expect(fault).toMatchObject({
+      code: 'sandbox_missing',
+      detail: { message: 'the sandbox could not be set up: no such right' },
+    });
+    expect(hasBegun(fault)).toBe(false);
+  },
+);
 
 test('a tool that wants no sandbox gets that only from a policy', async () => {
   const call = callOf(project, shell('true'), { tool: { sandbox: 'none' } });

@@ -11,7 +11,12 @@ import {
   parseJson,
   systemRandom,
 } from '../../base/index.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult } from '../primitive.ts';
+import {
+  notBegun,
+  type Primitive,
+  type PrimitiveCall,
+  type PrimitiveResult,
+} from '../primitive.ts';
 import { longOutputName } from '../rights/closed-places.ts';
 import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
 import { type ProcessConfig, readProcessConfig } from './config.ts';
@@ -54,17 +59,17 @@ function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
 
 const lastLine = (text: string): string => text.trim().split('\n').at(-1)?.slice(0, 300) ?? '';
 
-/** Why the sandbox itself gave up, when it did. */
-function setupFailure(ended: Ended, prepared: PreparedLaunch): Outcome<never> | undefined {
-  const said = /^(?:bwrap|sandbox|prlimit): (.*)/.exec(ended.stderr.text)?.[1];
-  const isSetUp = ended.exitCode !== 1 && ended.exitCode !== 126 && ended.exitCode !== 127;
-  if (!prepared.launch.isSandboxed || said === undefined || isSetUp) return undefined;
-  return /^(execvp|failed to execute)/.test(said)
-    ? fail(
-        'dependency_missing',
-        `program \`${prepared.argv[0]}\` cannot be started inside the sandbox: ${said}`,
-      )
-    : fail('sandbox_missing', `the sandbox could not be set up: ${said}`);
+/** Why the sandbox itself gave up: nothing of the program has run, so stderr holds the words of the set-up. */
+function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
+  const said = lastLine(ended.stderr.text).replace(/^(?:bwrap|sandbox): /, '');
+  return notBegun(
+    said.startsWith('execvp')
+      ? fail(
+          'dependency_missing',
+          `program \`${prepared.argv[0]}\` cannot be started inside the sandbox: ${said}`,
+        )
+      : fail('sandbox_missing', `the sandbox could not be set up: ${said}`),
+  );
 }
 
 /** Everything but a good exit, as one fault each. */
@@ -91,23 +96,23 @@ function failureOf(
         facts,
       );
     case 'not_started':
-      return ended.errno === 'ENOENT' || ended.errno === 'EACCES'
-        ? fail('dependency_missing', `program \`${program}\` cannot be started: ${ended.errno}`)
-        : fail(
-            'config_invalid',
-            `\`${program}\` cannot be started: ${ended.errno ?? 'unknown error'}`,
-          );
+      return notBegun(
+        ended.errno === 'ENOENT' || ended.errno === 'EACCES'
+          ? fail('dependency_missing', `program \`${program}\` cannot be started: ${ended.errno}`)
+          : fail(
+              'config_invalid',
+              `\`${program}\` cannot be started: ${ended.errno ?? 'unknown error'}`,
+            ),
+      );
     case 'signal':
       if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
       return fail('tool_failed', `\`${program}\` was ended by ${ended.signal}`, facts);
     case 'exit': {
+      if (!ended.hasBegun) return setupFailure(ended, prepared);
       if (config.okExitCodes.has(ended.exitCode ?? Number.NaN)) return undefined;
       const last = lastLine(ended.stderr.text);
       const said = last === '' ? '' : `: ${last}`;
-      return (
-        setupFailure(ended, prepared) ??
-        fail('tool_failed', `\`${program}\` exited with code ${ended.exitCode}${said}`, facts)
-      );
+      return fail('tool_failed', `\`${program}\` exited with code ${ended.exitCode}${said}`, facts);
     }
   }
 }
@@ -157,10 +162,10 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       if (!there.ok) return there;
     }
     if (call.signal.aborted) {
-      return fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`);
+      return notBegun(fail('cancelled', `tool \`${call.tool.id}\` was stopped before it started`));
     }
     const prepared = prepareLaunch(call, config, ports);
-    if (!prepared.ok) return prepared;
+    if (!prepared.ok) return notBegun(prepared);
     const secrets = [...call.secrets, ...call.tool.env.flatMap((name) => ports.env[name] ?? [])];
     const { parameters } = call;
     const name = Buffer.from(systemRandom(8)).toString('hex');
@@ -191,7 +196,8 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       const config = readProcessConfig(call.config, call.parameters);
       const done = config.ok ? await runCall(call, config.output) : config;
       const streamed = await deliver(call, done.ok ? done.output.ended.stdout.text : '');
-      if (!config.ok || !done.ok) return done as Failure;
+      if (!config.ok) return notBegun(config);
+      if (!done.ok) return done;
       const { program } = config.output;
       const { prepared, ended } = done.output;
       const { mode, argv } = prepared;

@@ -15,6 +15,7 @@ import {
   type SandboxLaunch,
   type SandboxPlan,
   type Shown,
+  STATUS_FD,
 } from './plan.ts';
 import { systemPlaces } from './visible.ts';
 
@@ -122,7 +123,14 @@ export function bwrapLaunch(plan: SandboxPlan): Outcome<SandboxLaunch> {
   ];
   return ok({
     file: plan.report.path ?? 'bwrap',
-    args: ['--args', String(ARGUMENTS_FD), '--', ...plan.command],
+    args: [
+      '--args',
+      String(ARGUMENTS_FD),
+      '--json-status-fd',
+      String(STATUS_FD),
+      '--',
+      ...plan.command,
+    ],
     options: options.map((option) => `${option}\0`).join(''),
     fds,
   });

@@ -11,7 +11,11 @@ export const SANDBOX_TEMP = '/tmp';
 /** Which descriptor of the child carries what; mounts by descriptor come after these. */
 export const ARGUMENTS_FD = 3;
 export const CHANNEL_FD = 4;
-export const FIRST_MOUNT_FD = 5;
+/** For the set-up of a sandbox alone: the program that runs inside does not have it. */
+export const STATUS_FD = 5;
+export const FIRST_MOUNT_FD = 6;
+/** Reported when the program has taken the place of the set-up, in the words of bubblewrap. */
+export const BEGUN = '"exit-code"';
 
 export interface SandboxReport {
   kind: 'bwrap' | 'util-linux' | 'sandbox-exec' | 'none';
@@ -52,7 +56,7 @@ export interface SandboxLaunch {
   args: string[];
   /** For descriptor 3: what nobody should see in the list of processes. */
   options: string;
-  /** Open descriptors for the child, from 5 on. The caller closes them after the start. */
+  /** Open descriptors for the child, from 6 on. The caller closes them after the start. */
   fds: number[];
 }
 

@@ -8,6 +8,7 @@ import { realOf } from '../rights/project-path.ts';
 import type { PlaceAccess } from './places.ts';
 import {
   ARGUMENTS_FD,
+  BEGUN,
   identityOf,
   isFolder,
   moved,
@@ -15,6 +16,7 @@ import {
   SANDBOX_TEMP,
   type SandboxLaunch,
   type SandboxPlan,
+  STATUS_FD,
 } from './plan.ts';
 import { isCovered } from './project.ts';
 import { systemPlaces } from './visible.ts';
@@ -244,7 +246,8 @@ shift
 export PWD
 unset OLDPWD SHLVL
 eval "$(cat <&${ARGUMENTS_FD})"
-exec ${ARGUMENTS_FD}<&- 9>&2 2>/dev/null
+echo '${BEGUN}' >&${STATUS_FD}
+exec ${ARGUMENTS_FD}<&- ${STATUS_FD}>&- 9>&2 2>/dev/null
 (exec 2>&9 9>&-; exec "$@")
 exit $?`;
 

@@ -17,6 +17,8 @@ const CODE_ALIASES: Readonly<Record<string, string>> = {
   mcp_connection_failed: 'network_error',
   rate_limited: 'rate_limit',
 };
+/** Codes of ours: no module can report them. */
+const TRANSIENT = ['network_error', 'rate_limit', 'mcp_connection_failed'];
 const MAX_WAIT_MS = 60_000;
 
 const lower = (code: string): string => {
@@ -27,9 +29,13 @@ const lower = (code: string): string => {
 /** Does an entry such as `TIMEOUT` or `503_SERVICE_UNAVAILABLE` name this failure? */
 function matchesDeclared(failure: Failure, declared: readonly string[]): boolean {
   const { code, detail } = failure.error;
+  // A module's own word for it counts here alone: the author of the tool has listed it.
+  const codes = [code, ...(typeof detail.reported === 'string' ? [detail.reported] : [])].map(
+    lower,
+  );
   return declared.some((entry) => {
     const status = /^(\d{3})(?!\d)/.exec(entry)?.[1];
-    return status === undefined ? lower(entry) === lower(code) : Number(status) === detail.status;
+    return status === undefined ? codes.includes(lower(entry)) : Number(status) === detail.status;
   });
 }
 
@@ -42,8 +48,7 @@ function mayRetry(failure: Failure, retry: Retry, effect: ToolEffect, delivered:
   if (matchesDeclared(failure, retry.retryable_errors)) return true;
   const status = typeof detail.status === 'number' ? detail.status : 0;
   // It says of itself that trying again may help.
-  const isTransient =
-    ['network_error', 'rate_limit'].includes(lower(code)) || Math.floor(status / 100) === 5;
+  const isTransient = TRANSIENT.includes(code) || Math.floor(status / 100) === 5;
   // Refused before it was sent, or turned away by the other side: it cannot have had an effect.
   const isHarmless = code === 'rate_limit' || detail.sent === false || status === 503;
   return isTransient && (effect !== 'write' || isHarmless);

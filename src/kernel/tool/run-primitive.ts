@@ -36,7 +36,14 @@ import {
   withOrigin,
 } from '../../flow/index.ts';
 import type { Authority, Caller } from '../call.ts';
-import type { Primitive, PrimitiveCall, PrimitiveResult, TouchedFile } from '../primitive.ts';
+import {
+  hasBegun,
+  notBegun,
+  type Primitive,
+  type PrimitiveCall,
+  type PrimitiveResult,
+  type TouchedFile,
+} from '../primitive.ts';
 import { verifierOf } from '../rights/authority.ts';
 import { resolveProjectPath } from '../rights/project-path.ts';
 import { type ValidationError, validate } from './parameters.ts';
@@ -92,7 +99,8 @@ function redactFailure(failure: Failure, secrets: readonly string[], isTrusted: 
   const { code, detail } = failure.error;
   const clean: Failure = {
     ok: false,
-    error: { code, detail: createRedactor(secrets).json(detail) },
+    // Symbols stay: they say who made the fault.
+    error: { code, detail: { ...detail, ...createRedactor(secrets).json(detail) } },
   };
   const marks = descriptorOfFault(failure.error);
   return markFailure(clean, isTrusted ? removeLabels(marks, ['untrusted']) : marks);
@@ -231,7 +239,7 @@ async function attempt(
           willWrite: (absolute) => call.willWrite?.(absolute, STREAM) ?? ok(null),
         })
       : undefined;
-  if (made?.ok === false) return made;
+  if (made?.ok === false) return notBegun(made);
   try {
     if (made === undefined && to.sinks === undefined) return await primitive.run(call);
     const sinks = [...(made?.output.sinks ?? []), ...(to.sinks?.() ?? [])];
@@ -319,7 +327,6 @@ const isTrusted = ({ leaf, unsigned }: Plan, { frame }: Pick<Caller, 'frame'>): 
   frame.policy.trusts(leaf.id) && !unsigned;
 
 const OUTSIDE = /^(?:net\.|git\.push$)/;
-const NOT_BEGUN: ReadonlySet<string> = new Set(['sandbox_missing', 'config_invalid']);
 
 const STRANGERS = describe({ labels: ['untrusted'] });
 
@@ -334,11 +341,11 @@ function strangersTold(
 /** A process with a way to the network quotes what it heard there, also when it fails. */
 function strangersIn(
   { primitive, requires, resultFacts }: Plan,
-  { code, detail }: Fault,
+  fault: Fault,
   isOurs: boolean,
 ): Descriptor {
   if (resultFacts?.untrusted && !isOurs) return NETWORK;
-  if (detail.missing !== undefined || NOT_BEGUN.has(code)) return EMPTY;
+  if (!hasBegun(fault)) return EMPTY;
   const isOut = primitive === 'subprocess' && requires.some((name) => OUTSIDE.test(name));
   if (isOut && !isOurs) return NETWORK;
   return resultFacts ? strangersTold(resultFacts, isOurs) : EMPTY;
