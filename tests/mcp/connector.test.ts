@@ -242,6 +242,32 @@ test('a program that cannot start is told of by what it said, once', async () =>
   expect(output.match(/let it see the files it needs/g)).toHaveLength(1);
 });
 
+test('a refusal of a tool names the mapping that would say what it does', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  await project.add(args, '--yes');
+  const request = { item_type: 'tool', item_id: 'mcp/db/query', parameters: { sql: 'x' } };
+  const remedy =
+    'write `tools: { query: { effect: read, risk: [] } }` into `.ai/tools/mcp/db/mapping.yaml` and run `km mcp sync db`';
+  const refused = { error: { detail: { message: expect.stringContaining(remedy) } } };
+  expect(await project.call('execute', request, 'mcp')).toMatchObject(refused);
+  const asks = 'guards: [{ on: "op:tool:mcp/db/query", ask: "really?" }]\n';
+  project.write(`${project.home}/policy.yaml`, asks);
+  expect(await project.call('execute', request, 'cli')).toMatchObject({
+    error: { code: 'needs_input', ...refused.error },
+  });
+  // A right that is missing is another matter.
+  const deny = 'capabilities: { deny: [mcp.db.call] }\n';
+  project.write(`${project.home}/policy.yaml`, deny);
+  const denied = await project.call('execute', request, 'cli');
+  expect(denied).toMatchObject({ error: { code: 'permission_denied' } });
+  expect(JSON.stringify(denied)).not.toContain('mapping.yaml');
+  // And the remedy works.
+  project.write('.ai/tools/mcp/db/mapping.yaml', 'tools: { query: { effect: read, risk: [] } }\n');
+  project.write(`${project.home}/policy.yaml`, 'surfaces: { mcp: { open: [mcp.*] } }\n');
+  expect(await project.kmJson('mcp', 'sync', 'db', '--yes')).toMatchObject({ ok: true });
+  expect(await project.call('execute', request, 'mcp')).toMatchObject({ ok: true });
+});
+
 test('mcp_http and mcp_stdio ask any server, with every right it takes', async () => {
   const { args } = installServer(project, { tools: [QUERY] });
   const parameters = { command: process.execPath, args, method: 'tools/list' };

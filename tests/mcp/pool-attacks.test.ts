@@ -18,6 +18,7 @@ import {
   matchGlob,
   type Outcome,
   ok,
+  plainText,
   systemClock,
 } from '../../src/base/index.ts';
 import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/flow/index.ts';
@@ -450,3 +451,26 @@ test('what went in with one call comes out marked with every other, and so do fi
     labels: ['secret'],
   });
 }, 20_000);
+
+test.each([
+  ['ends', 'process.exit(3);'],
+  ['stays and does not answer', 'setInterval(() => {}, 1000);'],
+])('the last lines of a program that %s are told, without its secrets', async (_name, last) => {
+  const lines = Array.from({ length: 30 }, (_, at) => `line ${at} of ${at % 2 ? 'KEY' : '-'}`);
+  const text = lines.map(
+    (line) => `console.error(${JSON.stringify(line)}.replace('KEY', process.env.KEY));`,
+  );
+  const talking = makeProject({ 'talks.mjs': `${text.join('\n')}\n${last}\n` });
+  const { pool } = poolOf(talking, { limits: { connectMs: 3000 } });
+  const endpoint = nodeServer('talks.mjs', [], { env: { KEY: 'sup3r-s3cret' } });
+  const asked = await pool.request(endpoint, { method: 'tools/list', params: {} }, callWith());
+  await pool.close();
+  talking.remove();
+  expect(asked).toMatchObject({ ok: false, error: { code: 'mcp_connection_failed' } });
+  const said = plainText(asked.ok ? '' : (asked.error.detail.said ?? ''));
+  expect(said.split('\n')).toHaveLength(20);
+  expect(said).toContain('line 28 of -');
+  expect(said).toMatch(/line 29 of \[.*\]/);
+  expect(said).not.toContain('line 9 ');
+  expect(JSON.stringify(asked)).not.toContain('sup3r-s3cret');
+});

@@ -151,6 +151,11 @@ function faultLines(fault: Fault, paint: Paint): string[] {
     .filter((hint) => !detail.message.includes(hint));
   const hints = command === undefined || command === '' ? known : [...known, command];
   for (const hint of hints) lines.push(`  ${paint('blue', 'hint')}: ${visible(hint)}`);
+  const said = typeof detail.said === 'string' ? detail.said.split('\n') : [];
+  // The last words of a program that did not start stand in the message as far as they fit.
+  for (const line of said.filter((one) => !detail.message.includes(one.trim()))) {
+    lines.push(paint('dim', `  | ${visible(line)}`));
+  }
   if (Array.isArray(detail.chain))
     lines.push(paint('dim', `  chain: ${detail.chain.map(plainText).join(' -> ')}`));
   return lines;

@@ -7,7 +7,9 @@ import {
   type JsonObject,
   type Outcome,
   ok,
+  plainText,
   setOwn,
+  textAt,
   withDetail,
 } from '../../base/index.ts';
 import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/index.ts';
@@ -135,6 +137,31 @@ function withShownFile({ library }: ToolPorts, failure: Failure): Failure {
   return { ok: false, error: { code, detail: { ...detail, file } } };
 }
 
+const REFUSED: ReadonlySet<string> = new Set(['permission_denied', 'needs_input']);
+
+/**
+ * A tool of an MCP server counts as the worst until a person says what it does. A refusal because of that
+ * names the file to say it in; one for a missing right does not.
+ */
+function withMapping(failure: Failure, { tool, leaf }: Plan): Failure {
+  const { code, detail } = failure.error;
+  const { missing } = detail;
+  const isOfEffect = missing === undefined || plainText(missing).startsWith('effect.');
+  if (tool.tool_type !== 'mcp_tool' || !REFUSED.has(code) || !isOfEffect) return failure;
+  const name = textAt(tool.config, 'mcp_tool');
+  const entry = `tools: { ${/^\w+$/.test(name) ? name : 'NAME'}: { effect: read, risk: [] } }`;
+  const file = `.ai/tools/${leaf.id.replace(/[^/]*$/, '')}mapping.yaml`;
+  const sync = `km mcp sync ${textAt(tool.config, 'server') || 'NAME'}`;
+  const remedy = `if it only reads, write \`${entry}\` into \`${file}\` and run \`${sync}\``;
+  // Whatever it does, clients reach no other servers unless their user opens that.
+  const isClient = detail.surface === 'mcp';
+  const opened = isClient
+    ? '; for clients your policy adds `surfaces: { mcp: { open: [mcp.*] } }`'
+    : '';
+  const message = `${detail.message}; ${remedy}${opened}`;
+  return { ok: false, error: { code, detail: { ...detail, message } } };
+}
+
 /** A dry run acts on nothing, but it shows a config: it is judged and recorded like the rest. */
 function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedCall {
   const { id, category } = plan.leaf;
@@ -215,7 +242,7 @@ function call(
       const allowed = { plan, parameters: again.output, authority: narrowed };
       return await runBody(ports, allowed, values, caller);
     },
-    explain: (failure) => inChain(withShownFile(ports, failure), plan),
+    explain: (failure) => inChain(withMapping(withShownFile(ports, failure), plan), plan),
   };
 }
 

@@ -19,6 +19,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  withDetail,
 } from '../../base/index.ts';
 import { type Descriptor, EMPTY, markFailure, mergeDescriptors } from '../../flow/index.ts';
 import { asConnectionFault, failureOf, redacted, secretsOf } from './failures.ts';
@@ -145,7 +146,9 @@ export class McpConnection {
         false,
       );
       await this.close();
-      return asConnectionFault(this.#endpoint, failure);
+      const said = this.line.said();
+      const failed = asConnectionFault(this.#endpoint, failure);
+      return said === '' ? failed : redacted(withDetail(failed, { said }), this.#redactable);
     }
     this.#listen();
     return ok(null);

@@ -23,6 +23,8 @@ export interface McpLine {
   readonly place: Readonly<Record<string, string | number>>;
   /** How it ended by itself, if it has, and what it said last. */
   ended(): string | undefined;
+  /** Of a process: the last lines that it has written to stderr; empty: none. */
+  said(): string;
   /** To be waited for before `ended` is asked about something that went wrong: its end may be on its way. */
   settled(): Promise<void>;
   /** Why the last request was not answered. */
@@ -43,6 +45,17 @@ const STACK_LINE = /^[ \t]+at .*?(\{?)[ \t]*$/gm;
 /** What a process said before it ended, without the places of its program, which would leave no room. */
 const lastWords = (said: string): string =>
   said.replaceAll(STACK_LINE, '$1').trim().slice(-MAX_SAID);
+const MAX_LINES = 20;
+const MAX_LINE = 300;
+
+function lastLines(said: string): string {
+  const lines = said
+    .replaceAll(STACK_LINE, '$1')
+    .split('\n')
+    .map((line) => line.trimEnd());
+  const kept = lines.filter((line) => line !== '').slice(-MAX_LINES);
+  return kept.map((line) => line.slice(0, MAX_LINE)).join('\n');
+}
 const LEAVE_MS = 500;
 
 async function openProcess(
@@ -90,6 +103,7 @@ async function openProcess(
     verify,
     place: { 'network.transport': 'pipe' },
     ended: () => how,
+    said: () => lastLines(process.said()),
     async settled() {
       if (how !== undefined || process.stdin.writable) return;
       await Promise.race([over, sleep(SETTLE_MS)]);
@@ -170,6 +184,7 @@ async function openHttp(
     verify: ports.verify(),
     place: { 'network.transport': 'tcp', 'server.address': url.hostname, 'server.port': port },
     ended: () => undefined,
+    said: () => '',
     settled: () => Promise.resolve(),
     fault: () => fault,
     async loggedIn() {

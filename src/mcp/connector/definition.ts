@@ -73,8 +73,12 @@ export function flagsOf({ name, definition }: ServerTool): string[] {
   const { inputSchema = null, outputSchema = null } = definition;
   const words = JSON.stringify([title, description, inputSchema, outputSchema]);
   const flags: string[] = [];
-  if (hint('readOnlyHint') === true) flags.push('says it only reads');
-  if (hint('destructiveHint') !== false) flags.push('destructive');
+  // The protocol gives `destructiveHint` a meaning, and a default, only where a tool does not only read.
+  if (hint('readOnlyHint') !== true) {
+    if (hint('destructiveHint') !== false) flags.push('destructive');
+  } else if (hint('destructiveHint') === true) {
+    flags.push('contradicts itself: it only reads, and it destroys');
+  } else flags.push('says it only reads');
   if (hint('openWorldHint') !== false) flags.push('open world');
   if (/[^\x20-\x7e]/.test(name)) flags.push('unusual characters in its name');
   if (hasHidden(readable(words)) || hasHidden(name)) flags.push('hidden characters');
