@@ -339,6 +339,23 @@ test('every code of a fault that the runtime makes is one that no module can rep
   expectOnly([...codes].filter((code) => !isOwnCode(code)));
 });
 
+/** They put the name of a caller into a record, or hand it to somebody who does. */
+const NAMES_CALLERS = [
+  'kernel/call.ts',
+  'kernel/tool/run-primitive.ts',
+  'harness/observe/notify.ts',
+  'harness/observe/watch-threads.ts',
+  'harness/thread/opening.ts',
+  'harness/step/step.ts',
+  'runtime/kernel.ts',
+  'runtime/scripts.ts',
+];
+
+test('no decision is made by the name of a caller', () => {
+  const [name] = tree.members('kernel/call.ts', 'Caller').filter((one) => one.name === 'name');
+  expectOnly(name?.readers ?? ['there is no such member'], NAMES_CALLERS);
+}, 120_000);
+
 // What a file may declare is in force or refused, never shown and ignored.
 
 /** The types that hold what a directive, a tool or a policy declares, with the room they are in. */

@@ -1,4 +1,4 @@
-export type { Authority, Caller, Kind } from './call.ts';
+export { type Authority, type Caller, type Kind, UNASKED } from './call.ts';
 export { writeProjectFile } from './file-tools/project-write.ts';
 export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';

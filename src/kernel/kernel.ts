@@ -20,17 +20,18 @@ import {
   type Value,
 } from '../flow/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
-import type {
-  Authority,
-  Authorize,
-  Caller,
-  ExecuteRequest,
-  HelpRequest,
-  Kind,
-  LoadRequest,
-  MadeCall,
-  PreparedCall,
-  SearchRequest,
+import {
+  type Authority,
+  type Authorize,
+  type Caller,
+  type ExecuteRequest,
+  type HelpRequest,
+  type Kind,
+  type LoadRequest,
+  type MadeCall,
+  type PreparedCall,
+  type SearchRequest,
+  UNASKED,
 } from './call.ts';
 import { forModels } from './rights/authority.ts';
 import { FROM_STRANGER, type ItemMarks, type UsesItem } from './rights/item-marks.ts';
@@ -301,8 +302,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       const { kind, action } = chosen.output;
       const prepared = await kind.prepare({ ...request, action });
       const call = prepared.ok ? prepared.output : unprepared('execute', request, prepared);
-      const isOfHarness = caller.surface === 'harness' && caller.name === 'harness';
-      return await act(ports, isOfHarness ? withoutTier(call) : call, caller);
+      return await act(ports, caller[UNASKED] ? withoutTier(call) : call, caller);
     },
     help: (request, caller) =>
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>

@@ -236,6 +236,19 @@ test.each(TIERS)(
   },
 );
 
+test.each([
+  ['harness', 'harness'],
+  ['thread', 'harness'],
+  ['cli', 'harness'],
+  ['harness', 'km'],
+])('nobody gets out of being asked by a name: as %s, called %s', async (surface, user) => {
+  const fixture = project('approve: [write]\nsurfaces: { harness: { effects: [write] } }', {});
+  fixture.env.USER = user;
+  const call = ['exec', '--as', surface, 'tool', 'fs/write_file', 'path=a.txt', 'content=x'];
+  const { code } = await km(fixture, ...call);
+  expect([code === 0, isThere(fixture)]).toEqual([false, false]);
+});
+
 const KM = join(import.meta.dirname, '../../bin/km.js');
 const HAS_SCRIPT = existsSync('/usr/bin/script') && process.platform === 'linux';
 

@@ -17,7 +17,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
+import { type Caller, readyForm, type ToolSignature, UNASKED } from '../../kernel/index.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
 import type { Opening } from './journal-event.ts';
 import { permittedTools, toolsTold } from './permitted-tools.ts';
@@ -75,6 +75,7 @@ type Ask = Pick<HarnessPorts, 'kernel' | 'frame'>;
 const asHarness = ({ frame }: Ask): Caller => ({
   surface: 'harness',
   name: 'harness',
+  [UNASKED]: true,
   frame: frame(),
 });
 
