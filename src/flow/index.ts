@@ -39,7 +39,7 @@ export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';
 export type { Argument, ArgumentOrigin, LookAtPlace, Operation, WritePlace } from './operation.ts';
-export { keyProblem } from './operation.ts';
+export { isRisk, keyProblem, OPERATION_TYPES } from './operation.ts';
 export type {
   ActPorts,
   CheckpointVerdict,
@@ -57,7 +57,13 @@ export {
 } from './pipeline/provenance.ts';
 export type { BodyScope } from './pipeline/stages.ts';
 export { type ComposedPolicy, namedFolders } from './policies/compose.ts';
-export { type KnownNames, labelsGivenBy, lintGuards, lintPolicy } from './policies/lint.ts';
+export {
+  type KnownNames,
+  labelsGivenBy,
+  lintGuards,
+  lintPolicy,
+  OWN_LABELS,
+} from './policies/lint.ts';
 export { RULE_NAMES } from './policies/named-rules.ts';
 export {
   LIMIT_NAMES,

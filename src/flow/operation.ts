@@ -143,6 +143,21 @@ export const OPERATION_KINDS: readonly string[] = [
   ...ALONE,
 ];
 
+/** What a command, a block or the body of a function is made of: never the `type` of an operation. */
+const BODY_KINDS: ReadonlySet<string> = new Set([
+  'cmd',
+  'sh',
+  'js',
+  'node',
+  'py',
+  'template',
+  'llm',
+]);
+/** Values of `op.type`. */
+export const OPERATION_TYPES: readonly string[] = OPERATION_KINDS.filter(
+  (kind) => !BODY_KINDS.has(kind),
+);
+
 export const RISKS: readonly OperationRisk[] = ['exfil', 'destructive', 'privileged'];
 
 export const isRisk = (word: string): word is OperationRisk =>

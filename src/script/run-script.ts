@@ -31,13 +31,14 @@ import { raise, ScriptFault, toFault } from './fault.ts';
 import { leaveOf } from './run/control-values.ts';
 import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
 import { createLive, type LiveCount } from './run/live.ts';
-import { PROVIDED } from './run/names.ts';
+import { ARITIES, PROVIDED } from './run/names.ts';
 import { VariableScope } from './run/scope.ts';
 import type { Mode, ScriptTree } from './syntax/ast.ts';
+import { filterFindings } from './syntax/filters.ts';
 import { parseScript } from './syntax/parse.ts';
 import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './syntax/problem.ts';
 import { labelFindings } from './syntax/rule.ts';
-import { type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
+import { asksAbout, type NameFinding, nameFindings, type Surroundings } from './syntax/unbound.ts';
 import { absent, isAbsent } from './values/kinds.ts';
 import type { ScriptWorld } from './world.ts';
 
@@ -138,6 +139,7 @@ function unitOf(
     scope: new VariableScope('file', undefined),
     exports: { names: undefined },
     guards: new Set(),
+    asksFor: (asked) => asksAbout(script.body, asked),
   };
 }
 
@@ -157,14 +159,17 @@ function diagnosticsOf(
 }
 
 /** What a script sees besides its own text: see `Surroundings`. */
-export type AroundScript = Partial<Omit<Surroundings, 'provided'>>;
+export type AroundScript = Partial<Omit<Surroundings, 'provided' | 'arity'>>;
 
 /** Names that nothing binds and calls that do not fit, as far as they can be known without running. */
-export const unboundIn = (tree: ScriptTree, around: AroundScript = {}): NameFinding[] =>
-  [
-    ...nameFindings(tree, { provided: PROVIDED, inputs: [], module: () => undefined, ...around }),
+export function unboundIn(tree: ScriptTree, around: AroundScript = {}): NameFinding[] {
+  const known = { inputs: [], module: () => undefined, ...around };
+  return [
+    ...nameFindings(tree, { provided: PROVIDED, arity: (name) => ARITIES.get(name), ...known }),
     ...labelFindings(tree),
+    ...filterFindings(tree, known.module),
   ].sort((a, b) => a.at - b.at);
+}
 
 /** Problems of form; where there are none, those of names. */
 export function diagnose(

@@ -1,6 +1,6 @@
 // Files that scripts import, read for their names only. Open documents come first, so that what is
 // being typed in one is seen in the others.
-import { readdirSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
 import { type Directive, type Library, resolveExtends, type ToolItem } from '../../items/index.ts';
@@ -79,8 +79,16 @@ export function createModules(userFolder: string, opened: (file: string) => stri
     around: (from: string, inputs: readonly string[] = []): AroundScript => ({
       inputs,
       module: (written) => modules.at(written, from)?.script?.parsed.script,
+      exists: (written) => modules.exists(written, from),
       tools: (connector) => modules.tools(connector, from),
     }),
+    /** Is there a file or folder where an import says? Of an address nothing is known. */
+    exists(written: string, from: string): boolean | undefined {
+      if (/^[a-z][a-z0-9+.-]*:\/\//i.test(written) || /^@(?!root|base)/.test(written))
+        return undefined;
+      const path = locate(written, from);
+      return opened(path) !== undefined || existsSync(path) || existsSync(`${path}.mld`);
+    },
     /** The tools of a connector, by the files that stand for them. */
     tools(connector: string, from: string): KnownTools | undefined {
       if (/[\s/\\:@]/.test(connector)) {

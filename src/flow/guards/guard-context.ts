@@ -4,7 +4,7 @@
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { CompiledExpression, ContextSchema } from '../../expr/index.ts';
 import type { GuardView } from '../frame.ts';
-import { type Argument, INPUT_ROLES, OPERATION_KINDS, RISKS } from '../operation.ts';
+import { type Argument, INPUT_ROLES, OPERATION_TYPES, RISKS } from '../operation.ts';
 import { type Descriptor, mergeAll, mergeDescriptors } from '../values/labels.ts';
 import type { Value } from '../values/value.ts';
 import {
@@ -165,7 +165,7 @@ const namesOf = (table: object, known: ContextSchema = {}): ContextSchema =>
 
 const MARK_NAMES: ContextSchema = { labels: 'value', taint: 'value', sources: 'value' };
 const OP_NAMES = namesOf(OPERATION_VIEW, {
-  type: OPERATION_KINDS,
+  type: OPERATION_TYPES,
   risk: RISKS,
   location: { file: 'value', line: 'value', column: 'value' },
 });

@@ -32,7 +32,7 @@ interface Finding {
 }
 
 /** Marks the product itself puts on values. */
-const OWN_LABELS = [
+export const OWN_LABELS: readonly string[] = [
   '*',
   'secret',
   'untrusted',

@@ -277,7 +277,8 @@ function bindFrom(c: Compiler, node: NodeOf<'import'>, env: Environment, exports
       for (const { name, alias } of form.names) {
         // Guards are active already; their names stand for no value.
         if (exports.guards?.has(name) && !exports.names.has(name)) continue;
-        bind(alias, memberOf(exports, name, /^(?:input|payload)$/.test(source.kind)));
+        const isAsked = source.kind === 'input' && c.unit.asksFor(alias);
+        bind(alias, memberOf(exports, name, source.kind === 'payload' || isAsked));
       }
       break;
     case 'namespace':
@@ -299,6 +300,11 @@ function memberOf(exports: Exports, name: string, isLoose: boolean): Value {
   if (found) return found;
   if (isLoose) return makeValue(null);
   const names = [...exports.names.keys()];
+  if (exports.path === '@input')
+    return raise('not_found', `\`@input\` has no \`${name}\``, {
+      name,
+      hint: `it is what comes in on stdin, ${names.length > 0 ? `with ${names.join(', ')}` : 'and has no names'}; ask \`@${name} ?? …\` if it may be missing`,
+    });
   return raise('not_found', `\`${exports.path}\` exports no \`${name}\``, {
     name,
     exports: names,

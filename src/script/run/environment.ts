@@ -39,6 +39,8 @@ export interface SourceUnit {
   readonly exports: { names: Map<string, string> | undefined };
   /** Names of its guards: they can be exported and imported, and stand for no value. */
   readonly guards: Set<string>;
+  /** Does the script itself ask whether there is such a name (`@x?`, `@x ?? 1`, `@x == null`)? */
+  asksFor(name: string): boolean;
 }
 
 /** One run of a script, with everything it imports. */

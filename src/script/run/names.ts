@@ -244,5 +244,12 @@ const callHelp: ScriptCall = async (values, { env }) => {
   return unwrap(await env.run.world.help(textOf(action), message ?? makeValue(''), env.frame));
 };
 
+/** How many arguments the language's own functions take. */
+export const ARITIES: ReadonlyMap<string, number> = new Map<string, number>([
+  ...Array.from(TRANSFORMERS.keys(), (name) => [name, 1] as const),
+  ['tool', 2],
+  ['help', 2],
+]);
+
 const TOOL = makeFunction(builtIn('tool', ['id', 'parameters'], 'tool', callTool));
 const HELP = makeFunction(builtIn('help', ['action', 'message'], 'help', callHelp));

@@ -8,6 +8,7 @@ import { parseFlow } from './control-flow.ts';
 import { OUTERMOST, Reader, type Rules } from './cursor.ts';
 import { parseEffect } from './effect.ts';
 import { parseFile } from './file.ts';
+import { filterProblems } from './filters.ts';
 import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare } from './text.ts';
@@ -48,6 +49,7 @@ export function parseScript(text: string, { mode }: { mode: Mode; file: string }
     problems.push({ at: Math.min(r.pos, r.end), end: r.end, message, code: 'too_deep' });
   }
   const partial: ScriptTree = { mode, text, frontMatter, body };
+  if (problems.length === 0) problems.push(...filterProblems(partial));
   return { script: problems.length === 0 ? partial : undefined, partial, problems };
 }
 

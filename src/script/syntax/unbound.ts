@@ -25,7 +25,8 @@ import {
 export interface NameFinding extends Range {
   readonly code:
     | ('name_unbound' | 'argument_missing' | 'argument_surplus')
-    | ('exists_of_path' | 'exception_wide' | 'helper_kind' | 'label_removed');
+    | ('exists_of_path' | 'exception_wide' | 'helper_kind' | 'label_removed')
+    | ('filter_unknown' | 'module_missing' | 'texts_added');
   readonly severity: 'error' | 'warning';
   readonly message: string;
   readonly hint?: string;
@@ -39,6 +40,10 @@ export interface Surroundings {
   readonly inputs: readonly string[];
   /** The script that an import names; undefined where that cannot be known. */
   module(path: string): ScriptTree | undefined;
+  /** Is there something at the path of an import? Undefined where that cannot be known. */
+  exists?(path: string): boolean | undefined;
+  /** How many arguments a function of the language takes. */
+  arity?(name: string): number | undefined;
   /** The tools of a connector; undefined where that cannot be known. */
   tools?(connector: string): KnownTools | undefined;
 }
@@ -543,11 +548,21 @@ class Names {
     return answer;
   }
 
+  /** A call of a function of the language; its one input may come from a pipeline. */
+  #ofBuiltIn({ name, steps, at }: NodeOf<'reference'>, before: number): NameFinding[] {
+    const arity = this.#find(name, at) ? undefined : this.#around.arity?.(name);
+    const call = steps.find(({ kind }) => kind === 'call');
+    const isMethod = steps.some(({ kind }, index) => kind === 'call' && index > 1);
+    if (arity === undefined || call?.kind !== 'call' || isMethod) return [];
+    return surplusArguments(name, arity, call.arguments, before);
+  }
+
   #ofCall(node: NodeOf<'reference'>, { call }: Place): NameFinding[] {
     const callee = this.#callee(node);
     const step = node.steps[callee?.depth ?? 0];
     const isBare = node.steps.length === callee?.depth;
-    if (!callee || (step?.kind !== 'call' && !(isBare && call !== 'none'))) return [];
+    if (!callee) return this.#ofBuiltIn(node, call === 'stage' ? 1 : 0);
+    if (step?.kind !== 'call' && !(isBare && call !== 'none')) return [];
     const given = step?.kind === 'call' ? step.arguments : [];
     // At the front of a group nothing comes in but where no argument is given.
     if (call === 'front' && given.length === 0) return [];
@@ -587,10 +602,39 @@ class Names {
       );
   }
 
+  /** Names that a directive or tool is not given; of a script, those that look like the environment's. */
+  #ofInput({ form, at, end }: NodeOf<'import'>): NameFinding[] {
+    const { inputs } = this.#around;
+    const names = form.kind === 'names' ? form.names : [];
+    return names
+      .filter(({ name, alias }) => {
+        const isGiven = inputs.length > 0 ? inputs.includes(name) : !/^[A-Z][A-Z0-9_]*$/.test(name);
+        return !isGiven && !asksAbout(this.#tree.body, alias);
+      })
+      .map(({ name }) => ({
+        at,
+        end,
+        code: 'name_unbound',
+        severity: inputs.length > 0 ? 'error' : 'warning',
+        message: `\`@input\` has no \`${name}\`${inputs.length > 0 ? '' : ' unless it comes in on stdin; a run without it fails'}`,
+        hint:
+          inputs.length > 0
+            ? `it has ${inputs.join(', ')}`
+            : 'a script does not see the environment',
+      }));
+  }
+
   ofImport(node: NodeOf<'import'>): NameFinding[] {
     const { form, source } = node;
     if (source.kind === 'connector') return this.#ofTools(node, source.name);
+    if (source.kind === 'input') return this.#ofInput(node);
     const path = source.kind === 'path' ? staticText(source.path) : undefined;
+    if (source.kind === 'path' && path !== undefined && this.#around.exists?.(path) === false) {
+      const { at, end } = source.path;
+      const message = `there is no \`${path}\` to import`;
+      const hint = 'a path is read from the folder of this file, `@root/…` from the project';
+      return [{ at, end, code: 'module_missing', severity: 'error', message, hint }];
+    }
     const exports = this.#exportsOf(path);
     if (form.kind !== 'names' || source.kind !== 'path' || !exports) return [];
     const names = [...exports.keys()];
@@ -648,6 +692,28 @@ const ENDINGS: Readonly<Record<Use | 'judged', readonly ['error' | 'warning', st
 const several = (count: number): string => `${count} ${count === 1 ? 'argument' : 'arguments'}`;
 
 /** `before`: what a pipeline gives in front of those that are written. */
+function surplusArguments(
+  name: string,
+  most: number,
+  given: readonly Expression[],
+  before: number,
+): NameFinding[] {
+  const [extra] = given.slice(Math.max(0, most - before));
+  if (given.length + before <= most || !extra) return [];
+  const takes = several(Math.max(0, most - before));
+  const from = before > 0 ? ' beside what comes in' : '';
+  return [
+    {
+      at: extra.at,
+      end: given.at(-1)?.end ?? extra.end,
+      code: 'argument_surplus',
+      severity: 'warning',
+      message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
+      hint: 'what is too much is ignored',
+    },
+  ];
+}
+
 function countArguments(
   node: NodeOf<'reference'>,
   exe: Exe,
@@ -656,22 +722,8 @@ function countArguments(
   missing: Exe['parameters'],
 ): NameFinding[] {
   const { parameters, name } = exe;
-  const count = given.length + before;
-  const [extra] = given.slice(Math.max(0, parameters.length - before));
-  if (count > parameters.length && extra) {
-    const takes = several(Math.max(0, parameters.length - before));
-    const from = before > 0 ? ' beside what comes in' : '';
-    return [
-      {
-        at: extra.at,
-        end: given.at(-1)?.end ?? extra.end,
-        code: 'argument_surplus',
-        severity: 'warning',
-        message: `\`@${name}\` takes ${takes}${from}, ${several(given.length)} given`,
-        hint: 'what is too much is ignored',
-      },
-    ];
-  }
+  const surplus = surplusArguments(name, parameters.length, given, before);
+  if (surplus.length > 0) return surplus;
   if (missing.length === 0) return [];
   const list = missing.map((one) => `\`${one.name}\``).join(', ');
   return [
@@ -689,7 +741,10 @@ function countArguments(
 }
 
 /** Does the function itself ask whether the parameter was given? */
-function isOptionalIn({ body }: Exe, name: string): boolean {
+const isOptionalIn = ({ body }: Exe, name: string): boolean => asksAbout(body, name);
+
+/** Is there a question about the name, such as `@x?`, `@x ?? 1` or `@x == null`? */
+export function asksAbout(body: unknown, name: string): boolean {
   for (const [node, place] of spoken(body)) {
     if (node.kind !== 'reference' || node.name !== name) continue;
     const [first] = node.steps;
@@ -740,8 +795,23 @@ export function nameFindings(tree: ScriptTree, around: Surroundings): NameFindin
     else found.push(...names.ofStatement(node));
   }
   for (const node of tree.body) if (node.kind === 'guard') found.push(...wideExceptions(node));
+  const bodies = tree.body.flatMap((node) => (node.kind === 'exe' ? [node.body] : []));
+  visit([tree.body, bodies], (node) => found.push(...addedTexts(node)));
   return found.sort((a, b) => a.at - b.at);
 }
+
+/** `"a" + "b"`: two texts as they are written. */
+function addedTexts(node: { kind: string }): NameFinding[] {
+  if (!isSum(node) || textOf(node.left) === undefined || textOf(node.right) === undefined)
+    return [];
+  const { at, end } = node;
+  const message = '`+` adds numbers and does not join text';
+  const hint = 'use a template: `` `@a @b` ``';
+  return [{ at, end, code: 'texts_added', severity: 'error', message, hint }];
+}
+
+const isSum = (node: { kind: string }): node is NodeOf<'binary'> =>
+  node.kind === 'binary' && 'operator' in node && node.operator === '+';
 
 /** `*`, or what is always true. */
 const isAlways = ({ condition }: NodeOf<'arm'>): boolean =>
