@@ -29,7 +29,7 @@ const ROOM_CODES = [
   ...(['store_failed', 'disk_full', 'store_busy', 'store_unknown', 'signalled'] as const),
   ...(['store_closed', 'store_newer', 'store_foreign', 'not_recorded'] as const),
   ...(['journal_unreadable', 'approval_pending', 'approval_denied', 'approval_expired'] as const),
-  ...(['approval_used', 'bail', 'steps_differ', 'plan_invalid'] as const),
+  ...(['approval_used', 'bail', 'steps_differ', 'plan_invalid', 'expectation_failed'] as const),
 ];
 
 /** Every code that is documented; a limit has its own (`turns_exceeded` and so on). */

@@ -12,6 +12,8 @@ export type ThreadCost = {
   cache_read_tokens: number;
   cache_write_tokens: number;
   tool_calls: number;
+  /** Calls of the thread itself that failed; absent: none. Denied ones are no part of it. */
+  failed_calls?: number;
   spawns: number;
   /** All input of the last request, cached included. */
   context_tokens: number;

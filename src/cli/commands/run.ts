@@ -18,7 +18,7 @@ import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
 import {
-  countDenied,
+  countRefused,
   exitCodeOfThread,
   showResult,
   tellEnding,
@@ -111,12 +111,12 @@ async function finish(
 ): Promise<number> {
   if (!done.ok) return refuse(done, terminal, usageCodes);
   const result = done.output;
-  const denied = await countDenied(store, result.thread_id);
-  if (terminal.json) terminal.out(resultLine(ok({ ...result, denied })));
+  const refused = await countRefused(store, result.thread_id);
+  if (terminal.json) terminal.out(resultLine(ok({ ...result, ...refused })));
   else {
     const row = await store.thread(result.thread_id);
     const limits = row.ok ? row.output.limits : {};
-    const around = { limits, denied, isShared: store.fleet !== undefined };
+    const around = { limits, ...refused, isShared: store.fleet !== undefined };
     showResult(result, terminal);
     tellEnding(result, around, terminal);
     tellNext(result, around, terminal);

@@ -16,7 +16,7 @@ import {
 import { BUNDLE, reports } from '../../runtime/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import { drawProvenance } from '../commands/provenance.ts';
-import { countDenied, tellEnding } from '../threads/ending.ts';
+import { countRefused, tellEnding } from '../threads/ending.ts';
 import { createRunView } from '../threads/live-view.ts';
 import { count } from '../threads/words.ts';
 import { type DemoProject, heading } from './demo-project.ts';
@@ -51,8 +51,8 @@ async function runThread(
   await view.end();
   if (!done.ok) return done;
   const row = await store.thread(done.output.thread_id);
-  const denied = await countDenied(store, done.output.thread_id);
-  tellEnding(done.output, { limits: row.ok ? row.output.limits : {}, denied }, shown);
+  const refused = await countRefused(store, done.output.thread_id);
+  tellEnding(done.output, { limits: row.ok ? row.output.limits : {}, ...refused }, shown);
   const events = await readStored(store, done.output.thread_id);
   return events.ok ? ok({ result: done.output, events: events.output }) : events;
 }

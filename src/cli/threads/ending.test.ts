@@ -53,7 +53,7 @@ test.each([
   } as unknown as Terminal;
   const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
   const result = { ...ended, status: 'limit', code: `${limit}_exceeded` } as const;
-  tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0 }, terminal);
+  tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0, failed: 0 }, terminal);
   expect(notes.join()).toContain(hint);
   if (limit === 'spend') expect(notes.join()).not.toContain('hook');
 });

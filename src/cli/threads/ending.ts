@@ -88,18 +88,24 @@ export async function exitCodeOfThread(
   return last?.type === 'turn_start' ? EXIT.provider : EXIT.failed;
 }
 
-/** How many calls were refused, in the thread and below it. */
-export async function countDenied(store: Store, id: string): Promise<number> {
+/** How many calls were refused, and how many others failed, in the thread and below it. */
+export async function countRefused(
+  store: Store,
+  id: string,
+): Promise<{ denied: number; failed: number }> {
   const tree = await allThreads(store, { within: id });
-  const ids = tree.ok ? tree.output.map((row) => row.id) : [];
+  const rows = tree.ok ? tree.output : [];
+  const ids = rows.map((row) => row.id);
   const denied = await store.countEvents(ids, 'permission_denied');
-  return denied.ok ? denied.output : 0;
+  const failed = rows.reduce((sum, { cost }) => sum + (Number(cost.failed_calls) || 0), 0);
+  return { denied: denied.ok ? denied.output : 0, failed };
 }
 
 /** What the last lines need to know besides the result. */
 interface Circumstances {
   limits: JsonObject;
   denied: number;
+  failed: number;
   /** Workers go on with it when it may: nobody has to resume it. */
   isShared?: boolean;
 }
@@ -125,12 +131,13 @@ function raiseHint(code: string | undefined, limits: JsonObject): string {
 /** What helps most now. */
 function nextStep(
   { status, code, thread_id }: ThreadResult,
-  { limits, denied, isShared }: Circumstances,
+  { limits, denied, failed, isShared }: Circumstances,
 ): string {
   const show = `\`km threads show ${thread_id}\``;
   switch (status) {
     case 'completed':
-      return denied > 0 ? `see what was denied, and why, with ${show}` : `look back with ${show}`;
+      if (denied > 0) return `see what was denied, and why, with ${show}`;
+      return failed > 0 ? `see what failed, and why, with ${show}` : `look back with ${show}`;
     case 'limit': {
       const name = (code ?? '').replace(/_exceeded$/, '') || 'limit';
       // Of these there is no option.
@@ -153,18 +160,19 @@ function nextStep(
   }
 }
 
-/** One line with the cost and what was denied, on standard error; the result itself is data. */
+/** One line with the cost and what was denied or failed, on standard error; the result itself is data. */
 export function tellEnding(
   result: ThreadResult,
-  { limits, denied }: Circumstances,
+  { limits, denied, failed }: Circumstances,
   terminal: Terminal,
 ): void {
   const status = terminal.paint(statusColour(result.status), result.status);
   const why = result.reason === '' ? '' : `: ${visible(shorten(result.reason, 200))}`;
   const currency = plainText(getOwn(limits, 'spend_currency')) || 'USD';
   const isStarted = result.status !== 'denied';
-  const refused =
-    denied === 0 || !isStarted ? '' : `; ${denied} ${denied === 1 ? 'call' : 'calls'} denied`;
+  const calls = (count: number, word: string): string =>
+    count === 0 || !isStarted ? '' : `; ${count} ${count === 1 ? 'call' : 'calls'} ${word}`;
+  const refused = `${calls(denied, 'denied')}${calls(failed, 'failed')}`;
   const told = refused === '' ? '' : terminal.paint('red', refused);
   terminal.note(`${status}${why} (${costText(result.cost, currency)})${told}`);
 }

@@ -23,6 +23,7 @@ const run = (id: string, more: Partial<ListedRun> = {}): ListedRun => ({
   cost: { turns: 5, spend: '0.25' },
   meters: [meter('turns', 5, 12), meter('spend', 0.25, 0.5)],
   denied: 0,
+  failed: 0,
   due: 0,
   here: false,
   ...more,

@@ -167,7 +167,8 @@ function lineOf(
   if (layout.spend > 0) cells.push(column(spendText(run), layout.spend));
   if (layout.bars > 0) cells.push(barOf(meterOf(run, 'spend'), layout.bars, paint));
   if (layout.denied > 0) {
-    const denied = run.denied > 0 ? `${count(run.denied)} denied` : '';
+    const failed = run.failed > 0 ? `${count(run.failed)} failed` : '';
+    const denied = run.denied > 0 ? `${count(run.denied)} denied` : failed;
     cells.push(paint('red', column(denied, layout.denied)));
   }
   if (layout.age > 0)

@@ -13,6 +13,8 @@ export interface Cost {
   readonly cache_read_tokens: number;
   readonly cache_write_tokens: number;
   readonly tool_calls: number;
+  /** Calls whose last result was a failure, denied ones left out; of all attempts. */
+  readonly failed_calls: number;
   readonly spawns: number;
   /** All input of the last request, cached included. */
   readonly context_tokens: number;
@@ -37,6 +39,7 @@ export const NO_COST: Cost = {
   cache_read_tokens: 0,
   cache_write_tokens: 0,
   tool_calls: 0,
+  failed_calls: 0,
   spawns: 0,
   context_tokens: 0,
   duration_ms: 0,
@@ -111,6 +114,9 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
     giveBackToolCall() {
       cost.tool_calls = Math.max(0, cost.tool_calls - 1);
     },
+    countFailure() {
+      cost.failed_calls += 1;
+    },
     countSpawn() {
       cost.spawns += 1;
     },
@@ -164,7 +170,8 @@ export function createCostMeter(now: () => number, from: Cost = NO_COST) {
 
 /** For `<when>`: numbers, money too; turns and calls of this attempt, as limits count them. */
 function costView(cost: Cost): JsonObject {
-  const { hooks: _, before: __, estimated: ___, duration_ms, spend, ...counts } = cost;
+  const { hooks: _, before: __, estimated: ___, failed_calls: ____, ...known } = cost;
+  const { duration_ms, spend, ...counts } = known;
   const duration_seconds = duration_ms / 1000;
   return {
     ...counts,
@@ -215,6 +222,7 @@ export const packCost = (cost: Cost): JsonObject => ({
   cache_read_tokens: cost.cache_read_tokens,
   cache_write_tokens: cost.cache_write_tokens,
   tool_calls: cost.before.tool_calls + cost.tool_calls,
+  ...(cost.failed_calls > 0 && { failed_calls: cost.failed_calls }),
   spawns: cost.spawns,
   context_tokens: cost.context_tokens,
   estimated: cost.estimated,
@@ -272,10 +280,12 @@ export function unpackCost(packed: Json): Outcome<Cost> {
     return fail('invalid_input', 'the recorded cost of the thread cannot be read');
   }
   const { turns, tool_calls } = now;
+  const { failed_calls = 0 } = countsOf(packed, ['failed_calls']) ?? {};
   return ok({
     ...own,
     turns,
     tool_calls,
+    failed_calls,
     tokens: own.tokens + (isOld ? ofHooks.tokens : 0),
     spend: own.spend + (isOld ? ofHooks.spend : 0n),
     estimated: getOwn(packed, 'estimated') === true,

@@ -56,7 +56,7 @@ export interface ReplayReport {
 
 /** Names, times, sizes and places in the books of one run, and what the tool's file says of its parameters. */
 const OF_ONE_RUN: ReadonlySet<string> = new Set(
-  'key n child by bytes duration_seconds duration_ms volatile'.split(' '),
+  'key n child by bytes duration_seconds duration_ms volatile failed_calls'.split(' '),
 );
 
 /** A set is written as a list: older journals have it in order of appearance. */

@@ -1,7 +1,7 @@
 // `expect` of a directive: a run that would end `completed` ends `failed` where the calls that it lists did not
 // succeed. Counted is the result that the journal has of a call, after all retries of tools and hooks; what
 // was gone back over (`--from`) does not count.
-import { getOwn, type Json } from '../../base/index.ts';
+import { getOwn, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
 import { readJournal, type ToolCall } from '../thread/journal-event.ts';
 import { eventsInForce } from '../thread/restore.ts';
@@ -18,12 +18,13 @@ const isRun = ({ verb, arguments: given }: ToolCall): boolean =>
   isUnset(getOwn(given, 'dry_run'));
 const isUnset = (value: Json | undefined): boolean => value === undefined || value === false;
 
-async function resultsOf({ ports, place, journal }: Thread): Promise<Results> {
+async function resultsOf({ ports, place, journal }: Thread): Promise<Outcome<Results>> {
   await journal.flush();
   const read = await readJournal(ports.store, place.id, ['tool_call', 'tool_result', 'signal']);
+  if (!read.ok) return read;
   const calls = new Map<string, ToolCall>();
   const results = new Map<string, boolean[]>();
-  for (const event of read.ok ? eventsInForce(read.output) : []) {
+  for (const event of eventsInForce(read.output)) {
     if (event.type === 'tool_call') calls.set(event.data.call_id, event.data);
     if (event.type !== 'tool_result' || event.data.tool === undefined) continue;
     const { call_id, tool, is_error } = event.data;
@@ -32,7 +33,7 @@ async function resultsOf({ ports, place, journal }: Thread): Promise<Results> {
     if (!is_error && !(call && isRun(call))) continue;
     results.set(tool, [...(results.get(tool) ?? []), !is_error]);
   }
-  return results;
+  return ok(results);
 }
 
 /** The ending, or the failure that it becomes. */
@@ -40,9 +41,13 @@ export async function checkExpected(thread: Thread, ending: Ending): Promise<End
   const { expect } = thread.place.directive;
   if (ending.status !== 'completed' || expect.length === 0) return ending;
   const results = await resultsOf(thread);
+  if (!results.ok) {
+    const { code, detail } = results.error;
+    return { ...ending, status: 'failed', reason: detail.message, code };
+  }
   for (const { tool, succeeds } of expect) {
     const found = thread.ports.library.find('tool', tool);
-    const all = results.get(found.ok ? found.output.id : tool) ?? [];
+    const all = results.output.get(found.ok ? found.output.id : tool) ?? [];
     const failed = all.filter((isGood) => !isGood).length;
     const isMet = succeeds === 'always' ? failed === 0 : all.at(-1) === true;
     if (isMet) continue;

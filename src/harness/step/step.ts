@@ -126,6 +126,10 @@ export function noteResult(
     ...(about && { about }),
     ...(use?.isBegun === false && { unused: true as const }),
   };
+  // A denial has an event of its own.
+  if (isError && getOwn(getOwn(content, 'error'), 'code') !== 'permission_denied') {
+    budget.meter.countFailure();
+  }
   const cost = packCost(budget.meter.read());
   const unused = thread.rights.approved.unused(call.id);
   const given = unused.length > 0 ? givenBack(unused, call.id) : undefined;

@@ -33,8 +33,23 @@ test.each([
   ['<relationships><suggests>nothing</suggests><related>nothing</related></relationships>', []],
   ['<relationships><extends>nothing</extends></relationships>', ['extends_unknown']],
   ['<relationships><extends>x</extends></relationships>', ['extends_cycle']],
+  ['<expect><call tool="shell/bash" succeeds="last"/></expect>', []],
+  ['<expect><call tool="shell/bsh" succeeds="always"/></expect>', ['tool_unknown']],
+  [
+    '<title>${inputs.no}</title><relationships><extends>create_directive</extends></relationships>',
+    ['title_invalid'],
+  ],
 ])('%s: %j', (metadata, expected) => {
   expect(codes(metadata)).toEqual(expected);
+});
+
+test('an expected tool that is not there is a warning with the nearest name', () => {
+  const [found] = check('<expect><call tool="shell/bsh" succeeds="last"/></expect>');
+  expect(found).toMatchObject({
+    severity: 'warning',
+    message: 'there is no tool `shell/bsh`, so every run ends `failed` now',
+    hint: 'did you mean `shell/bash`',
+  });
 });
 
 test('a tool whose needs are not granted is reported with the lines to add', () => {

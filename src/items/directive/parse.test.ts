@@ -29,6 +29,11 @@ test.each([
     '<model tier="fast" fallback_id="gpt">why</model>',
   ],
   ['limits: {}', '<limits/>'],
+  ['title: "About it"', '<title>About it</title>'],
+  [
+    'expect: [{ tool: a/b, succeeds: last }, { tool: c, succeeds: always }]',
+    '<expect><call tool="a/b" succeeds="last"/><call tool="c" succeeds="always"/></expect>',
+  ],
   [
     'limits: { turns: 3, spend: 5.00, spend_currency: USD }',
     '<limits><turns>3</turns><spend currency="USD">5.00</spend></limits>',
@@ -156,7 +161,7 @@ test.each([
   ['', ['directive_missing']],
   ['# Only text', ['directive_missing']],
   ['---\nname: x\n', ['front_matter_unclosed']],
-  ['---\ntitle: x\n---\n', ['tag_unknown']],
+  ['---\nheading: x\n---\n', ['tag_unknown']],
   ['---\n- a\n---\n', ['value_invalid', 'name_missing', 'version_missing']],
   ['---\nname: x\nversion: 1.0.0\nversion: 1.0.0\n---\n', ['yaml_syntax']],
   ['<directive version="1.0.0"/>', ['name_missing']],
@@ -342,4 +347,36 @@ test('a file with two directives is none: which one was meant nobody can tell', 
     diagnostics: [{ code: 'directive_extra', severity: 'error', line: 2 }],
   });
   expect(parseDirective(two, 'x.md').directive).toBeUndefined();
+});
+
+const TOPIC = '<inputs><input name="topic" type="object">x</input></inputs>';
+
+test.each([
+  ['<title>On ${inputs.topic} and ${inputs.topic.place}</title>', []],
+  ['<title>5 $ or {topic}</title>', []],
+  ['<title>${topic}</title>', ['title_invalid']],
+  ['<title>${inputs}</title>', ['title_invalid']],
+  ['<title>${outputs.x} ${env.HOME}</title>', ['title_invalid', 'title_invalid']],
+  ['<title>${inputs.topc}</title>', ['title_invalid']],
+  ['<title>${inputs.topic</title>', ['title_invalid']],
+  ['<title>${inputs.topic + 1}</title>', ['title_invalid']],
+  ['<title>a</title><title>b</title>', ['tag_duplicate']],
+  ['<expect><call tool="a" succeeds="last" often="2"/></expect>', ['attribute_unknown']],
+  ['<expect><call tool="a" succeeds="first"/></expect>', ['value_invalid']],
+  ['<expect><call tool="a"/></expect>', ['expect_incomplete']],
+  ['<expect><call succeeds="last"/></expect>', ['expect_incomplete']],
+  ['<expect><call tool=" " succeeds="last"/></expect>', ['expect_incomplete']],
+  ['<expect><tool id="a"/></expect>', ['tag_unknown']],
+  ['<expect>a</expect>', ['text_unexpected']],
+])('titles and expected calls are checked when they are read: %s', (metadata, expected) => {
+  expect(codes(xml(metadata, TOPIC))).toEqual(expected);
+});
+
+test('expected calls may stand beside the process, in both forms', () => {
+  const call = '<expect><call tool="a/b" succeeds="last"/></expect>';
+  expect(value(xml('', call))).toMatchObject({ expect: [{ tool: 'a/b', succeeds: 'last' }] });
+  expect(value(xml(call, call))).toMatchObject({ expect: [{}, {}] });
+  const yaml =
+    '---\nname: x\nversion: 1.0.0\nmetadata: { expect: [{ tool: a/b, succeeds: last }] }\n---\n';
+  expect(value(yaml)).toMatchObject({ expect: [{ tool: 'a/b', succeeds: 'last' }] });
 });

@@ -74,6 +74,8 @@ export interface ListedRun {
   readonly meters: readonly LimitMeter[];
   /** How many calls were denied. */
   readonly denied: number;
+  /** How many other calls failed, after all retries. */
+  readonly failed: number;
   /** How many approvals of this very thread wait for a person. */
   readonly due: number;
   /** What it does now: a tool, `reply`, or what waits; a name, never foreign text. */

@@ -30,6 +30,7 @@ const run = (id: string, more: Partial<ListedRun> = {}): ListedRun => ({
   cost: {},
   meters: [],
   denied: 0,
+  failed: 0,
   due: 0,
   here: true,
   ...more,

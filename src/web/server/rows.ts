@@ -337,6 +337,7 @@ function rowOf(
     cost: costOf(cost),
     meters: METERS.flatMap((name) => meterOf(name, thread, known, budgets) ?? []),
     denied: known.denied,
+    failed: numberIn(cost, 'failed_calls') ?? 0,
     due: waits.length,
     ...(now === undefined || now === '' ? {} : { now }),
     ...(known.reason === undefined ? {} : { reason: known.reason }),
