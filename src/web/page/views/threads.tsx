@@ -52,7 +52,7 @@ function Head({ wish }: { wish: ListWish }) {
         <h1>Threads</h1>
         <span class="sums">
           <span class={totals.waits > 0 ? 'you' : 'dim'}>
-            <b>{count(totals.waits)}</b> waits for you
+            <b>{count(totals.waits)}</b> {totals.waits === 1 ? 'waits' : 'wait'} for you
           </span>
           <span class="dim">
             <b>{count(totals.at_work)}</b> at work
