@@ -226,6 +226,40 @@ function Answer({ draft, change }: { draft: DecisionDraft; change: Change }) {
   );
 }
 
+/**
+ * The keys of a review. `a`, `v` and `s` choose an answer and put the focus on its button, `d` on Deny;
+ * `Enter` there decides. Returns the place of the buttons.
+ */
+function useDecisionKeys(review: ApprovalReview, change: Change, command: string) {
+  const foot = useRef<HTMLDivElement>(null);
+  const focusOn = (name: 'main' | 'deny') =>
+    foot.current?.querySelector<HTMLButtonElement>(`.btn.${name}`)?.focus();
+  const choosing = (word: DecisionWord, says: string) =>
+    review.choices.includes(word)
+      ? {
+          says,
+          run: () => {
+            change({ word });
+            focusOn('main');
+          },
+        }
+      : undefined;
+  const chosen = {
+    a: choosing('once', 'approve once: go to the button'),
+    v: choosing('value', 'approve for this value: go to the button'),
+    s: choosing('scope', 'approve for a scope: go to the button'),
+  };
+  useKeys({
+    ...Object.fromEntries(
+      Object.entries(chosen).flatMap(([key, act]) => (act ? [[key, act]] : [])),
+    ),
+    d: { says: 'deny: go to the button', run: () => focusOn('deny') },
+    c: { says: 'copy the command', run: () => void copyText(command) },
+    y: { says: 'copy the id', run: () => void copyText(review.approval.id) },
+  });
+  return foot;
+}
+
 /** `closed`: how many arguments are folded; `fault`: why the last try was refused. */
 export function DecisionForm(props: {
   review: ApprovalReview;
@@ -251,33 +285,7 @@ export function DecisionForm(props: {
   const command = commandOf(review, draft);
   // The button keeps the focus while it is locked: a key that moves there is not lost.
   const isLocked = isBusy || !isCalm || blockers.length > 0;
-  const foot = useRef<HTMLDivElement>(null);
-  const focusOn = (name: 'main' | 'deny') =>
-    foot.current?.querySelector<HTMLButtonElement>(`.btn.${name}`)?.focus();
-  /** Chooses an answer and puts the focus on its button; `Enter` there decides. */
-  const choosing = (word: DecisionWord, says: string) =>
-    review.choices.includes(word)
-      ? {
-          says,
-          run: () => {
-            change({ word });
-            focusOn('main');
-          },
-        }
-      : undefined;
-  const chosen = {
-    a: choosing('once', 'approve once: go to the button'),
-    v: choosing('value', 'approve for this value: go to the button'),
-    s: choosing('scope', 'approve for a scope: go to the button'),
-  };
-  useKeys({
-    ...Object.fromEntries(
-      Object.entries(chosen).flatMap(([key, act]) => (act ? [[key, act]] : [])),
-    ),
-    d: { says: 'deny: go to the button', run: () => focusOn('deny') },
-    c: { says: 'copy the command', run: () => void copyText(command) },
-    y: { says: 'copy the id', run: () => void copyText(approval.id) },
-  });
+  const foot = useDecisionKeys(review, change, command);
   const send = async (what: DecisionDraft) => {
     setBusy(true);
     const path = `approvals/${encodeURIComponent(approval.id)}/decision`;
