@@ -2,8 +2,10 @@
 import { expect, inject, test } from 'vitest';
 import { prepare } from '../../bench/fleet/prepare.ts';
 import { type DatabaseServer, startServer } from '../../bench/fleet/server.ts';
+import { runs } from '../support/soak.ts';
 import { offences } from './faults/checks.ts';
 import { disarm } from './faults/disarm.ts';
+import { runHarnessFaults } from './faults/harness.ts';
 import { runCrossings, runFaults } from './faults/run.ts';
 import { chanceOf, openFaultStage } from './faults/stage.ts';
 
@@ -67,4 +69,21 @@ test.skipIf(isMissing)(
       expect(repeated.length + late.length + gaps.length + lost.length).toBeGreaterThan(0);
     }),
   MINUTES,
+);
+
+test.skipIf(isMissing)(
+  `real workers lose no write and repeat none, and their threads replay${reason}`,
+  async () => {
+    const server = await startServer();
+    try {
+      const options = { faults: runs(4, 20), threads: 6, steps: 6, say: () => undefined };
+      const run = await runHarnessFaults(server, { ...options, chance: chanceOf(23) });
+      expect(run.wrong).toEqual([]);
+      expect(run.replayed).toBe(options.threads);
+      expect(run.effects + run.unknown).toBeGreaterThanOrEqual(options.threads * options.steps);
+    } finally {
+      await server.stop();
+    }
+  },
+  2 * MINUTES,
 );

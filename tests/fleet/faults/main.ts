@@ -6,6 +6,7 @@ import { prepare } from '../../../bench/fleet/prepare.ts';
 import { startServer } from '../../../bench/fleet/server.ts';
 import { offences } from './checks.ts';
 import { disarm } from './disarm.ts';
+import { runHarnessFaults } from './harness.ts';
 import { runCrossings, runFaults } from './run.ts';
 import { chanceOf, LEASE_MS, openFaultStage } from './stage.ts';
 
@@ -45,15 +46,31 @@ say(
 );
 const run = await runFaults(stage, { faults: Number(values.faults), chance, threads, steps, say });
 await stage.close();
+// The real harness has its own deadlines, so it is struck with the fence only.
+const harness = fenced
+  ? await runHarnessFaults(server, {
+      faults: Math.ceil(Number(values.faults) / 2),
+      threads: Math.min(40, threads * 2),
+      steps: 12,
+      chance,
+      say,
+    })
+  : undefined;
 await server.stop();
 
 const { findings, recovery } = run;
-const wrong = [...offences(findings), ...stuck, ...overlapping, ...unheard];
+const wrong = [
+  ...offences(findings),
+  ...stuck,
+  ...overlapping,
+  ...unheard,
+  ...(harness?.wrong ?? []),
+];
 const most = LEASE_MS + 3_000;
 if (recovery.p95 > most) wrong.push(`slow: recovery p95 ${recovery.p95.toFixed(0)} ms of ${most}`);
 const count = (list: readonly string[]): number => list.length;
 if (values.json) {
-  const shown = { seed, fenced, crossings, ...run, wrong };
+  const shown = { seed, fenced, crossings, ...run, harness, wrong };
   process.stdout.write(`${JSON.stringify(shown, null, 2)}\n`);
 } else {
   const of = Object.entries(run.faults).map(([kind, times]) => `${times} ${kind}`);
@@ -69,6 +86,12 @@ if (values.json) {
   );
   const kinds = Object.entries(recovery.kinds).map(([kind, ms]) => `${kind} ${ms.toFixed(0)} ms`);
   say(`  p95 by kind: ${kinds.join(', ')}`);
+  if (harness) {
+    const struck = Object.entries(harness.faults).map(([kind, times]) => `${times} ${kind}`);
+    say(
+      `harness: ${struck.join(', ')}; threads ${harness.threads}, effects ${harness.effects}, unknown ${harness.unknown}, replayed ${harness.replayed}, wrong ${harness.wrong.length}`,
+    );
+  }
   for (const text of wrong.slice(0, 20)) say(`  ${text}`);
   say(wrong.length === 0 ? 'everything held' : `${wrong.length} things did not hold`);
 }
