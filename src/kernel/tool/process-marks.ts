@@ -31,6 +31,8 @@ export interface Box {
   readonly mayWrite: boolean;
   /** Of all that goes in. */
   readonly given: Descriptor;
+  /** Of what it writes besides, known before it starts; its answer has marks of its own. */
+  readonly written?: Descriptor;
   /** How many entries are looked at, at most. */
   readonly most?: number;
 }
@@ -243,20 +245,21 @@ function note(
 
 /** To be called before a child starts. Nothing labelled: it costs a look at the records. */
 export function watchBox(box: Box): Outcome<BoxWatch> {
-  const { records, given, named, isOpen, mayWrite, most = MAX_ENTRIES } = box;
+  const { records, given, written = EMPTY, named, isOpen, mayWrite, most = MAX_ENTRIES } = box;
   const marks = mergeDescriptors(given, records.within(viewOf(box), named, isOpen));
-  if (marks.taint.length === 0 || !mayWrite) return ok({ marks, ended: () => ok(null) });
+  const inFiles = mergeDescriptors(marks, written);
+  if (inFiles.taint.length === 0 || !mayWrite) return ok({ marks, ended: () => ok(null) });
   const places = writablePlaces(box);
   const writer = nobodys();
   for (const place of places) {
-    const kept = records.rememberFolder(place, marks, writer);
+    const kept = records.rememberFolder(place, inFiles, writer);
     if (!kept.ok) return kept;
   }
   const before = look(places, most);
   return ok({
     marks,
     ended(more = EMPTY) {
-      const noted = note(box, before, look(places, most), mergeDescriptors(marks, more));
+      const noted = note(box, before, look(places, most), mergeDescriptors(inFiles, more));
       if (!noted.ok) return noted;
       for (const place of places) {
         const kept = records.rememberFolder(place, EMPTY, writer);

@@ -50,7 +50,7 @@ import { type ValidationError, validate } from './parameters.ts';
 import type { Plan } from './plan.ts';
 import type { Box, BoxWatch } from './process-marks.ts';
 import { type RetryPorts, withRetry } from './retry.ts';
-import { createSinks, type SinkPorts } from './stream-sinks.ts';
+import { createSinks, moduleSinks, type SinkPorts } from './stream-sinks.ts';
 import { type AskSignatures, refuseSecrets, unsignedLink } from './tool-rights.ts';
 
 /** Up to the first `/`, `?` or `#` after the scheme: everything that decides where it goes. */
@@ -492,18 +492,9 @@ export function declaredIn(env: BodyPorts['env'], plan: Plan): string[] {
   return values;
 }
 
-/** Destinations that are part of this program; all others are modules of somebody, in a process. */
-const OWN_SINKS = /^(?:return|null|null_sink|file|file_sink|websocket|websocket_sink)$/;
-
-function startsProcess({ primitive, canStream }: Plan, { config, parameters }: PrimitiveCall) {
-  if (primitive === 'subprocess') return true;
-  if (!canStream || !isStreaming(config, parameters)) return false;
-  const listed = getOwn(getOwn(config, 'stream'), 'destinations');
-  return (
-    Array.isArray(listed) &&
-    listed.some((one) => !OWN_SINKS.test(plainText(getOwn(one, 'type')).replace(/^.*\//, '')))
-  );
-}
+/** Modules that a stream is handed to: each runs in a process of its own. */
+const sinksOf = (ports: BodyPorts, { canStream }: Plan, { config, parameters }: PrimitiveCall) =>
+  canStream && isStreaming(config, parameters) ? moduleSinks(config, ports.sinks) : [];
 
 let marking: Promise<typeof import('./process-marks.ts')> | undefined;
 
@@ -515,21 +506,41 @@ export async function watchProcess(box: Box): Promise<Outcome<BoxWatch>> {
   return kept.ok ? watch : kept;
 }
 
+/**
+ * INVARIANT: what a process may write is marked before it starts, so a failure, a timeout or a kill leaves no
+ * file without marks. What it hears from the network counts as heard.
+ */
 function boxOf(
   { labels }: BodyPorts,
+  plan: Plan,
   { tool, verify, given = EMPTY }: PrimitiveCall,
-  { frame }: Caller,
+  sinks: readonly PrimitiveCall['tool'][],
+  caller: Caller,
 ) {
+  const { frame } = caller;
+  const { primitive, resultFacts } = plan;
   // Where a policy does without a sandbox, nothing says that there is one: rights hold nobody then.
   const isOpen = tool.sandbox === 'none' || frame.policy.sandbox === 'none';
+  const own = primitive === 'subprocess' ? [tool] : [];
+  const writers = [...own, ...sinks].filter(
+    ({ effect, sandbox }) => effect !== 'read' && sandbox !== 'strict',
+  );
+  const strangers = [...(isTrusted(plan, caller) ? [] : own), ...sinks].filter(
+    ({ requires, sandbox }) => sandbox !== 'strict' && requires.some((name) => OUTSIDE.test(name)),
+  );
   return watchProcess({
     records: labels,
     verify,
     named: namedFolders(frame),
     sees: tool.sees,
     isOpen,
-    mayWrite: isOpen || (tool.effect !== 'read' && tool.sandbox !== 'strict'),
+    mayWrite: isOpen || writers.length > 0,
     given: mergeDescriptors(given, frame.influence),
+    written: mergeAll([
+      strangers.length > 0 ? NETWORK : EMPTY,
+      sinks.length > 0 ? streamed(plan, caller) : EMPTY,
+      resultFacts ? strangersTold(resultFacts, false) : EMPTY,
+    ]),
   });
 }
 
@@ -651,7 +662,11 @@ export async function runBody(
   const seen = { delivered: 0 };
   const { sinks, filter } = caller;
   const to = { threadId, canStream: plan.canStream, ...(sinks && { sinks, filter }) };
-  const box = startsProcess(plan, call) ? await boxOf(ports, call, caller) : undefined;
+  const modules = sinksOf(ports, plan, call);
+  const box =
+    plan.primitive === 'subprocess' || modules.length > 0
+      ? await boxOf(ports, plan, call, modules, caller)
+      : undefined;
   if (box?.ok === false) return box;
   const told = shared ? await shared.keep() : named;
   if (!told.ok) return told;
@@ -676,12 +691,12 @@ export async function runBody(
   // INVARIANT: a value that came out of the environment does not come back out of a call,
   // whichever primitive it went into.
   if (!ran.ok) {
-    const long = keepLongOutput(ports.labels, ran.error.detail, seenInside);
+    const isOurs = isTrusted(plan, caller);
+    const marks = mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs));
+    const long = keepLongOutput(ports.labels, ran.error.detail, marks);
     const kept = long.ok && shared ? await shared.keep() : long;
     if (!kept.ok) return kept;
-    const isOurs = isTrusted(plan, caller);
-    const clean = redactFailure(ran, secrets, isOurs);
-    return markFailure(clean, mergeDescriptors(seenInside, strangersIn(plan, ran.error, isOurs)));
+    return markFailure(redactFailure(ran, secrets, isOurs), marks);
   }
   const durationMs = ports.clock.monotonic() - started;
   const result = secrets.length === 0 ? ran.output : redactResult(ran.output, secrets);

@@ -89,6 +89,19 @@ async function makeSink(
   return await factory.output(mergeDeep(plan.output.config, destination), its);
 }
 
+/** Of the destinations of a stream, those that run a module in a process: what each of them declares. */
+export function moduleSinks(config: JsonObject, ports: SinkPorts): PrimitiveCall['tool'][] {
+  const listed = getOwn(getOwn(config, 'stream'), 'destinations');
+  const processes: PrimitiveCall['tool'][] = [];
+  for (const destination of Array.isArray(listed) ? listed.slice(0, MAX_DESTINATIONS) : []) {
+    const type = getOwn(destination, 'type');
+    const plan = typeof type === 'string' && type !== 'return' ? sinkPlan(type, ports) : undefined;
+    if (!plan?.ok || plan.output.primitive === 'function') continue;
+    processes.push(toolFacts(plan.output, ports.signatures));
+  }
+  return processes;
+}
+
 interface SinkSet {
   sinks: readonly Sink[];
   /** How many events reached any sink: after the first, a write must not be repeated. */

@@ -76,7 +76,8 @@ async function openProcess(
       verify,
       projectRoot: ports.projectRoot,
       async beforeStart(facts) {
-        box = createProcessBox(facts, grants.write.length > 0, ports);
+        const may = { mayWrite: grants.write.length > 0, hasNetwork: grants.network };
+        box = createProcessBox(facts, may, ports);
         const noted = await box.give(EMPTY);
         return noted.ok ? ok(null) : noted;
       },

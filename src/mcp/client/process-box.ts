@@ -9,6 +9,7 @@ import type { McpPoolPorts } from './ports.ts';
 
 /** What a server writes is a stranger's, whatever it was given. */
 const STRANGER = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp'] });
+const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:mcp', 'src:network'] });
 /** Marks only grow; where they came from is told as far as anybody would read it. */
 const MAX_SOURCES = 64;
 
@@ -30,7 +31,7 @@ export interface ProcessBox {
 /** To be made before the process runs, and given nothing: that notes what is there already. */
 export function createProcessBox(
   { mode, verify }: BoxFacts,
-  mayWrite: boolean,
+  { mayWrite, hasNetwork }: { mayWrite: boolean; hasNetwork: boolean },
   { labels, namedFolders }: BoxPorts,
 ): ProcessBox {
   const isOpen = mode === 'none';
@@ -54,7 +55,7 @@ export function createProcessBox(
       return ok(null);
     }
     noted = new Set([...(noted ?? []), ...marks.taint]);
-    const watch = await look(mergeDescriptors(marks, STRANGER), true);
+    const watch = await look(mergeDescriptors(marks, hasNetwork ? NETWORK : STRANGER), true);
     if (!watch.ok) return watch;
     watches.push(watch.output);
     return ok(null);
