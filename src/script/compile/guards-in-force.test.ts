@@ -236,3 +236,20 @@ describe('a guard with a mistake in it denies, and `check` says where', () => {
     expect(diagnosed(around(condition))).toEqual([]);
   });
 });
+
+test('the hint of a guard is in the stage that runs again', async () => {
+  const stage = 'exe @st(x) = `@x @ctx.pipe.try @ctx.pipe.hint`\n';
+  const guard = (timing: string) =>
+    `guard @g ${timing} @st = when [ @mx.guard.try < 2 => retry "again"  * => allow ]\n`;
+  expect((await play(`${stage}${guard('after')}show "a" | @st`)).text.trim()).toBe('a 2 again');
+  expect((await play(`${stage}${guard('before')}show "a" | @st`)).text.trim()).toBe('a 2 again');
+  const asking = 'exe @ask(x) = when [ @mx.try < 2 => retry "own"  * => `@x @ctx.pipe.hint` ]\n';
+  expect((await play(`${asking}exe @s() = "s"\nshow @s() | @ask`)).text.trim()).toBe('s null');
+});
+
+test('the labels of a function are in its context', async () => {
+  const { text } = await play(
+    'exe net:w,paid @f() = `x`\nexe @g() = `x`\nshow `@f.ctx.labels @f.mx.labels @g.ctx.labels`',
+  );
+  expect(text.trim()).toBe('["net:w","paid"] ["net:w","paid"] []');
+});

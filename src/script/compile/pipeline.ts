@@ -51,6 +51,8 @@ interface Context {
   readonly tries: Try[];
   readonly outputs: Value[];
   hint: Value | undefined;
+  /** A guard asked, not the stage: then the hint is for the stage as well. */
+  isOfGuard?: boolean;
 }
 
 /** What is known while a pipeline runs. */
@@ -140,7 +142,7 @@ export function checkOf(trace: readonly TraceEntry[]): Json {
 type Answer =
   | { readonly value: Value }
   /** `marks`: of whatever decided that it be made again. */
-  | { readonly hint: Value | undefined; readonly marks: Descriptor };
+  | { readonly hint: Value | undefined; readonly marks: Descriptor; readonly isOfGuard?: boolean };
 
 function answerOf(value: Value): Answer {
   const left = leaveOf(value);
@@ -172,7 +174,8 @@ async function runStage(state: State, plan: StagePlan, pass: Pass): Promise<Answ
 function askedByGuard(error: unknown, budget: RetryBudget, stage: number, plan: StagePlan): Answer {
   const fault = toFault(error);
   const hint = retryHint(fault.fault, budget);
-  if (hint !== undefined) return { hint: makeValue(hint), marks: descriptorOfFault(fault.fault) };
+  if (hint !== undefined)
+    return { hint: makeValue(hint), marks: descriptorOfFault(fault.fault), isOfGuard: true };
   const { detail } = fault.fault;
   if (detail['stage'] === undefined) {
     fault.message = `stage ${stage} (\`${plan.name}\`): ${detail.message}`;
@@ -225,8 +228,9 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
   for (let plan = stages[0]; plan; plan = stages[stage - 1]) {
     const asking = state.contexts.get(stage);
     const serving = state.contexts.get(stage + 1) ?? FIRST;
-    // The hint is for whoever is asked.
-    const context = asking ? { ...asking, hint: undefined } : serving;
+    // The hint is for whoever is asked: what made the input, and the stage itself when a guard asks.
+    const own = asking && { ...asking, hint: asking.isOfGuard ? asking.hint : undefined };
+    const context = own ?? serving;
     const input = valueAt(state.outputs, stage - 1);
     const answer = await runStage(state, plan, { stage, input, context });
     if ('value' in answer) {
@@ -236,7 +240,7 @@ async function runStages(state: State, stages: readonly StagePlan[]): Promise<Va
     } else {
       // Whatever runs again runs because of what the stage has seen.
       state.learnt = mergeDescriptors(state.learnt, answer.marks);
-      stage = await again(state, stage, plan.name, answer.hint);
+      stage = await again(state, stage, plan.name, answer);
     }
   }
   return valueAt(state.outputs, -1);
@@ -265,14 +269,14 @@ async function again(
   state: State,
   stage: number,
   name: string,
-  hint: Value | undefined,
+  { hint, isOfGuard = false }: Exclude<Answer, { value: Value }>,
 ): Promise<number> {
   const context = state.contexts.get(stage) ?? { ...FIRST, tries: [], outputs: [] };
   state.contexts.set(stage, context);
   const input = valueAt(state.outputs, stage - 1);
   context.tries.push({ attempt: context.attempt, result: 'retry', hint, output: input });
   context.attempt += 1;
-  context.hint = hint;
+  Object.assign(context, { hint, isOfGuard });
   if (context.attempt > MAX_ATTEMPTS)
     tooOften(`\`${name}\` asked for another attempt ${MAX_ATTEMPTS} times`);
   if (stage > 1) {

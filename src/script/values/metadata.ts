@@ -11,7 +11,15 @@ import {
   withOrigin,
   withText,
 } from '../../flow/index.ts';
-import { computed, elementsOf, isStructure, keysOf, ownMarks, typeName } from './kinds.ts';
+import {
+  computed,
+  elementsOf,
+  isFunctionData,
+  isStructure,
+  keysOf,
+  ownMarks,
+  typeName,
+} from './kinds.ts';
 import { textOf } from './text.ts';
 
 /** What only the holder of a name knows. */
@@ -86,8 +94,12 @@ export function mxType(value: Value): string {
 /** One literal, with getters for what costs: guards read `.mx` on every call. */
 function factsOf(value: Value, facts: MxFacts): JsonObject {
   const { descriptor, origin } = value.meta;
+  const data: unknown = value.data;
+  // The labels of a function are those it gives to what it does.
+  const own = isFunctionData(data) ? data.signature.labels : [];
   return {
-    labels: descriptor.labels as Json,
+    labels:
+      own.length > 0 ? [...new Set([...own, ...descriptor.labels])] : (descriptor.labels as Json),
     taint: descriptor.taint as Json,
     sources: descriptor.sources as Json,
     get tools() {
