@@ -7,6 +7,7 @@ export {
   freezeJson,
   getOwn,
   isDeeperThan,
+  isFiniteJson,
   isFrozenJson,
   isObject,
   jsonEqual,

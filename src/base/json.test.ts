@@ -1,7 +1,15 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { canonicalJson, getOwn, isDeeperThan, jsonEqual, mergeDeep, parseJson } from './json.ts';
-import type { Json } from './outcome.ts';
+import {
+  canonicalJson,
+  getOwn,
+  isDeeperThan,
+  isFiniteJson,
+  jsonEqual,
+  mergeDeep,
+  parseJson,
+} from './json.ts';
+import type { Json, JsonObject } from './outcome.ts';
 
 const json = fc.jsonValue() as fc.Arbitrary<Json>;
 const shuffled = (value: Json): Json => {
@@ -59,4 +67,32 @@ test('depth is measured without recursion', () => {
   expect(parseJson(text)).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
   expect(isDeeperThan([[1]], 1)).toBe(false);
   expect(isDeeperThan([[[1]]], 1)).toBe(true);
+});
+
+test.each(['1e999', '[-1e400]', '{"a":{"b":[1,1E+309]}}', '9'.repeat(400), '1e0999'])(
+  'a number that is too large is refused: %s',
+  (text) => {
+    expect(parseJson(text)).toMatchObject({
+      error: { code: 'invalid_input', detail: { not_finite: true } },
+    });
+  },
+);
+
+test('what only looks like one is read', () => {
+  for (const text of ['"1e999"', '{"1e999":1}', '1e308', '1e-999', `"${'9'.repeat(400)}"`]) {
+    expect(parseJson(text), text).toMatchObject({ ok: true });
+  }
+  const own: Record<string, unknown> = { a: undefined };
+  own.own = own;
+  expect(isFiniteJson(own as JsonObject)).toBe(true);
+});
+
+test('any JSON that can be written is read as it was, and any number too large is found', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ maxDepth: 4 }), (value) => {
+      const text = JSON.stringify(value);
+      expect(parseJson(text).ok).toBe(true);
+      expect(parseJson(`[${text},2e308]`).ok).toBe(false);
+    }),
+  );
 });

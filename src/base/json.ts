@@ -132,7 +132,28 @@ export function isDeeperThan(value: Json, limit: number): boolean {
   return false;
 }
 
-/** JSON text from outside: never throws, refuses what is nested too deeply to be handled safely. */
+/** Are all numbers in it such as JSON can write? `JSON.parse` reads `1e999` as infinity. */
+export function isFiniteJson(value: Json): boolean {
+  const open: Json[] = [value];
+  // A value of a program may hold itself.
+  const seen = new Set<object>();
+  while (open.length > 0) {
+    const item = open.pop();
+    if (typeof item === 'number' && !Number.isFinite(item)) return false;
+    if (!isContainer(item) || seen.has(item)) continue;
+    seen.add(item);
+    for (const child of Object.values(item)) open.push(child);
+  }
+  return true;
+}
+
+/** Only such a text can hold a number that is too large: most are not looked through. */
+const MAY_OVERFLOW = /\d[eE]\+?\d{3}|\d{60}/;
+
+/**
+ * JSON text from outside: never throws, refuses what is nested too deeply to be handled safely, and numbers
+ * that are too large (`detail.not_finite`).
+ */
 export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   let value: Json;
   try {
@@ -142,6 +163,9 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   }
   if (isDeeperThan(value, maxDepth)) {
     return fail('invalid_input', `JSON is nested deeper than ${maxDepth} levels`);
+  }
+  if (MAY_OVERFLOW.test(text) && !isFiniteJson(value)) {
+    return fail('invalid_input', 'JSON holds a number that is too large', { not_finite: true });
   }
   return ok(value);
 }

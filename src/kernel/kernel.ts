@@ -3,6 +3,7 @@ import {
   type Failure,
   fail,
   getOwn,
+  isFiniteJson,
   isObject,
   type Json,
   listAt,
@@ -132,9 +133,11 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
   if (content !== undefined && typeof content !== 'string') {
     return fail('invalid_input', '`content` must be a text');
   }
-  return parameters === undefined || isObject(parameters)
+  if (parameters === undefined) return undefined;
+  if (!isObject(parameters)) return fail('invalid_input', '`parameters` must be an object');
+  return isFiniteJson(parameters)
     ? undefined
-    : fail('invalid_input', '`parameters` must be an object');
+    : fail('invalid_input', '`parameters` holds a number that is no number or too large');
 }
 
 /** Loading takes a right that reads; searching and asking for help take none. */

@@ -176,6 +176,13 @@ test('a refusal exits with 4, a missing item with 1, wrong usage with 2', () => 
   const denied = km('exec', 'tool', 'fs/write_file', 'path=.ai/x', 'content=y');
   expect(denied).toMatchObject({ code: 4, out: '' });
   expect(denied.err).toContain('permission_denied');
+  for (const word of ['limit=1e999', '{"limit":1e999}', 'limit=[-1e999]']) {
+    const large = km('exec', 'tool', 'fs/read_file', 'path=notes.txt', word, '--json');
+    expect(json(large), word).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
+    expect(large.code).not.toBe(0);
+  }
+  // A text is what was typed.
+  expect(km('exec', 'tool', 'fs/read_file', 'path=1e999').err).toContain('1e999');
   expect(km('exec', 'tool', 'fs/read_flie', 'path=x').err).toContain('fs/read_file');
   expect(km('exec', 'tool', 'nothing', 'path=x').code).toBe(1);
   expect(km('exec', 'tool', 'fs/read_file', 'path').code).toBe(2);

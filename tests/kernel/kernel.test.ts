@@ -287,6 +287,15 @@ test('the content of a new item may stand in `parameters`', async () => {
   });
 });
 
+test('a number that is none is refused as a parameter, at any depth', async () => {
+  const fixture = project();
+  for (const odd of [Number.POSITIVE_INFINITY, Number.NaN, [{ a: Number.NEGATIVE_INFINITY }]]) {
+    expect(
+      await fixture.call('execute', tool('fs/read_file', { path: 'a.txt', limit: odd })),
+    ).toMatchObject({ error: { code: 'invalid_input' } });
+  }
+});
+
 test('a bare name of a catalog is judged by the id that it means, and `all` lists it', async () => {
   const fixture = project({ 'shared/.ai/tools/mcp/db_connector.yaml': CONNECTOR });
   const runtime = await fixture.open();

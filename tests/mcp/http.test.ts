@@ -115,6 +115,7 @@ const post = (body: unknown, headers: Record<string, string> = {}): Promise<Resp
 test('what is no request is refused with a reason that clients read', async () => {
   expect((await post('{')).status).toBe(400);
   expect((await post('')).status).toBe(400);
+  expect((await post(JSON.stringify(HELLO).replace('"id":1', '"id":1e999'))).status).toBe(400);
   expect((await post(`${'['.repeat(5000)}${']'.repeat(5000)}`)).status).toBe(400);
   expect((await post(HELLO, { 'content-type': 'text/plain' })).status).toBe(415);
   expect((await post({ jsonrpc: '2.0', id: 1, method: 'tools/list' })).status).toBe(400);

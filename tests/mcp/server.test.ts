@@ -308,3 +308,37 @@ test('a directive that says so is a prompt, with its inputs, and under the same 
   );
   expect(JSON.stringify(said.messages)).toContain('Say hello to ann');
 });
+
+test('bad messages over stdio are told in a line each, and not for ever', async () => {
+  const { command: node, args, env } = command();
+  const child = spawn(node, args, { env, stdio: ['pipe', 'pipe', 'pipe'] });
+  let [said, answered] = ['', ''];
+  child.stderr.setEncoding('utf8').on('data', (text: string) => {
+    said += text;
+  });
+  child.stdout.setEncoding('utf8').on('data', (text: string) => {
+    answered += text;
+  });
+  const bad = ['{bad', '{"jsonrpc":"2.0","id":{},"method":5}', '[]', '{"jsonrpc":"2.0","id":1}'];
+  for (let n = 0; n < 100; n += 1) child.stdin.write(`${bad[n % bad.length]}\n`);
+  const params = {
+    protocolVersion: '2025-11-25',
+    capabilities: {},
+    clientInfo: { name: 'a', version: '1' },
+  };
+  child.stdin.write(`${JSON.stringify({ jsonrpc: '2.0', id: 7, method: 'initialize', params })}\n`);
+  const parameters = '{"path":"hello.txt","limit":1e999}';
+  const call = `{"name":"execute","arguments":{"item_type":"tool","item_id":"fs/read_file","parameters":${parameters}}}`;
+  child.stdin.write(`{"jsonrpc":"2.0","id":8,"method":"tools/call","params":${call}}\n`);
+  await expect.poll(() => answered).toContain('"id":8');
+  child.stdin.end();
+  await once(child, 'close');
+  const lines = said.trim().split('\n');
+  expect(lines.length).toBeLessThan(30);
+  expect(
+    lines.every((line) => /^(kernmantle|mcp: )/.test(line)),
+    said,
+  ).toBe(true);
+  expect(answered).toContain('too large');
+  expect(answered).toContain('invalid_input');
+});

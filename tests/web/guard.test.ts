@@ -107,6 +107,8 @@ test('only JSON is taken, and not too much of it', async () => {
     '[]',
     '"x"',
     '{"token": 1}',
+    '{"token": 1e999}',
+    '{"token": "x", "more": [1e999]}',
     `{"token": "${'x'.repeat(300)}"}`,
     '\u{0}',
   ]) {

@@ -26,10 +26,7 @@ import { personAt } from '../threads/ask-person.ts';
 type IsText = (name: string) => boolean;
 
 /** `name=value` pairs, values read as JSON when they are and text is not asked for; or one JSON object. */
-export function parseParameters(
-  words: readonly string[],
-  isText: IsText = () => false,
-): Outcome<JsonObject> {
+export function parseParameters(words: readonly string[], isText?: IsText): Outcome<JsonObject> {
   const parameters: JsonObject = {};
   for (const word of words) {
     const whole = word.startsWith('{') ? parseJson(word) : undefined;
@@ -37,11 +34,17 @@ export function parseParameters(
       for (const [name, value] of Object.entries(whole.output)) setOwn(parameters, name, value);
       continue;
     }
+    if (whole?.ok === false && whole.error.detail.not_finite === true) return whole;
     const at = word.indexOf('=');
     if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
     const [name, text] = [word.slice(0, at), word.slice(at + 1)];
     const value = parseJson(text);
-    const isRead = value.ok && (typeof value.output === 'string' || !isText(name));
+    // What a declared text may hold is known with the declaration.
+    const isTooLarge = !value.ok && value.error.detail.not_finite === true;
+    if (isTooLarge && isText && !isText(name)) {
+      return fail('invalid_input', `\`${name}\` is a number that is too large`);
+    }
+    const isRead = value.ok && (typeof value.output === 'string' || !isText?.(name));
     setOwn(parameters, name, isRead ? value.output : text);
   }
   return ok(parameters);
@@ -127,7 +130,10 @@ export const run: CommandRun = async (call) => {
   return await withRuntime(call, async (runtime) => {
     const isText = textsOf(runtime.library, kind, id, parameters.output);
     const typed = parseParameters(asList(args[2]), isText);
-    if (!typed.ok) return typed;
+    if (!typed.ok) {
+      terminal.finish(typed, () => {});
+      return EXIT.usage;
+    }
     const request = compact<JsonObject>({
       item_type: kind,
       item_id: id,

@@ -1,19 +1,24 @@
 // What commands that serve something have in common: a port, and an end.
-import { fail, type Outcome, ok } from '../../base/index.ts';
+import { fail, type Outcome, ok, onOneLine } from '../../base/index.ts';
 import { asText, type CommandCall } from '../command.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const NOTES = 20;
 const NOTES_MS = 60_000;
+/** In all: whoever sends nonsense for days fills no log either. */
+const MAX_NOTES = 200;
 
-/** What clients do wrong is said, in a few words and so often: whoever sends nonsense fills no log. */
+/** Prints what clients do wrong: one line each, at most 20 in a minute and 200 in all. */
 export function quietly(note: (line: string) => void, name: string): (error: Error) => void {
-  let [since, count] = [0, 0];
+  let [since, count, all] = [performance.now(), 0, 0];
   return ({ message }) => {
     if (performance.now() - since > NOTES_MS) [since, count] = [performance.now(), 0];
+    if (all === MAX_NOTES || count === NOTES) return;
     count += 1;
-    if (count <= NOTES) note(`${name}: ${visible(message.slice(0, 300))}`);
-    if (count === NOTES) note(`${name}: more of this is not said for a minute`);
+    all += 1;
+    note(`${name}: ${visible(onOneLine(message.slice(0, 300)))}`);
+    if (all === MAX_NOTES) note(`${name}: more of this is not printed`);
+    else if (count === NOTES) note(`${name}: more of this is not printed for a minute`);
   };
 }
 

@@ -25,6 +25,10 @@ const overheard = (wire: Transport, hear: (message: Json) => void): Transport =>
     },
   });
 
+/** The SDK lists every rule of the protocol that a message breaks, in many lines. */
+const briefly = (error: Error): Error =>
+  /Zod/.test(error.name) ? new Error('a message does not fit the protocol') : error;
+
 /** One client over a connection that lasts, in whichever revision it speaks. */
 export function serveConnection(
   host: McpHost,
@@ -42,7 +46,7 @@ export function serveConnection(
       server = createMcpServer(host, client, options);
       return server;
     },
-    { transport: overheard(wire, listens.hear), onerror: (error) => host.onError(error) },
+    { transport: overheard(wire, listens.hear), onerror: (error) => host.onError(briefly(error)) },
   );
   return {
     async close() {
