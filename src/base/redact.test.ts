@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { runs } from '../../tests/support/soak.ts';
 import type { Json } from './outcome.ts';
 import { createRedactor } from './redact.ts';
+import { createLetterMatcher, createMatcher } from './text-matcher.ts';
 
 const SECRET = 'sk-live/Zürich+"42"\\x';
 const redactor = createRedactor([SECRET]);
@@ -32,6 +33,117 @@ test.each([
   expect(shown).not.toContain(Buffer.from('live').toString('hex'));
   expect(shown.length).toBeLessThan(`before ${text} after`.length);
   expect(shown).toContain('[secret]');
+});
+
+/** As HTML writes it: a number with so many zeros, or a name where there is one. */
+const inHtml = (text: string, zeros: number, end: string) =>
+  Array.from(text, (char) => `&#${'0'.repeat(zeros)}${char.codePointAt(0)}${end}`).join('');
+const NAMED = new Map(
+  '-hyphen _lowbar .period /sol +plus "quot !excl =equals @commat :colon |VerticalLine {lcub'
+    .split(' ')
+    .map((entry) => [entry.slice(0, 1), entry.slice(1)]),
+);
+const named = (text: string) => text.replace(/[-_./+"!=@:|{]/g, (char) => `&${NAMED.get(char)};`);
+const PUNCTUATED = 'a-b_c.d/e+f"g!h=i@j:k|l{m';
+
+test.each([
+  ['numbers with zeros', inHtml(PUNCTUATED, 8, ';')],
+  ['numbers without a semicolon', inHtml(PUNCTUATED, 0, '')],
+  ['numbers with zeros, without a semicolon', inHtml(PUNCTUATED, 5, '')],
+  ['numbers with zeros out of sight', inHtml(PUNCTUATED, 70, ';')],
+  ['numbers with thousands of zeros', inHtml(PUNCTUATED, 2000, '')],
+  [
+    'hex with zeros',
+    inHtml(PUNCTUATED, 0, ';').replace(
+      /#(\d+)/g,
+      (_, code) => `#X${Number(code).toString(16).padStart(90, '0')}`,
+    ),
+  ],
+  ['names', named(PUNCTUATED)],
+  ['another name of a minus', PUNCTUATED.replace('-', '&dash;')],
+  ['braces', Array.from(PUNCTUATED, (char) => `\\u{${char.charCodeAt(0).toString(16)}}`).join('')],
+  [
+    'braces with zeros',
+    Array.from(
+      PUNCTUATED,
+      (char) => `\\u{${char.charCodeAt(0).toString(16).padStart(80, '0')}}`,
+    ).join(''),
+  ],
+  [
+    'braces in JSON',
+    Array.from(PUNCTUATED, (char) => `\\\\U{${char.charCodeAt(0).toString(16)}}`).join(''),
+  ],
+  [
+    'percent and u',
+    Array.from(PUNCTUATED, (char) => `%u${char.charCodeAt(0).toString(16).padStart(4, '0')}`).join(
+      '',
+    ),
+  ],
+  [
+    'percent and u, escaped again',
+    Array.from(
+      PUNCTUATED,
+      (char) => `%25U${char.charCodeAt(0).toString(16).padStart(4, '0')}`,
+    ).join(''),
+  ],
+  ['a mixture', 'a&hyphen;b&#95c\\u{2e}d%u002fe&plus;f&quotg!h=i@j:k&vert;l&lcub;m'],
+])('%s: nothing of it is left, in one piece or in many', (_, text) => {
+  const hidden = createRedactor([PUNCTUATED]);
+  const whole = `before ${text} after`;
+  expect(hidden.text(whole)).toBe('before [secret] after');
+  for (const size of whole.length < 5000 ? [1, 2, 3, 7, 64] : [64, 500]) {
+    const parts = whole.match(new RegExp(`[^]{1,${size}}`, 'g')) ?? [];
+    const stream = hidden.stream();
+    expect(parts.map((part) => stream.push(part)).join('') + stream.end(), `${size}`).toBe(
+      'before [secret] after',
+    );
+    const follower = hidden.follow();
+    const shown = [...parts.flatMap((part) => follower.push(part)), ...follower.end()];
+    expect(shown.join(''), `${size}`).toBe('before [secret] after');
+  }
+});
+
+test('what only looks like an escape stays as it is', () => {
+  for (const text of [
+    '?a=1&num=2&period=3',
+    '&#;',
+    '&#x;',
+    '\\u{}',
+    '\\u{110000}',
+    '%u12',
+    '&nosuch;',
+    '&#00000000000000000000000',
+  ]) {
+    const stream = redactor.stream();
+    expect(Array.from(text, (char) => stream.push(char)).join('') + stream.end()).toBe(text);
+    expect(redactor.text(text)).toBe(text);
+  }
+});
+
+test.each([4, 8, 40, 300])('a secret of %i times the same letter is hidden', (length) => {
+  const hidden = createRedactor(['a'.repeat(length)]);
+  const long = 'a'.repeat(20_000);
+  expect(hidden.text(`${long} b ${long}`)).toBe('[secret] b [secret]');
+});
+
+test.each([
+  ['one letter', 'a'],
+  ['two letters', 'ab'],
+  ['three letters', 'abc'],
+])('few places are looked at of a pattern that repeats %s', (_, part) => {
+  const pattern = part.repeat(40);
+  const text = `x${part.repeat(100_000)}x`;
+  for (const matcher of [createMatcher([pattern]), createLetterMatcher([pattern])]) {
+    let [places, first, last] = [0, text.length, 0];
+    matcher.find(text, (start, end) => {
+      places += 1;
+      [first, last] = [Math.min(first, start), Math.max(last, end)];
+      return true;
+    });
+    // Two at most for each step of a window.
+    expect(places).toBeLessThan(text.length / 10);
+    expect([first, last]).toEqual([1, text.length - 1]);
+  }
 });
 
 test('base64 hides it at every alignment and across broken lines', () => {
@@ -281,6 +393,10 @@ test('encoded in any way, one after the other, and cut anywhere, the result is t
     (text) => wide(text).toString('hex'),
     (text) => everyChar(text, (hex) => `%25${hex.padStart(2, '0')}`),
     (text) => everyChar(text, (hex) => `%${hex.padStart(2, '0')}`),
+    (text) => everyChar(text, (hex) => `%u${hex.padStart(4, '0')}`),
+    (text) => everyChar(text, (hex) => `\\u{${hex}}`),
+    (text) => everyChar(text, (hex) => `&#x${hex}`),
+    (text) => everyChar(text, (hex) => `&#${'0'.repeat(9)}${Number.parseInt(hex, 16)}`),
     (text) => turned(text),
   ];
   fc.assert(
@@ -363,6 +479,20 @@ const parts = fc.constantFrom(
   '\\u0062',
   '&#99;',
   '61 62',
+  '&#97',
+  '&#x0061',
+  '&#x',
+  '&#',
+  '&#0000000000000000000000000',
+  '&dash;',
+  '&das',
+  '&lt',
+  '\\u{61}',
+  '\\u{',
+  '{',
+  '}',
+  '%u0061',
+  '%u00',
 );
 const text = fc.array(parts, { maxLength: 24 }).map((list) => list.join(''));
 

@@ -1,7 +1,7 @@
 // Takes known secrets out of texts before anybody can read them: whole texts, JSON, texts in chunks.
 //
 // A text is looked at in four views. As it stands: the secret itself, base64, hex. Folded: escapes
-// (`%5a`, `%255a`, `\u005a`, `\"`, `&#90;`) are what they stand for, and line ends are no part of it, so
+// (`%5a`, `%255a`, `%u005a`, `\u005a`, `\u{5a}`, `\"`, `&#90;`, `&period;`) are what they stand for, and line ends are no part of it, so
 // that neither hides a secret. As digits: without what stands between the bytes of a hex dump. As letters, of
 // the text as it stands and folded: without case and without all that is neither letter nor digit, for
 // what was spelt out, turned round, encoded twice or has two bytes a character. Each view is one pass for all patterns; those that
@@ -210,13 +210,38 @@ interface Span {
   end: number;
 }
 
-const TOKEN =
-  /(?:[\r\n]|\\+[nr])+|\\+(?:u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?|%(?:25){0,8}[0-9a-f]{2}|&(?:#\d{1,7}|#x[0-9a-f]{1,6}|amp|lt|gt|quot|apos);/gi;
+/** Names of HTML for ASCII, and for the hyphen that looks like a minus. A line end is no part of a form. */
+const ENTITIES: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    [
+      `amp& lt< gt> quot" apos' excl! num# dollar$ percnt% lpar( rpar) ast* midast* plus+ comma,`,
+      'hyphen- dash- period. sol/ colon: semi; equals= quest? commat@ lsqb[ lbrack[ rsqb] rbrack]',
+      'hat^ lowbar_ underbar_ grave` diacriticalgrave` lcub{ lbrace{ verbar| vert| verticalline|',
+      'rcub} rbrace}',
+    ]
+      .flatMap((line) => line.split(' '))
+      .map((entry) => [entry.slice(0, -1), entry.slice(-1)]),
+  ),
+  tab: '\t',
+  newline: '',
+  bsol: '',
+  fjlig: 'fj',
+};
+// A number ends where its digits do, and four names need no semicolon either.
+const ENTITY = `&(?:(?:#0*\\d{1,7}|#x0*[0-9a-f]{1,6}|amp|lt|gt|quot);?|(?:${Object.keys(ENTITIES).join('|')});)`;
+const BACKSLASHED = String.raw`\\+(?:u\{0*[0-9a-f]{1,6}\}|u[0-9a-f]{4}|x[0-9a-f]{2}|[ -$'-[\]-~])?`;
+const TOKEN = new RegExp(
+  String.raw`(?:[\r\n]|\\+[nr])+|${BACKSLASHED}|%(?:25){0,8}(?:u[0-9a-f]{4}|[0-9a-f]{2})|${ENTITY}`,
+  'gi',
+);
 const TOKEN_HERE = new RegExp(TOKEN.source, 'iy');
 /** Is a text anything but its own folded view? */
 const isFoldable = (text: string): boolean => /[\r\n%&\\]|[^\0-\x7f]/.test(text);
 /** With one of these a text has other letters when it is folded. */
-const REAL_ESCAPE = /\\[ux][0-9a-f]{2}|%[0-9a-f]{2}|&(?:#|amp|lt|gt|quot|apos)/i;
+const REAL_ESCAPE = new RegExp(
+  String.raw`\\(?:[ux][0-9a-f]{2}|u\{[0-9a-f])|%u?[0-9a-f]{2}|${ENTITY}`,
+  'i',
+);
 /** Of what may follow a backslash: what makes it more than that character. */
 const ESCAPING: ReadonlySet<number> = new Set(Buffer.from('\\uxtbfUX'));
 const WRITTEN_BREAK: ReadonlySet<number> = new Set(Buffer.from('nrNR'));
@@ -225,18 +250,23 @@ const MARKS = ['\\', '%', '&', '\n', '\r'];
 const WRITTEN_MARKS = MARKS.slice(0, 3);
 /** A secret may go on after these: what separates, escapes, or is a digit. */
 const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
+const [OPEN_BRACE, CLOSE_BRACE] = [123, 125];
 const isBreak = (code: number): boolean => code === 10 || code === 13;
 
 /** What may become an escape when more comes. */
 const UNFINISHED =
-  /(?:%(?:25){0,8}[0-9a-f]?|\\+(?:u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]{0,7}|[a-z]{0,4}))$/i;
-const ENTITIES: Readonly<Record<string, string>> = {
-  amp: '&',
-  lt: '<',
-  gt: '>',
-  quot: '"',
-  apos: "'",
-};
+  /(?:%(?:25){0,8}(?:u[0-9a-f]{0,3}|[0-9a-f]?)|\\+(?:u\{[0-9a-f]*|u[0-9a-f]{0,3}|x[0-9a-f]?)?|&(?:#x?[0-9a-f]*|[a-z]{0,16}))$/i;
+/** Leading zeros of an escape, so many that its beginning is out of sight. */
+const LONG_ESCAPE = /(?:&#x?|\\u\{)0{16}/i;
+const ZEROS_AT_END = /0{16}[0-9a-f]{0,7}\}?$/i;
+const BRACE_AT_END = /\\u\{[0-9a-f]*\}?$/i;
+
+/** How many characters at the end of a text may become an escape when more comes. */
+function unfinishedIn(text: string): number {
+  const tail = text.slice(-MAX_ESCAPE);
+  const isLong = ZEROS_AT_END.test(tail) && LONG_ESCAPE.test(text);
+  return UNFINISHED.exec(isLong ? text.slice(-MAX_HELD) : tail)?.[0].length ?? 0;
+}
 
 const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' };
 
@@ -244,12 +274,13 @@ const CONTROLS: Readonly<Record<string, string>> = { t: '\t', b: '\b', f: '\f' }
 function decode(token: string): string {
   const rest = token.replace(/^\\+/, '');
   // Escaped several times, only the last two digits count.
+  if (/^%.*u/i.test(token)) return pointBytes(Number.parseInt(token.slice(-4), 16));
   if (token.startsWith('%')) return unlessBreak(Number.parseInt(token.slice(-2), 16));
-  if (token.startsWith('&')) return decodeEntity(token.slice(1, -1).toLowerCase());
+  if (token.startsWith('&')) return decodeEntity(token.slice(1).replace(';', '').toLowerCase());
   if (rest.length === token.length || /^[nr]?$|[\r\n\\]/i.test(rest)) return '';
   if (rest.length === 1) return CONTROLS[rest] ?? rest;
-  const code = Number.parseInt(rest.slice(1), 16);
-  return rest.length === 3 || code < 0x80 ? unlessBreak(code) : unitBytes(code);
+  const code = Number.parseInt(rest.replace(/^.\{?/, ''), 16);
+  return rest.length === 3 ? unlessBreak(code) : pointBytes(code);
 }
 
 function decodeEntity(name: string): string {
@@ -257,11 +288,14 @@ function decodeEntity(name: string): string {
   if (named !== undefined) return named;
   const isHex = name.startsWith('#x');
   const code = Number.parseInt(name.slice(isHex ? 2 : 1), isHex ? 16 : 10);
-  return code < 0x80
-    ? unlessBreak(code)
-    : code <= 0x10ffff
-      ? toBytes(String.fromCodePoint(code))
-      : '\0';
+  return pointBytes(code);
+}
+
+/** The bytes of a code point; of one half of a pair, too. */
+function pointBytes(code: number): string {
+  if (code < 0x80) return unlessBreak(code);
+  if (code < 0x10000) return unitBytes(code);
+  return code <= 0x10ffff ? toBytes(String.fromCodePoint(code)) : '\0';
 }
 
 /** Line ends and backslashes are no part of a folded form. */
@@ -448,11 +482,16 @@ function createNeighbours(forms: Iterable<string>) {
     /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
     mayGoOn(text: string): boolean {
       const last = text.charCodeAt(text.length - 1);
+      const tail = text.slice(-MAX_ESCAPE);
+      const isBrace = last === OPEN_BRACE || last === CLOSE_BRACE;
+      if (isBrace && (BRACE_AT_END.test(tail) || ZEROS_AT_END.test(tail))) return true;
       if (open[last] === 0) return false;
       if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
       // Letters may be those of an escape.
       return (
-        isFoldable(text.slice(-MAX_ESCAPE)) || areBeside(text.charCodeAt(text.length - 2), last)
+        isFoldable(tail) ||
+        ZEROS_AT_END.test(tail) ||
+        areBeside(text.charCodeAt(text.length - 2), last)
       );
     },
   };
@@ -507,9 +546,14 @@ function createFinder(forms: Forms, areBytes: boolean) {
     const found: Span[] = [];
     let open = text.length;
     const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
-      const take = (first: number, last: number): void => {
-        const span = { start: view.starts[first] ?? first, end: view.ends[last - 1] ?? last };
-        if (isOne?.(span) ?? true) found.push(span);
+      const take = (first: number, last: number): boolean => {
+        const [start, end] = [view.starts[first] ?? first, view.ends[last - 1] ?? last];
+        if (isOne?.({ start, end }) === false) return false;
+        const before = found.at(-1);
+        if (before && before.start <= start && start < before.end) {
+          before.end = Math.max(before.end, end);
+        } else found.push({ start, end });
+        return true;
       };
       if (isFound) matcher.find(view.text, take);
       const at = view.text.length - matcher.openAt(view.text);
@@ -527,7 +571,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
     let tokens: readonly Span[] = [];
     if (isFoldable(text)) {
       // An escape that is not finished may be anything: the folded view ends before it.
-      const rest = hasMore ? (UNFINISHED.exec(text.slice(-MAX_ESCAPE))?.[0].length ?? 0) : 0;
+      const rest = hasMore ? unfinishedIn(text) : 0;
       open = Math.min(open, text.length - rest);
       const view = fold(text.slice(0, text.length - rest), areBytes);
       scan(folded, view);
@@ -545,7 +589,8 @@ function createFinder(forms: Forms, areBytes: boolean) {
       if (isIn(text)) return lookAt(text, hasMore, true);
       if (!hasMore) return { spans: [], open: text.length };
       // Most of a long text is out of reach of what comes next.
-      const from = text.length > reach + 1000 ? quietPlace(text, text.length - reach) : 0;
+      const isLong = text.length > reach + 1000 && !LONG_ESCAPE.test(text);
+      const from = isLong ? quietPlace(text, text.length - reach) : 0;
       return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
@@ -590,6 +635,7 @@ const wholeOf = (text: string): string => (isHalf(text) ? text.slice(0, -1) : te
 
 function createStream(finder: Finder, mask: string): RedactionStream {
   let held = '';
+  let isInZeros = false;
   const give = (until: number, spans: readonly Span[]): string => {
     const certain = spans.filter(({ end }) => end <= until);
     const shown = put(held.slice(0, until), certain, () => mask);
@@ -601,8 +647,12 @@ function createStream(finder: Finder, mask: string): RedactionStream {
       const isQuiet = held === '' && !isHalf(chunk);
       if (isQuiet && !finder.mayGoOnSpelt(chunk) && !finder.isIn(chunk)) return chunk;
       held += chunk;
+      // More leading zeros of an escape decide nothing.
+      if (isInZeros && held.length < MAX_HELD && /^0+$/.test(chunk)) return '';
       const { spans, open } = finder.look(wholeOf(held), true);
-      return give(held.length - open > MAX_HELD ? held.length : open, spans);
+      const shown = give(held.length - open > MAX_HELD ? held.length : open, spans);
+      isInZeros = unfinishedIn(held) > MAX_ESCAPE;
+      return shown;
     },
     end: () => give(held.length, finder.look(held, false).spans),
   };

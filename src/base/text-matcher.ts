@@ -7,8 +7,8 @@ import { countBefore } from './text.ts';
 export interface TextMatcher {
   /** Does the text hold any pattern? */
   isIn(text: string): boolean;
-  /** Calls `found` with every place of a pattern. */
-  find(text: string, found: (start: number, end: number) => void): void;
+  /** Calls `found` with places of patterns, which together cover all of them. */
+  find(text: string, found: Found): void;
   /** How many characters at the end may be the beginning of a pattern. */
   openAt(text: string): number;
 }
@@ -40,16 +40,56 @@ const gramAt = (text: string, at: number): number =>
     text.charCodeAt(at + 3)) &
   0xffff;
 
+/** A pattern, and where in it four characters stand; the first place comes first. */
+type Grams = Map<number, Map<string, number[]>>;
+
+function addGram(grams: Grams, gram: number, pattern: string, offset: number): void {
+  const same = grams.get(gram) ?? new Map<string, number[]>();
+  grams.set(gram, same);
+  const offsets = same.get(pattern) ?? [];
+  same.set(pattern, offsets);
+  offsets.push(offset);
+}
+
+interface Place {
+  start: number;
+  end: number;
+}
+
+/** Called with a place of a pattern. False: this one does not count. */
+type Found = (start: number, end: number) => boolean;
+
+/**
+ * Reports the places of a pattern that has the same four characters at several offsets, such as one of a
+ * repeated letter. The last offset is the first place. If that one and the last overlap, they cover the
+ * others, which are not looked at.
+ */
+function placesAt(
+  offsets: readonly number[],
+  placeOf: (offset: number) => Place | undefined,
+  found: Found | undefined,
+): boolean {
+  let isFound = false;
+  const at = (offset: number | undefined): Place | undefined => {
+    const place = offset === undefined ? undefined : placeOf(offset);
+    if (!place || (found && !found(place.start, place.end))) return undefined;
+    isFound = true;
+    return place;
+  };
+  const first = at(offsets.at(-1));
+  if (offsets.length === 1 || (isFound && !found)) return isFound;
+  const last = at(offsets[0]);
+  if (!first || !last || first.end < last.start) for (const one of offsets.slice(1, -1)) at(one);
+  return isFound;
+}
+
 /** What may stand at the places that are looked at: most others are seen from two characters. */
 function gramsOf(patterns: readonly string[], step: number) {
-  const [pairs, grams] = [new Uint8Array(0x4000), new Map<number, [string, number][]>()];
+  const [pairs, grams]: [Uint8Array, Grams] = [new Uint8Array(0x4000), new Map()];
   for (const pattern of patterns) {
     for (let offset = 0; offset < step; offset++) {
       pairs[pairOf(pattern.charCodeAt(offset), pattern.charCodeAt(offset + 1))] = 1;
-      const gram = gramAt(pattern, offset);
-      const same = grams.get(gram);
-      if (same) same.push([pattern, offset]);
-      else grams.set(gram, [[pattern, offset]]);
+      addGram(grams, gramAt(pattern, offset), pattern, offset);
     }
   }
   return { pairs, grams };
@@ -72,7 +112,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const probes = long.map(probeOf);
 
   /** With `found` it goes on to the end. */
-  function search(text: string, found?: (start: number, end: number) => void): boolean {
+  function search(text: string, found?: Found): boolean {
     for (const pattern of short) {
       for (let at = text.indexOf(pattern); at !== -1; at = text.indexOf(pattern, at + 1)) {
         if (found === undefined) return true;
@@ -83,11 +123,13 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
     if (isLong && !probes.some((probe) => text.includes(probe))) return false;
     for (let at = step - 1; at <= text.length - GRAM; at += step) {
       if (pairs[pairOf(text.charCodeAt(at), text.charCodeAt(at + 1))] === 0) continue;
-      for (const [pattern, offset] of grams.get(gramAt(text, at)) ?? []) {
-        const start = at - offset;
-        if (start < 0 || !text.startsWith(pattern, start)) continue;
-        if (found === undefined) return true;
-        found(start, start + pattern.length);
+      for (const [pattern, offsets] of grams.get(gramAt(text, at)) ?? []) {
+        const place = (offset: number): Place | undefined => {
+          const start = at - offset;
+          if (start < 0 || !text.startsWith(pattern, start)) return undefined;
+          return { start, end: start + pattern.length };
+        };
+        if (placesAt(offsets, place, found) && found === undefined) return true;
       }
     }
     return false;
@@ -168,7 +210,7 @@ function placeOf(text: string, at: number, pattern: string, offset: number) {
 
 /** Of four letters, from the three first ones on. */
 function letterGrams(patterns: readonly string[], step: number) {
-  const [threes, grams] = [new Uint8Array(BASE ** 3), new Map<number, [string, number][]>()];
+  const [threes, grams]: [Uint8Array, Grams] = [new Uint8Array(BASE ** 3), new Map()];
   for (const pattern of patterns) {
     for (let offset = 0; offset < step; offset++) {
       let gram = 0;
@@ -176,9 +218,7 @@ function letterGrams(patterns: readonly string[], step: number) {
         if (at === offset + GRAM - 1) threes[gram] = 1;
         gram = gram * BASE + (LETTER[pattern.charCodeAt(at)] ?? 0);
       }
-      const same = grams.get(gram);
-      if (same) same.push([pattern, offset]);
-      else grams.set(gram, [[pattern, offset]]);
+      addGram(grams, gram, pattern, offset);
     }
   }
   return { threes, grams };
@@ -219,7 +259,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
   const firsts = new Set(sorted.map((pattern) => pattern.charAt(0)));
   const mayHold = createSieve(sorted);
 
-  function search(text: string, found?: (start: number, end: number) => void): boolean {
+  function search(text: string, found?: Found): boolean {
     if (sorted.length === 0 || !mayHold(text)) return false;
     const last = text.length - GRAM;
     for (let at = step - 1; at < text.length; ) {
@@ -243,11 +283,9 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
         (letterAt(text, first) * BASE + letterAt(text, second)) * BASE + letterAt(text, third);
       if (threes[three] === 0) continue;
       const gram = three * BASE + letterAt(text, nextLetter(text, third + 1));
-      for (const [pattern, offset] of grams.get(gram) ?? []) {
-        const place = placeOf(text, first, pattern, offset);
-        if (!place) continue;
-        if (found === undefined) return true;
-        found(place.start, place.end);
+      for (const [pattern, offsets] of grams.get(gram) ?? []) {
+        const place = (offset: number) => placeOf(text, first, pattern, offset);
+        if (placesAt(offsets, place, found) && found === undefined) return true;
       }
     }
     return false;
