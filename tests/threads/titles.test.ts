@@ -1,6 +1,7 @@
 // What a run is about, in one line and as text that a search finds; a secret is in neither.
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import {
   call,
   directive,
@@ -193,4 +194,25 @@ test('threads of hooks have titles, and replay does not mind them', async () => 
   const titles = (await rows(made)).map(({ directive: name, title }) => `${name}: ${title}`);
   expect(titles).toEqual(['plain: go', 'judge: Judge: it failed']);
   expect(await made.threads.replay(thread_id)).toMatchObject({ output: { isSame: true } });
+});
+
+test('lists, headings and approvals of the command line show titles, and `--search` finds words', async () => {
+  const made = await openStage(
+    directive('plain', { permissions: READ, outputs: '<answer type="string">x</answer>' }),
+    { plain: [{ text: '{"answer": "Forty-two"}' }] },
+  );
+  const km = async (...words: string[]): Promise<string> =>
+    (await runCommand(words, made.fixture.root, made.fixture.env)).output;
+  expect(await km('run', 'plain', '-m', 'Ask the\u202e deep one')).toMatch(
+    /^plain 1\.0\.0 plain_\S+ Ask the {1,2}deep one$/m,
+  );
+  await km('run', 'plain', '-m', 'Something else');
+  expect(await km('threads', 'ls')).toMatch(/plain_\S+ {2}Something else\n.*plain_\S+ {2}Ask the/);
+  expect(await km('threads', 'show', 'last')).toMatch(/^title +Something else$/m);
+  expect(await km('threads', 'tree', 'last')).toContain('Something else');
+  const found = await km('threads', 'ls', '--search', 'DEEP ONE', '--json');
+  expect(JSON.parse(found)).toMatchObject({ output: { rows: [{ directive: 'plain' }] } });
+  expect((JSON.parse(found) as { output: { rows: unknown[] } }).output.rows).toHaveLength(1);
+  expect(await km('threads', 'ls', '--search', 'forty')).toContain('Ask the');
+  expect(await km('threads', 'ls', '--search', 'nobody said it')).toContain('no threads');
 });

@@ -92,6 +92,49 @@ const REFUSED = [
   `threads/${'x'.repeat(500)}`,
 ];
 
+test('rows have titles, approvals those of their thread; a find looks into words, and a page shows what came of it', async () => {
+  const outputs = '<outcome type="string">x</outcome>';
+  const inputs =
+    '<input name="topic" type="string">x</input><input name="token" type="string">x</input>';
+  const served = await openServed(
+    {
+      ...directive('lead', { title: 'On ${inputs.topic}', inputs, outputs, permissions: READ }),
+      ...directive('ask', {
+        permissions:
+          '<execute resource="tool" id="fs/write_file"/><write resource="filesystem" path="out/**"/>',
+        deviation: 'ask_first="true"',
+      }),
+    },
+    {
+      lead: [read('notes/none.txt'), { text: '{"outcome": "Sunny Tuesday"}' }],
+      ask: [{ tool_calls: [execute('fs/write_file', { path: 'out/a', content: 'x' })] }],
+    },
+  );
+  const list = (query: string) => output<ThreadList>(served, `threads${query}`);
+  const given = { topic: 'topic number 250', token: 'hunter22hunter22' };
+  const done = await served.threads.run({ directive: 'lead', inputs: given, message: 'be quick' });
+  const id = done.ok ? done.output.thread_id : '';
+  await served.threads.run({ directive: 'ask', message: 'Write it down' });
+  expect((await list('?q=number+250')).rows).toMatchObject([
+    { id, title: 'On topic number 250', failed: 1, denied: 0 },
+  ]);
+  for (const word of ['BE+QUICK', 'sunny+tue']) {
+    expect(
+      (await list(`?q=${word}`)).rows.map((row) => row.id),
+      word,
+    ).toEqual([id]);
+  }
+  expect((await list('?q=hunter22')).rows).toEqual([]);
+  const view = await output<ThreadView>(served, `threads/${id}`);
+  expect(view).toMatchObject({
+    thread: { title: 'On topic number 250' },
+    outputs: { outcome: 'Sunny Tuesday' },
+    reply: '{"outcome": "Sunny Tuesday"}',
+  });
+  const { approvals } = await output<{ approvals: unknown[] }>(served, 'approvals');
+  expect(approvals).toMatchObject([{ thread_title: 'Write it down' }]);
+});
+
 test('parameters that nobody knows, or that are out of bounds, are refused', async () => {
   const served = await openServed(LEAD, { lead: [DONE] });
   await runHere(served, 'lead');

@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { parseMoney } from '../../src/llm/index.ts';
 import type { CostGroup, CostReport } from '../../src/web/model/api.ts';
 import { addCostRoutes } from '../../src/web/server/routes/cost.ts';
+import { runCommand } from '../support/command-line.ts';
 import { makeFixture } from '../support/project.ts';
 import { directive, execute, hook, openStage, READ, read, run } from '../support/thread-project.ts';
 import { bareApi } from './support/bare-api.ts';
@@ -102,4 +103,25 @@ test('the audit is told by what happened, when and to whom, so many rows at a ti
   ]) {
     expect(await api.get(`/audit?${wrong}`)).toMatchObject({ status: 400 });
   }
+});
+
+test('a run whose provider refused it and a script are no rows of a model', async () => {
+  const made = await openStage(
+    {
+      ...directive('look'),
+      '.ai/directives/work.md': `<directive name="work" version="1.0.0">
+  <metadata><description>x</description><category>test</category><limits/><permissions/></metadata>
+  <process><script>/show "x"</script></process>
+</directive>`,
+    },
+    { look: [{ fault: { status: 400, error: { type: 'invalid_request_error', message: 'no' } } }] },
+  );
+  expect(await run(made, 'look')).toMatchObject({ status: 'failed' });
+  expect(await run(made, 'work')).toMatchObject({ status: 'completed' });
+  const report = (await bareApi(made.runtime, addCostRoutes).get('/cost'))
+    .output as unknown as CostReport;
+  expect(report.by_model).toEqual([]);
+  expect(report.by_day).toMatchObject([{ threads: 2, models: [] }]);
+  const printed = await runCommand(['cost'], made.fixture.root, made.fixture.env);
+  expect(printed.output).not.toMatch(/\bnone\b/);
 });

@@ -126,10 +126,11 @@ function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] 
 
 function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
+  const { thread_title: title = '' } = approval;
   const left = expires === undefined ? '' : `, expires in ${age(expires - now)}`;
   const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
   terminal.out(`${told}, asked ${age(now - asked)} ago${left}, ${mark}`);
-  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(thread ?? 'none')}`);
+  terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(`${thread ?? 'none'} ${title}`)}`);
   for (const [name, value] of Object.entries(shown)) {
     for (const line of linesOf(name, value, terminal.paint)) terminal.out(`  ${line}`);
   }
@@ -139,7 +140,8 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   }
 }
 
-type MarkedApproval = Approval & ReturnType<typeof approvalDigest>;
+/** `thread_title`: what the run that asks is about. */
+type MarkedApproval = Approval & ReturnType<typeof approvalDigest> & { thread_title?: string };
 
 /** With the digest of what is asked, as the thread stands now: a page shows the same one. */
 async function marked(
@@ -150,7 +152,9 @@ async function marked(
   for (const approval of approvals) {
     const row = approval.thread === undefined ? undefined : await store.thread(approval.thread);
     if (row && !row.ok && row.error.code !== 'not_found') return row;
-    rows.push({ ...approval, ...approvalDigest(approval, row?.ok ? row.output.epoch : 0) });
+    const { epoch = 0, title } = row?.ok ? row.output : {};
+    const about = title === undefined ? {} : { thread_title: title };
+    rows.push({ ...approval, ...about, ...approvalDigest(approval, epoch) });
   }
   return ok(rows);
 }

@@ -196,8 +196,9 @@ function lineFor(
 
 async function headLine({ store, root }: Heard, terminal: Terminal): Promise<string> {
   const row = root === undefined ? undefined : await store?.thread(root);
-  const name = row?.ok ? `${row.output.directive} ${row.output.version}` : '';
-  return `${terminal.paint('bold', name)} ${terminal.paint('dim', root ?? '')}`;
+  const { directive = '', version = '', title = '' } = row?.ok ? row.output : {};
+  const name = terminal.paint('bold', `${directive} ${version}`.trim());
+  return [name, terminal.paint('dim', root ?? ''), visible(title)].join(' ').trimEnd();
 }
 
 /** Prints the lines that stay: the head once, then one for every event that says something. */

@@ -197,6 +197,18 @@ test('what has ended is read once, what goes on every time, and what paid nothin
   expect(again.ok && again.output.total).toMatchObject({ threads: 3, denied: 1, spend: '0.002' });
 });
 
+test('a thread that paid nobody is no row of a model', async () => {
+  const { by_model, by_directive, by_day, total } = await report([
+    { row: { id: 'refused', status: 'failed' }, spend: 0, tokens: 0, events: [ask('x')] },
+    { row: { id: 'paid' }, spend: 1, tokens: 10, events: [ask('x'), reply('x', 10, '0.001')] },
+  ]);
+  expect(by_model).toMatchObject([{ model: 'x', threads: 1, requests: 1 }]);
+  expect(by_day).toMatchObject([{ threads: 2, models: [{ name: 'x', spend: '0.001' }] }]);
+  expect([by_directive[0]?.threads, total.threads]).toEqual([2, 2]);
+  const lost = await report([{ row: { id: 'lost' }, spend: 1, tokens: 10 }]);
+  expect(lost.by_model).toMatchObject([{ model: 'not recorded', tokens: 10, estimated: true }]);
+});
+
 test('threads that began before are left out, and without a registry there is nothing', async () => {
   const old: Made = { row: { id: 'old', created: 0 }, spend: 1, tokens: 1 };
   expect((await report([old], DAY)).total).toMatchObject({ threads: 0, spend: '0.00' });

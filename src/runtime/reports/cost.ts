@@ -78,7 +78,9 @@ interface Charge {
   readonly parts: ReadonlyMap<string, Readonly<Part>>;
 }
 
-const NO_MODEL = 'none';
+/** Charges of a journal that names no model. */
+const UNKNOWN = 'not recorded';
+const NO_PARTS: ReadonlyMap<string, Readonly<Part>> = new Map();
 const PAGE = 5000;
 const emptyPart = (): Part => ({
   requests: 0,
@@ -181,12 +183,13 @@ function wholeParts(
   { parts, asked }: Facts,
   own: { spend: bigint; tokens: number },
 ): ReadonlyMap<string, Readonly<Part>> {
-  if (own.tokens === 0 && own.spend === 0n) return new Map([[NO_MODEL, emptyPart()]]);
+  // A script, or a provider that refused: no model took anything.
+  if (own.tokens === 0 && own.spend === 0n) return NO_PARTS;
   const told = [...parts.values()];
   const spend = told.reduce((left, part) => left - part.spend, own.spend);
   const tokens = told.reduce((left, part) => left - part.tokens, own.tokens);
   if (spend === 0n && tokens === 0) return parts;
-  const model = asked || [...parts.keys()].at(-1) || NO_MODEL;
+  const model = asked || [...parts.keys()].at(-1) || UNKNOWN;
   const part = parts.get(model) ?? emptyPart();
   const rest = { ...part, spend: part.spend + spend, tokens: part.tokens + tokens };
   // A request that nobody answered is charged its worst case.
