@@ -19,7 +19,13 @@ const KNOWN_CODES = [
   ...(['outcome_unknown', 'loop_detected', 'stuck', 'tool_failed', 'output_invalid'] as const),
   ...(['tool_chain_failed', 'config_invalid', 'dependency_missing', 'sandbox_missing'] as const),
   ...(['thread_exists', 'spawn_failed', 'mcp_connection_failed', 'hook_failed'] as const),
-  ...(['mcp_definition_changed', 'hook_unaffordable', 'ended_by_hook', 'needs_input'] as const),
+  ...([
+    'mcp_definition_changed',
+    'hook_unaffordable',
+    'hook_unfit',
+    'ended_by_hook',
+    'needs_input',
+  ] as const),
   ...(['expression_error', 'http_error', 'response_too_large', 'internal_error'] as const),
 ];
 

@@ -6,7 +6,7 @@ export { giveProjectId, readProjectFile } from './data/project-file.ts';
 export type { Directive, DirectiveInput, DirectiveLimits, Hook } from './directive/directive.ts';
 export { canSpawn, fillDirectiveText } from './directive/directive.ts';
 export { resolveExtends } from './directive/extends.ts';
-export { HOOK_CONTEXT } from './directive/hooks.ts';
+export { EVENT_FIELDS, EVENT_NAMES, hookProblems, mayMatch } from './directive/hooks.ts';
 export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { Exposed } from './expose.ts';

@@ -46,7 +46,10 @@ const TOOLS: Readonly<Record<string, readonly string[]>> = {
 };
 
 const hook = (name: string, outputs = '<action type="string">retry|fail</action>'): Directive => {
-  const text = `<directive name="${name}" version="1.0.0"><outputs>${outputs}</outputs></directive>`;
+  const inputs = ['original_directive', 'missing_cap', 'list']
+    .map((input) => `<input name="${input}" type="any">Any</input>`)
+    .join('');
+  const text = `<directive name="${name}" version="1.0.0"><inputs>${inputs}</inputs><outputs>${outputs}</outputs></directive>`;
   return parseDirective(text, `${name}.md`).directive as Directive;
 };
 

@@ -38,6 +38,7 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'harness/spawn/spawn.ts shared',
   'harness/step/large-result.ts shorten',
   'harness/thread/live-threads.ts createLeaseKeeper',
+  'items/directive/hooks.ts HOOK_CONTEXT',
   'items/files/item-file.ts readYamlHeader',
   'kernel/http/address.ts addressKind',
   'kernel/http/event-stream.ts createEventParser',

@@ -489,6 +489,21 @@ test('request_more_budget asks, and the thread goes on with the raised limit', a
   await replays(made);
 });
 
+test('request_more_budget without inputs asks for twice the limit that was reached', async () => {
+  const made = await open(
+    { limits: '<turns>1</turns>', hooks: hook('event.name == "limit"', 'request_more_budget') },
+    {},
+    [probe('look'), DONE],
+  );
+  const waiting = await run(made, 'lead');
+  expect(waiting).toMatchObject({ status: 'waiting' });
+  const [question] = await queue(made);
+  expect(JSON.stringify(question)).toContain('lead has reached its limit of 1 (turns)');
+  await decide(made);
+  const ended = await made.threads.resume(waiting.thread_id);
+  expect(ended).toMatchObject({ ok: true, output: { status: 'completed', text: 'done' } });
+});
+
 test('request_more_budget denied: the thread stops at its limit and says so', async () => {
   const made = await more('<limits><turns>2</turns></limits>');
   const { thread_id } = await run(made, 'lead');

@@ -11,6 +11,7 @@ import {
   directiveText,
   execute,
   hook,
+  openStage,
   READ,
   read,
   run,
@@ -758,4 +759,87 @@ test('every script of the bundle answers with its action, whatever it is told', 
     expect(JSON.stringify(result.outputs), name).not.toContain('@');
   }
   expect(made.provider.count()).toBe(0);
+});
+
+/** A hook whose directive declares these inputs and rights. */
+const needy = (inputs: string, permissions = '') =>
+  answer('needy', { action: 'fail', error: 'it ran' })
+    .replace('<outputs>', `<inputs>${inputs}</inputs><outputs>`)
+    .replace('<permissions/>', `<permissions>${permissions}</permissions>`);
+const needs = (name: string) => `<input name="${name}" type="string" required="true">x</input>`;
+const LOAD = '<execute resource="kernmantle" action="load"/>';
+
+test.each([
+  ['a missing input', needy(needs('a')), '', 'needs the input `a`'],
+  ['an unknown input', needy(needs('a')), '<a>1</a><b>2</b>', 'has no input `b`'],
+  ['a missing right', needy('', LOAD), '', 'needs `kernel.load`'],
+])('a hook with %s is found before the run begins', async (_, text, inputs, words) => {
+  const hooks = withInputs('event.code == "not_found"', 'needy', inputs);
+  const files = {
+    '.ai/directives/look.md': directiveText('look', { permissions: READ, hooks }),
+    '.ai/directives/needy.md': text,
+  };
+  const made = await stage(files, [read('notes/none.txt'), DONE]);
+  const refused = await made.threads.run({ directive: 'look' });
+  expect(refused).toMatchObject({ ok: false, error: { code: 'invalid_item' } });
+  expect(JSON.stringify(refused)).toContain(words);
+  expect(await rowsOf(made)).toEqual([]);
+});
+const rowsOf = async ({ threads }: Stage) => {
+  const page = await threads.store.query({ limit: 10 });
+  return page.ok ? page.output.rows : [];
+};
+
+test.each([
+  ['inputs that do not fit', needy(needs('a')), '<a>${event.detail.absent}</a>'],
+  ['a type that does not fit', needy(needs('a').replace('string', 'number')), '<a>many</a>'],
+])(
+  'a hook with %s when it is needed counts as no match, and the next answers',
+  async (...scene) => {
+    const [, text, inputs] = scene;
+    const hooks =
+      withInputs('event.code == "not_found"', 'needy', inputs) +
+      hook('event.code == "not_found"', 'judge');
+    const files = {
+      '.ai/directives/look.md': directiveText('look', { permissions: READ, hooks }),
+      '.ai/directives/needy.md': text,
+      '.ai/directives/judge.md': answer('judge', {
+        action: 'continue',
+        context: { note: 'heard' },
+      }),
+    };
+    const made = await stage(files, [read('notes/none.txt'), DONE]);
+    const result = await run(made, 'look');
+    expect(result).toMatchObject({ status: 'completed', text: 'done' });
+    const events = await made.threads.store.read(result.thread_id);
+    const told = events.ok ? events.output.filter(({ type }) => type === 'error') : [];
+    expect(JSON.stringify(told)).toContain('hook_unfit');
+    expect(JSON.stringify(sentBy(made))).toContain('heard');
+    expectSame(await made.threads.replay(result.thread_id));
+  },
+);
+
+test('a hook whose rights a policy takes away counts as no match, and is told', async () => {
+  const hooks = hook('event.code == "not_found"', 'needy');
+  const model = directiveText('needy', { permissions: LOAD }).replace(
+    '</metadata>',
+    '</metadata><outputs><action type="string">continue|fail</action></outputs>',
+  );
+  const files = {
+    '.ai/directives/look.md': directiveText('look', { permissions: READ + LOAD, hooks }),
+    '.ai/directives/needy.md': model,
+  };
+  const made = await openStage(files, {
+    look: [
+      () => {
+        made.fixture.write('.ai/policy.yaml', 'capabilities: { deny: [kernel.load] }\n');
+        return read('notes/none.txt');
+      },
+      DONE,
+    ],
+  });
+  const result = await run(made, 'look');
+  expect(result).toMatchObject({ status: 'completed', text: 'done' });
+  const events = await made.threads.store.read(result.thread_id);
+  expect(JSON.stringify(events)).toContain('hook_unfit');
 });

@@ -35,17 +35,6 @@ export type CheckpointEvent =
   | LimitEvent
   | WarningEvent;
 
-export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
-
-/** What events of a name may hold besides it. A condition that reads anything else reads nothing. */
-export const EVENT_FIELDS: Readonly<Record<(typeof EVENT_NAMES)[number], readonly string[]>> = {
-  before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
-  after_step: ['kind', 'step', 'turn', 'tool', 'result'],
-  error: ['code', 'detail'],
-  limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
-  warning: ['code', 'limit', 'percent', 'current', 'max'],
-};
-
 /** `fs/write_file`, or `turn 3`. */
 export const stepName = (step: StepOfEvent): string => step.tool ?? `turn ${step.turn}`;
 

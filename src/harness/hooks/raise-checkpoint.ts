@@ -28,6 +28,7 @@ import { packLimits } from '../limits/effective-limits.ts';
 import {
   contextWarning,
   crossedMarks,
+  type LimitEvent,
   limitIn,
   markKey,
   type WarningEvent,
@@ -36,7 +37,12 @@ import { raisedAmounts, raiseRoom } from '../thread/budget.ts';
 import { switchModel } from '../thread/choose-model.ts';
 import { aboutArguments, conversationText, unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
-import type { DataOf, HookAnswered, HookStart } from '../thread/journal-event.ts';
+import {
+  type DataOf,
+  type HookAnswered,
+  type HookStart,
+  PASSED_HOOK,
+} from '../thread/journal-event.ts';
 import { openingEvents } from '../thread/opening.ts';
 import {
   countedResult,
@@ -85,11 +91,11 @@ function eventOf(event: FlowEvent, step: Step): CheckpointEvent {
 }
 
 /**
- * Fills the inputs `event`, `detail` and `transcript` of a directive that declares them, unless the hook
- * gives them itself.
+ * Fills inputs that the directive of a hook declares and the hook does not give: what happened, to whom,
+ * and at which limit. `FILLED_INPUTS` of `items` is the list.
  */
 function withEvent(
-  { ports, talk }: Thread,
+  { ports, talk, place }: Thread,
   directive: string,
   event: CheckpointEvent,
   inputs: JsonObject,
@@ -100,12 +106,21 @@ function withEvent(
     event: () => event.name,
     detail: () => (event.name === 'error' ? { ...event.detail } : {}),
     transcript: () => conversationText(talk.conversation.messages()),
+    original_directive: () => place.directive.name,
+    ...(event.name === 'limit' || event.name === 'warning' ? limitFacts(event) : {}),
   };
   const asked = Object.entries(facts).filter(([fact]) =>
     declared.some(({ name }) => name === fact && !Object.hasOwn(inputs, name)),
   );
   return { ...inputs, ...Object.fromEntries(asked.map(([fact, read]) => [fact, read()])) };
 }
+
+const limitFacts = (event: LimitEvent | WarningEvent): Record<string, () => Json> => ({
+  limit: () => event.limit,
+  current: () => event.current,
+  max: () => event.max,
+  ...(event.name === 'warning' && { percent: () => event.percent }),
+});
 
 /** The hook that was asked at this very place and has not answered yet. */
 function begunAt({ hooks: { pending } }: Thread, situation: Situation): HookStart | undefined {
@@ -246,8 +261,8 @@ async function decisionOf(
   }
   const begun = begunAt(thread, situation);
   if (begun) hooks.pending.delete(begun.thread_id);
-  // One that cannot be paid counts as no match: the next may answer.
-  if (!answered.ok && answered.error.code === 'hook_unaffordable') {
+  // One that cannot be paid, or cannot run here, counts as no match: the next may answer.
+  if (!answered.ok && PASSED_HOOK.has(answered.error.code)) {
     journal.note({ type: 'error', data: answered.error });
     return await decisionOf(thread, situation, list.slice(list.indexOf(hook) + 1));
   }

@@ -11,16 +11,11 @@ import {
   plainText,
   setOwn,
 } from '../../base/index.ts';
-import {
-  type CompiledExpression,
-  compileExpression,
-  fillTemplate,
-  templatePaths,
-} from '../../expr/index.ts';
-import { HOOK_CONTEXT, type Hook } from '../../items/index.ts';
+import { compileExpression, fillTemplate, templatePaths } from '../../expr/index.ts';
+import { EVENT_FIELDS, EVENT_NAMES, type Hook, mayMatch } from '../../items/index.ts';
 import { limitsView } from '../limits/limit.ts';
 import type { CompiledHook, Thread } from '../thread/thread.ts';
-import { type CheckpointEvent, EVENT_FIELDS, EVENT_NAMES } from './checkpoint.ts';
+import type { CheckpointEvent } from './checkpoint.ts';
 
 /** Each part is made once, when it is first read: what a hook saw does not change while it is asked. */
 function withParts(context: JsonObject, parts: Readonly<Record<string, () => Json>>): JsonObject {
@@ -71,26 +66,6 @@ export function buildContext(
   );
 }
 
-/** Fields that differ from event to event; `seen` hears of every look at one. */
-function varying(names: readonly string[], seen: () => null): JsonObject {
-  const fields = names.map((name) => [name, { get: seen }] as const);
-  return Object.defineProperties({}, Object.fromEntries(fields));
-}
-
-/** Can it match at any event of this name? Not when it is false before it looks at what may differ. */
-function mayMatch(expression: CompiledExpression, name: CheckpointEvent['name']): boolean {
-  let hasLooked = expression.paths.some(({ path }) => path.length === 1 && path[0] === 'event');
-  const look = (): null => {
-    hasLooked = true;
-    return null;
-  };
-  const event = Object.assign(varying(EVENT_FIELDS[name], look), { name });
-  const { event: _, ...others } = HOOK_CONTEXT;
-  const context = Object.assign(varying(Object.keys(others), look), { event });
-  const holds = expression.test(context);
-  return hasLooked || !holds.ok || holds.output;
-}
-
 // Which hook answers at a checkpoint. A condition about `event` is asked anew for every event; one
 // that reads only running figures would match at every step once it is true, so it fires when it
 // becomes true and not again before it was false.
@@ -113,7 +88,9 @@ export function compileHooks(hooks: readonly Hook[]): Outcome<readonly CompiledH
       });
     }
     const readsEvent = expression.output.paths.some(({ path }) => path[0] === 'event');
-    const events = new Set(EVENT_NAMES.filter((name) => mayMatch(expression.output, name)));
+    const events = new Set(
+      EVENT_NAMES.filter((name) => mayMatch(expression.output, name, EVENT_FIELDS[name])),
+    );
     compiled.push({ hook, index, expression: expression.output, readsEvent, events });
   }
   COMPILED.set(hooks, compiled);

@@ -13,10 +13,12 @@ import {
   type Directive,
   type DirectiveItem,
   type DirectiveLimits,
+  hookProblems,
   resolveExtends,
 } from '../../items/index.ts';
 import { checkInputs } from '../../kernel/index.ts';
 import { type Price, type ResolvedModel, resolveModel } from '../../llm/index.ts';
+import { missingAtStart } from '../../trust/index.ts';
 import { compileHooks } from '../hooks/select-hook.ts';
 import { directiveLimits, type LimitSources } from '../limits/effective-limits.ts';
 import type { EffectiveLimits } from '../limits/limit.ts';
@@ -185,17 +187,39 @@ function planOf(
 function readyHooks(
   ports: PreparePorts,
   item: DirectiveItem,
-  { hooks }: Directive,
+  directive: Directive,
 ): Outcome<readonly CompiledHook[]> {
-  for (const { directive: name, line } of hooks) {
-    const found = ports.library.find('directive', name);
-    const target = found.ok ? found.output.directive : undefined;
-    if (target?.outputs.some((output) => output.name === 'action')) continue;
-    const why = found.ok ? 'declares no output `action`' : found.error.detail.message;
-    const message = `a hook of \`${item.id}\` runs \`${name}\`: ${why}`;
-    return fail('invalid_item', message, { hook: name, line });
+  const { hooks } = directive;
+  for (const hook of hooks) {
+    const found = ports.library.find('directive', hook.directive);
+    const broken = found.ok && !found.output.directive ? 'it has errors' : undefined;
+    const problem = found.ok
+      ? broken === undefined && hookProblem(ports, directive, hook, found.output)
+      : { message: found.error.detail.message, hint: undefined };
+    if (broken === undefined && !problem) continue;
+    const { message: why = broken, hint } = problem || {};
+    const message = `a hook of \`${item.id}\` runs \`${hook.directive}\`: ${why}`;
+    const about = { hook: hook.directive, line: hook.line, ...(hint !== undefined && { hint }) };
+    return fail('invalid_item', message, about);
   }
   return compileHooks(hooks);
+}
+
+/** What is wrong with the inputs or the rights of a hook; undefined when it can run. */
+function hookProblem(
+  ports: PreparePorts,
+  directive: Directive,
+  hook: Directive['hooks'][number],
+  { directive: found }: DirectiveItem,
+): ReturnType<typeof hookProblems>[number] | undefined {
+  if (!found) return undefined;
+  const target = withExtended(ports, found);
+  const [own, wanted] = [declaredRights(ports, directive), declaredRights(ports, target)];
+  const isKnown = own.ok && wanted.ok && target.hooks.length === 0;
+  const { missing } = isKnown
+    ? missingAtStart(wanted.output.grants, own.output.grants, ports.library.capabilities().catalog)
+    : { missing: [] };
+  return hookProblems(hook, target, missing)[0];
 }
 
 /**

@@ -319,6 +319,13 @@ export async function runPrepared(
   return started.ok ? ok(await started.output.done) : started;
 }
 
+/** Cannot serve this thread: it counts as no match. */
+const unfit = (hook: string, why: string, thread?: string): Failure =>
+  fail('hook_unfit', `hook \`${hook}\` cannot run here: ${why}`, {
+    hook,
+    ...(thread !== undefined && { thread }),
+  });
+
 /** A hook runs a directive of its own, in a thread of its own: own limits, narrowed rights, nesting bounded. */
 async function startHook(
   thread: Thread,
@@ -329,7 +336,7 @@ async function startHook(
   const { ports, place, hooks, control } = thread;
   const request = { directive: name, inputs };
   const prepared = await prepareThread(ports, request, hookLimitsLeft(thread));
-  if (!prepared.ok) return prepared;
+  if (!prepared.ok) return unfit(name, prepared.error.detail.message);
   const computed = await compute(thread, prepared.output);
   if (computed) return computed.ok ? ok({ computed: computed.output }) : computed;
   if (place.nesting >= MAX_HOOK_NESTING) {
@@ -399,6 +406,7 @@ export const runHook: RunHook = async (thread, name, inputs, asked) => {
   if (isUnaffordable(ran.output)) {
     return fail('hook_unaffordable', reason, { hook: name, thread: thread_id });
   }
+  if (status === 'denied') return unfit(name, reason, thread_id);
   return status === 'completed'
     ? ok(makeValue(outputs, { descriptor }))
     : markFailure(fail('hook_failed', `hook thread ended ${status}: ${reason}`), descriptor);

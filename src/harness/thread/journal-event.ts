@@ -564,6 +564,9 @@ export function decodeAll(events: readonly StoredEvent[]): Outcome<Recorded[]> {
   return ok(decoded);
 }
 
+/** Codes of a hook that could not be paid or could not run: it counted as no match. */
+export const PASSED_HOOK: ReadonlySet<string> = new Set(['hook_unaffordable', 'hook_unfit']);
+
 export const startOf = (history: readonly Recorded[]): DataOf<'thread_start'> | undefined =>
   history.find((event) => event.type === 'thread_start')?.data;
 

@@ -16,7 +16,13 @@ import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import { unpackMarks } from './conversation.ts';
-import type { JournalEvent, Recorded, RecordedOf, ToolResult } from './journal-event.ts';
+import {
+  type JournalEvent,
+  PASSED_HOOK,
+  type Recorded,
+  type RecordedOf,
+  type ToolResult,
+} from './journal-event.ts';
 import type { LostCommits } from './ports.ts';
 
 /** A process took the thread up here; what is said to a running thread has a number. */
@@ -223,7 +229,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
         .some(
           ({ type, data }) =>
             (type === 'hook' && data.thread_id === hook) ||
-            (type === 'error' && data.detail.thread === hook && data.code === 'hook_unaffordable'),
+            (type === 'error' && data.detail.thread === hook && PASSED_HOOK.has(data.code)),
         );
     },
     /** What the registry had lost when somebody went on with the thread next. */

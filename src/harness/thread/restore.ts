@@ -8,15 +8,16 @@ import { unpackLimits } from '../limits/effective-limits.ts';
 import { type EffectiveLimits, LIMIT_NAMES, markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
-import type {
-  Bounds,
-  DataOf,
-  EventType,
-  HookStart,
-  JournalEvent,
-  Opening,
-  Recorded,
-  RecordedOf,
+import {
+  type Bounds,
+  type DataOf,
+  type EventType,
+  type HookStart,
+  type JournalEvent,
+  type Opening,
+  PASSED_HOOK,
+  type Recorded,
+  type RecordedOf,
 } from './journal-event.ts';
 import { addToConversation, countFailure, forgetLoops, withoutTime } from './talk.ts';
 import type { Thread } from './thread.ts';
@@ -206,8 +207,7 @@ function restore(thread: Thread, event: JournalEvent, own: EffectiveLimits): voi
       hookBegun(thread, event.data);
       return;
     case 'error':
-      // It could not be paid, and counts as none.
-      if (event.data.code === 'hook_unaffordable')
+      if (PASSED_HOOK.has(event.data.code))
         thread.hooks.pending.delete(plainText(event.data.detail.thread ?? ''));
       return;
     case 'hook_state':

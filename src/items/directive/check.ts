@@ -1,31 +1,45 @@
 // What is wrong with a directive among the others: hooks that do not exist, tools whose needs it does
 // not grant, rights that items of its place may not have.
-import type { Diagnostic } from '../../base/index.ts';
+import { type Diagnostic, ok } from '../../base/index.ts';
 import {
   type Compared,
   comparisonsIn,
   compileExpression,
   templatePaths,
 } from '../../expr/index.ts';
+import { grantsFromPermissions, missingAtStart } from '../../trust/index.ts';
 import { checkRights } from './check-rights.ts';
 import type { Directive, DirectiveWorld, ParsedDirective } from './directive.ts';
 import { checkExtends, resolveExtends } from './extends.ts';
 import { type Findings, suggestion } from './findings.ts';
+import { hookProblems } from './hooks.ts';
 
 function checkHooks(directive: Directive, world: DirectiveWorld, findings: Findings): void {
-  directive.hooks.forEach(({ directive: name }, index) => {
+  const grantsOf = ({ permissions = { entries: [] } }: Directive) =>
+    grantsFromPermissions(permissions, world.catalog, (name) => {
+      const found = world.tool(name);
+      return found.ok ? ok(found.output.id) : found;
+    }).grants;
+  directive.hooks.forEach((hook, index) => {
+    const { directive: name } = hook;
     if (name === '') return;
     const place = directive.places.at(`hooks.${index}.directive`);
-    const target = name === directive.name ? directive : world.directive(name);
-    if (!target) {
+    const found = name === directive.name ? directive : world.directive(name);
+    if (!found) {
+      const ambiguous = world.ambiguous?.(name);
+      if (ambiguous !== undefined) {
+        const hint = 'write the id of one of them';
+        return findings.error('hook_directive_ambiguous', place, ambiguous, hint);
+      }
       const message = `this hook runs directive \`${name}\`, which does not exist`;
       const hint = suggestion(name, world.directiveNames());
-      findings.error('hook_directive_unknown', place, message, hint);
-    } else if (!target.outputs.some((output) => output.name === 'action')) {
-      const message = `directive \`${name}\` cannot be a hook: it declares no output \`action\``;
-      const hint =
-        'add `<action type="string">retry|continue|skip|fail|abort</action>` to its outputs';
-      findings.error('hook_action_missing', place, message, hint);
+      return findings.error('hook_directive_unknown', place, message, hint);
+    }
+    const target = resolveExtends(found, (below) => world.directive(below));
+    const { missing } = missingAtStart(grantsOf(target), grantsOf(directive), world.catalog);
+    const lacking = target.hooks.length > 0 ? [] : missing;
+    for (const { code, message, hint } of hookProblems(hook, target, lacking)) {
+      findings.error(code, place, message, hint);
     }
   });
 }

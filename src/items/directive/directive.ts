@@ -203,6 +203,8 @@ export interface NamedTool {
 
 export interface DirectiveWorld {
   directive(name: string): Directive | undefined;
+  /** Why a bare name stands for no single directive; undefined when it does, or for none. */
+  ambiguous?(name: string): string | undefined;
   tool(id: string): Outcome<NamedTool>;
   directiveNames(): Iterable<string>;
   toolIds(): Iterable<string>;

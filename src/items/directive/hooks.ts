@@ -1,15 +1,18 @@
 // What the condition of a hook can read. Names outside this table are reported when a directive is
 // loaded: a misspelt one would never match, and nobody would notice.
 
-import { compact } from '../../base/index.ts';
+import { compact, type JsonObject } from '../../base/index.ts';
 import {
+  type CompiledExpression,
   type ContextSchema,
   compileExpression,
   templatePaths,
   unknownPaths,
+  unknownValues,
 } from '../../expr/index.ts';
-import { type GuardSource, guardProblems, keyProblem } from '../../flow/index.ts';
-import type { Hook } from './directive.ts';
+import { type GuardSource, guardProblems, keyProblem, LIMIT_NAMES } from '../../flow/index.ts';
+import type { Grant } from '../../trust/index.ts';
+import type { Directive, Hook } from './directive.ts';
 import {
   attributeOf,
   childOf,
@@ -21,14 +24,31 @@ import {
   readChoice,
   sourceOf,
 } from './element.ts';
-import { type Findings, type Place, quoted } from './findings.ts';
+import { type Findings, type Place, quoted, suggestion } from './findings.ts';
+import { grantLine } from './permissions.ts';
 
 const values = (names: string): ContextSchema =>
   Object.fromEntries(names.split(' ').map((name) => [name, 'value' as const]));
 
+export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
+type EventName = (typeof EVENT_NAMES)[number];
+
+/** Fields of the events of a name, besides the name. A condition that reads another one reads null. */
+export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
+  before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
+  after_step: ['kind', 'step', 'turn', 'tool', 'result'],
+  error: ['code', 'detail'],
+  limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
+  warning: ['code', 'limit', 'percent', 'current', 'max'],
+};
+const ALL_FIELDS = [...new Set(Object.values(EVENT_FIELDS).flat())];
+
 export const HOOK_CONTEXT: ContextSchema = {
   event: {
-    ...values('name code kind step turn tool limit current max percent'),
+    ...values(ALL_FIELDS.join(' ')),
+    name: EVENT_NAMES,
+    kind: ['turn', 'tool', 'spawn'],
+    limit: LIMIT_NAMES,
     arguments: 'open',
     result: 'open',
     detail: 'open',
@@ -48,18 +68,76 @@ export const HOOK_CONTEXT: ContextSchema = {
   token: values('capabilities'),
 };
 
+/** Fields that differ from event to event; `seen` is called at every read of one. */
+function varying(names: readonly string[], seen: () => null): JsonObject {
+  const fields = names.map((name) => [name, { get: seen }] as const);
+  return Object.defineProperties({}, Object.fromEntries(fields));
+}
+
+/**
+ * Can a condition match at an event of this name, whatever these fields hold? It cannot when it is false
+ * before it reads any of them.
+ */
+export function mayMatch(
+  expression: CompiledExpression,
+  name: EventName,
+  fields: readonly string[],
+): boolean {
+  let hasLooked = expression.paths.some(({ path }) => path.length === 1 && path[0] === 'event');
+  const look = (): null => {
+    hasLooked = true;
+    return null;
+  };
+  const event = Object.assign(varying(fields, look), { name });
+  const { event: _, ...others } = HOOK_CONTEXT;
+  const context = Object.assign(varying(Object.keys(others), look), { event });
+  const holds = expression.test(context);
+  return hasLooked || !holds.ok || holds.output;
+}
+
+/** The events that a condition is about by name, whether or not it reads what they have. */
+const namedEvents = (expression: CompiledExpression): EventName[] =>
+  EVENT_NAMES.filter((name) => mayMatch(expression, name, ALL_FIELDS));
+
+/** Why a path of `event` is never there at any of these events; undefined when it can be. */
+function absentField(path: readonly string[], events: readonly EventName[]): string | undefined {
+  const [root, field = 'name'] = path;
+  if (root !== 'event' || field === 'name' || !ALL_FIELDS.includes(field)) return undefined;
+  if (events.length === 0 || events.some((name) => EVENT_FIELDS[name].includes(field))) {
+    return undefined;
+  }
+  return `an event \`${events.join('`, `')}\` has no ${quoted(`event.${field}`)}`;
+}
+
+const fieldsOf = (events: readonly EventName[]): string =>
+  `it has ${[...new Set(events.flatMap((name) => EVENT_FIELDS[name]))].join(', ')}`;
+
 // `<hooks>` and `<guards>`: conditions are compiled here, so that a slip shows when the directive is
 // read and not when the hook was needed.
 
-/** Compiles a condition; what is wrong points into the file, behind entities and all. */
-function checkWhen(when: Element, findings: Findings): void {
+/**
+ * Compiles a condition; what is wrong points into the file, behind entities and all. Returns the events
+ * that it is about.
+ */
+function checkWhen(when: Element, findings: Findings): readonly EventName[] {
   const { text, offset } = sourceOf(when);
   const compiled = compileExpression(text);
   if (!compiled.ok) {
     const { message, column, hint } = compiled.error.detail;
     const place = offset(typeof column === 'number' ? column - 1 : 0);
     const known = typeof hint === 'string' ? hint : undefined;
-    return findings.error('expression_error', place, message, known);
+    findings.error('expression_error', place, message, known);
+    return EVENT_NAMES;
+  }
+  const events = namedEvents(compiled.output);
+  for (const { path, value, column, known } of unknownValues(compiled.output, HOOK_CONTEXT)) {
+    const message = `${quoted(path)} is never ${quoted(value)}`;
+    const hint = suggestion(value, known) ?? `one of ${known.join(', ')}`;
+    findings.error('value_unknown', offset(column - 1), message, hint);
+  }
+  for (const { path, column } of compiled.output.paths) {
+    const message = absentField(path, events);
+    if (message) findings.error('path_unknown', offset(column - 1), message, fieldsOf(events));
   }
   for (const { path, column, suggestion } of unknownPaths(compiled.output, HOOK_CONTEXT)) {
     const message = `a hook's condition knows nothing called ${quoted(path)}`;
@@ -67,6 +145,7 @@ function checkWhen(when: Element, findings: Findings): void {
     const hint = suggestion === undefined ? known : `did you mean \`${suggestion}\``;
     findings.error('path_unknown', offset(column - 1), message, hint);
   }
+  return events;
 }
 
 /** Texts inside an element, each with a place: of the text itself in XML, of the key in YAML. */
@@ -78,16 +157,26 @@ function textsIn(element: Element): { text: string; place: (index: number) => Pl
   return [{ text, place: offset }, ...elementsOf(element).flatMap(textsIn)];
 }
 
-/** A placeholder nobody fills would be handed to the hook's directive as it is written. */
-function checkTemplates(inputs: Element, findings: Findings): void {
+/**
+ * A placeholder that nothing fills. Below a name that hooks know it is a mistake; any other is text, which
+ * the hook's directive is given as it is written.
+ */
+function checkTemplates(inputs: Element, events: readonly EventName[], findings: Findings): void {
   for (const { text, place } of textsIn(inputs)) {
     for (const { path, offset } of templatePaths(text)) {
+      const absent = absentField(path, events);
+      if (absent) findings.error('path_unknown', place(offset), absent, fieldsOf(events));
       const compiled = compileExpression(path.join('.'));
       const [unknown] = compiled.ok ? unknownPaths(compiled.output, HOOK_CONTEXT) : [];
       if (!unknown) continue;
-      const message = `${quoted(`\${${path.join('.')}}`)} names nothing that a hook knows and stays as it is`;
+      const shown = quoted(`\${${path.join('.')}}`);
       const near = unknown.suggestion && `did you mean \`\${${unknown.suggestion}}\``;
-      findings.warning('path_unknown', place(offset), message, near);
+      if (Object.hasOwn(HOOK_CONTEXT, path[0] ?? '')) {
+        findings.error('path_unknown', place(offset), `${shown} does not exist for a hook`, near);
+      } else {
+        const message = `${shown} names nothing that a hook knows and stays as it is`;
+        findings.warning('path_unknown', place(offset), message, near);
+      }
     }
   }
 }
@@ -108,9 +197,9 @@ export function readHooks(element: Element, findings: Findings): Hook[] {
   return elementsOf(element, 'hook').map((hook) => {
     const condition = requiredText(hook, 'when', findings);
     const when = childOf(hook, 'when');
-    if (when && condition !== '') checkWhen(when, findings);
+    const events = when && condition !== '' ? checkWhen(when, findings) : EVENT_NAMES;
     const inputs = childOf(hook, 'inputs');
-    if (inputs) checkTemplates(inputs, findings);
+    if (inputs) checkTemplates(inputs, events, findings);
     return {
       when: condition,
       directive: requiredText(hook, 'directive', findings),
@@ -118,6 +207,55 @@ export function readHooks(element: Element, findings: Findings): Hook[] {
       ...findings.position(hook.at),
     };
   });
+}
+
+/** Inputs of a hook's directive that the harness fills, where the hook does not give them. */
+const FILLED_INPUTS = new Set(
+  'event detail transcript original_directive limit current max percent'.split(' '),
+);
+
+interface HookProblem {
+  readonly code: string;
+  readonly message: string;
+  readonly hint?: string | undefined;
+}
+
+/**
+ * Why a hook cannot run this directive, which is given with all that it extends. `missing` are the rights
+ * that the directive wants and the thread with the hook does not declare.
+ */
+export function hookProblems(
+  { directive: name, inputs }: Hook,
+  target: Directive,
+  missing: readonly Grant[],
+): HookProblem[] {
+  const problems: HookProblem[] = [];
+  if (!target.outputs.some((output) => output.name === 'action')) {
+    const message = `directive ${quoted(name)} cannot be a hook: it declares no output \`action\``;
+    const hint =
+      'add `<action type="string">retry|continue|skip|fail|abort</action>` to its outputs';
+    problems.push({ code: 'hook_action_missing', message, hint });
+  }
+  const names = target.inputs.map((input) => input.name);
+  for (const input of Object.keys(inputs).filter((one) => !names.includes(one))) {
+    const message = `directive ${quoted(name)} has no input ${quoted(input)}`;
+    const hint = suggestion(input, names) ?? `it has ${names.join(', ') || 'none'}`;
+    problems.push({ code: 'hook_input_unknown', message, hint });
+  }
+  for (const input of target.inputs) {
+    const isGiven = Object.hasOwn(inputs, input.name) || FILLED_INPUTS.has(input.name);
+    if (!input.required || input.default !== undefined || isGiven) continue;
+    const message = `directive ${quoted(name)} needs the input ${quoted(input.name)}`;
+    const hint = `add \`<${input.name}>…</${input.name}>\` to the hook's \`<inputs>\``;
+    problems.push({ code: 'hook_input_missing', message, hint });
+  }
+  for (const { capability, scope } of missing) {
+    const message = `directive ${quoted(name)} needs ${quoted(capability)}, and a hook has at most the rights of its thread`;
+    const line = grantLine(capability, 'xml', scope);
+    const hint = line && `add \`${line}\` to \`<permissions>\``;
+    problems.push({ code: 'hook_rights_missing', message, hint });
+  }
+  return problems;
 }
 
 const VERDICT = /^(?:allow|deny|retry|ask)$/;

@@ -274,13 +274,13 @@ test('a condition that is wrong behind entities is pointed at in the file', () =
   ]);
 });
 
-test('a placeholder in the inputs of a hook that nobody fills is a warning', () => {
+test('a placeholder in the inputs of a hook that nothing fills is text, or a mistake below a known name', () => {
   const inputs = '<a>x ${directive.nmae}</a><b>${event.detail.any} ${other}</b>';
   const hook = `<hook><when>labels</when><directive>h</directive><inputs>${inputs}</inputs></hook>`;
   expect(parseDirective(xml(`\n<hooks>${hook}</hooks>`), 'x.md').diagnostics).toMatchObject([
     {
       code: 'path_unknown',
-      severity: 'warning',
+      severity: 'error',
       column: 70,
       hint: 'did you mean `${directive.name}`',
     },
@@ -289,6 +289,53 @@ test('a placeholder in the inputs of a hook that nobody fills is a warning', () 
   const yaml =
     '---\nname: x\nversion: 1.0.0\nhooks: [{ when: labels, directive: h, inputs: { a: "${non.sense}" } }]\n---\n';
   expect(codes(yaml)).toEqual(['path_unknown']);
+});
+
+const withHook = (when: string, inputs = '') =>
+  codes(
+    xml(
+      `<hooks><hook><when>${when}</when><directive>h</directive><inputs>${inputs}</inputs></hook></hooks>`,
+    ),
+  );
+
+test.each([
+  ['event.name == "befor_step"', 'value_unknown'],
+  ['"limits" == event.name', 'value_unknown'],
+  ['event.kind == "tol"', 'value_unknown'],
+  ['event.kind in ["turn", "tols"]', 'value_unknown'],
+  ['not (event.limit == "turn")', 'value_unknown'],
+  ['event.name == "error" and event.step == "fs/read_file"', 'path_unknown'],
+  ['event.name == "limit" and event.kind == "tool"', 'path_unknown'],
+  ['event.name in ["limit", "warning"] and event.detail.x == 1', 'path_unknown'],
+  ['event.stp == "x"', 'path_unknown'],
+])('a condition on what no event has is an error: %s', (when, code) => {
+  expect(withHook(when)).toEqual([code]);
+});
+
+test.each([
+  'event.name == "before_step" and event.kind == "tool" and event.tool == "any/tool"',
+  'event.name in ["error", "limit"] and event.code == "of_a_tool"',
+  'event.name == "error" or event.step == "turn 1"',
+  'event.name == "limit" and event.limit != "turns"',
+  'event.kind != "spawn"',
+])('a condition on what an event can have is fine: %s', (when) => {
+  expect(withHook(when)).toEqual([]);
+});
+
+test('an input of a hook that its event never has is an error', () => {
+  const step = '<step>${event.step}</step>';
+  expect(withHook('event.name == "error"', step)).toEqual(['path_unknown']);
+  expect(withHook('event.code == "not_found"', step)).toEqual([]);
+  expect(withHook('event.name == "after_step"', step)).toEqual([]);
+});
+
+test('a guard on a kind of operation that does not exist is an error', () => {
+  const guard = (on: string, when = 'true') =>
+    codes(xml(`<guards><guard on="${on}"><when>${when}</when><deny>no</deny></guard></guards>`));
+  expect(guard('op:tol:fs/write_file')).toEqual(['guard_invalid']);
+  expect(guard('op:modify:directiv:x')).toEqual(['guard_invalid']);
+  expect(guard('op:tool:not/there')).toEqual([]);
+  expect(guard('secret', 'op.type == "shwo"')).toEqual(['expression_error']);
 });
 
 test('a condition in YAML is pointed at in plain, quoted and block scalars', () => {

@@ -99,6 +99,11 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
       const found = library.find('directive', name);
       return found.ok ? readable(found.output) : undefined;
     },
+    ambiguous(name) {
+      const found = library.find('directive', name);
+      const isAmbiguous = !found.ok && found.error.code === 'ambiguous';
+      return isAmbiguous ? found.error.detail.message : undefined;
+    },
     tool(id) {
       const found = library.find('tool', id);
       if (!found.ok) return found;
