@@ -59,6 +59,9 @@ function openJournal(
     alarmed() {
       for (const interruption of control.interruptions) interruption.check();
     },
+    wrong({ error: { code, detail } }) {
+      control.ending ??= { status: 'failed', reason: detail.message, code };
+    },
     unwritten(rows) {
       for (const row of rows) ports.watch.audit?.write(row);
     },

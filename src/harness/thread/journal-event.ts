@@ -39,7 +39,8 @@ const is =
   (value) =>
     holds(value) ? undefined : '';
 const text = is<string>((value) => typeof value === 'string');
-const number = is<number>((value) => typeof value === 'number');
+// Others become null on their way into a journal.
+const number = is<number>((value) => Number.isFinite(value));
 const flag = is<boolean>((value) => typeof value === 'boolean');
 const yes = is<true>((value) => value === true);
 const data = is<JsonObject>(isObject);
@@ -82,7 +83,8 @@ function fields<Must extends object, May extends object = object>(
       if (problem !== undefined) return at(name, problem);
     }
     for (const [name, check] of optional) {
-      const problem = Object.hasOwn(value, name) ? check(getOwn(value, name)) : undefined;
+      const inner = getOwn(value, name);
+      const problem = inner === undefined ? undefined : check(inner);
       if (problem !== undefined) return at(name, problem);
     }
     return undefined;
@@ -539,13 +541,18 @@ export function withTexts(event: Noted, change: (data: JsonObject) => JsonObject
   return { ...plain, data: change(event.data as JsonObject) } as Noted;
 }
 
+/** The field of an event that is not what it should be. Its reader and its writer ask the same. */
+export function oddField(type: string, data: Json | undefined): string | undefined {
+  const problem = Object.hasOwn(DATA, type) ? DATA[type as EventType](data) : 'type';
+  return problem === '' ? 'data' : problem;
+}
+
 /** `journal_unreadable` {thread, seq, type, field} for what no version of this harness wrote. */
 export function decode(event: StoredEvent): Outcome<Recorded> {
   const { thread, seq, type } = event;
-  const problem = Object.hasOwn(DATA, type) ? DATA[type as EventType](event.data) : 'type';
+  const field = oddField(type, event.data);
   // The only cast on the way out: where the check is.
-  if (problem === undefined) return ok(event as unknown as Recorded);
-  const field = problem === '' ? 'data' : problem;
+  if (field === undefined) return ok(event as unknown as Recorded);
   return fail(
     'journal_unreadable',
     `event ${seq} of thread \`${thread}\` cannot be read: \`${field}\` of \`${type}\` is not what it should be`,

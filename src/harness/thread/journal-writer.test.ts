@@ -3,7 +3,7 @@ import { createWorld, openMemoryStore } from '../../../tests/support/memory-stor
 import { makeClock, must } from '../../../tests/support/registry.ts';
 import { fail, ok } from '../../base/index.ts';
 import type { Store } from '../../store/index.ts';
-import type { JournalEvent } from './journal-event.ts';
+import { decodeAll, type JournalEvent } from './journal-event.ts';
 import { JournalWriter } from './journal-writer.ts';
 
 const ID = 'one';
@@ -45,6 +45,9 @@ async function open(more: Partial<Store> = {}): Promise<void> {
     },
     alarmed() {
       alarms += 1;
+    },
+    wrong({ error }) {
+      told.push(`wrong ${error.detail.message}`);
     },
     unwritten(rows) {
       for (const { operation } of rows) told.push(`unwritten ${operation}`);
@@ -228,4 +231,28 @@ test('rows that nobody can commit any more are handed on, once', async () => {
   expect(journal.audit(row('late'))).toBe(false);
   expect(told).toEqual(['unwritten done']);
   expect(await rows()).toEqual([]);
+});
+
+test('an event that its reader would refuse is not written: an error is in its place', async () => {
+  await open();
+  const odd = { type: 'limit', data: { name: 'limit', code: 'spend_exceeded', limit: 'spend' } };
+  const nan = { ...odd, data: { ...odd.data, current: Number.NaN, max: 1 } } as JournalEvent;
+  const unknown = { type: 'nothing', data: {} } as unknown as JournalEvent;
+  journal.note([said('a'), nan]);
+  const refused = await journal.commit([TURN, unknown], reserve('k', 1n));
+  expect(refused).toMatchObject({ ok: false, error: { code: 'internal_error' } });
+  expect((await journal.commit(said('b'), {})).ok).toBe(true);
+  const stored = must(await store.read(ID));
+  const events = decodeAll(stored);
+  expect(events.ok && events.output.slice(1).map(({ type }) => type)).toEqual([
+    'user_message',
+    'error',
+    'turn_start',
+    'error',
+    'user_message',
+  ]);
+  expect(told.filter((one) => one.startsWith('wrong'))).toEqual([
+    'wrong an event `limit` cannot be recorded: `current` is not what it should be',
+    'wrong an event `nothing` cannot be recorded: `type` is not what it should be',
+  ]);
 });

@@ -4,7 +4,7 @@
 // order. Whoever could not commit no longer acts: the first failure that is no refusal is final,
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Failure, fail, type Outcome } from '../../base/index.ts';
+import { type Failure, fail, type JsonObject, type Outcome } from '../../base/index.ts';
 import type {
   AuditEntry,
   Commit,
@@ -14,7 +14,7 @@ import type {
   Signal,
   Store,
 } from '../../store/index.ts';
-import type { JournalEvent, Noted } from './journal-event.ts';
+import { type JournalEvent, type Noted, oddField } from './journal-event.ts';
 
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
 export type Encoded = Noted & NewEvent & { readonly text: string };
@@ -46,6 +46,8 @@ interface WriterPorts {
   transcribe(events: readonly Encoded[], firstSeq: number): void;
   /** Somebody said something, or the lease is gone. */
   alarmed(): void;
+  /** An event of ours has not the shape that its reader asks for: a bug, which ends the thread. */
+  wrong(failure: Failure): void;
   /** Rows of what was done, and nobody can commit them any more. */
   unwritten(rows: readonly AuditEntry[]): void;
 }
@@ -66,6 +68,8 @@ const FINAL: ReadonlySet<string> = new Set([
 interface Part {
   readonly events: readonly Encoded[];
   readonly change: Refusable;
+  /** One of the events could not be recorded; an error is in its place. */
+  readonly wrong?: Failure;
 }
 
 /** One commit: what was noted, and at its end what may be refused, if there is something. */
@@ -142,8 +146,14 @@ export class JournalWriter {
    */
   commit(events: Events, change: Refusable): Promise<Outcome<Committed>> {
     if (this.#lost) return Promise.resolve(this.#lost);
+    const part = this.#encode(events, change);
+    if (part.wrong) {
+      // INVARIANT: what could not be recorded is not begun.
+      this.note(part.events);
+      return Promise.resolve(part.wrong);
+    }
     const { promise, resolve: answer } = Promise.withResolvers<Outcome<Committed>>();
-    this.#open().asked = { ...this.#encode(events, change), answer };
+    this.#open().asked = { ...part, answer };
     void this.#drained();
     return promise;
   }
@@ -234,10 +244,21 @@ export class JournalWriter {
   #encode(given: Events, change: Refusable): Part {
     const { status } = change;
     const events: Encoded[] = [];
+    let wrong: Failure | undefined;
     if (status !== undefined) events.push(encode({ type: 'status', data: { status } }, this.turn));
-    if ('type' in given) events.push(encode(given, this.turn));
-    else for (const event of given) events.push(encode(event, this.turn));
-    return { events, change };
+    for (const event of 'type' in given ? [given] : given) {
+      // The data is JSON by construction, as in `encode`.
+      const field = oddField(event.type, event.data as JsonObject);
+      if (field === undefined) events.push(encode(event, this.turn));
+      else {
+        const { type } = event;
+        const message = `an event \`${type}\` cannot be recorded: \`${field}\` is not what it should be`;
+        wrong = fail('internal_error', message, { type, field });
+        events.push(encode({ type: 'error', data: wrong.error }, this.turn));
+      }
+    }
+    if (wrong) this.#ports.wrong(wrong);
+    return wrong ? { events, change, wrong } : { events, change };
   }
 
   /** The last one, while it takes more. */
