@@ -627,7 +627,7 @@ return { text: \`@r.title @r.stars\` }`;
     expect([...new Set(tools)]).toEqual(['script:connector', 'mcp/notes/add_note']);
     // What is noted of the import are names and types, none of a stranger's words.
     expect(JSON.stringify(events)).not.toContain('STRANGER');
-    expect(await run(made, 'not')).toMatchObject({ status: 'failed', code: 'permission_denied' });
+    expect(await run(made, 'not')).toMatchObject({ status: 'denied', code: 'permission_denied' });
   });
 
   test('nothing of them is loaded unless a script imports tools', () => {

@@ -105,13 +105,25 @@ describe('steps', () => {
     ]);
   });
 
+  test('a script that its own guard stops has been denied, with every reason', async () => {
+    const guards = ['one', 'two']
+      .map((why) => `guard @${why} before op:show = when [ * => deny "${why}" ]\n`)
+      .join('');
+    const made = await alone(`${guards}show "x"`);
+    expect(await run(made, 'job')).toMatchObject({
+      status: 'denied',
+      code: 'permission_denied',
+      reason: expect.stringMatching(/denied by @one \(op:show\): one; two$/),
+    });
+  });
+
   test('what the token does not allow is refused, and says so', async () => {
     const made = await alone(script.replace('notes/a.txt', 'other.txt'), {
       permissions: READ,
       outputs: TEXT,
     });
     const result = await run(made, 'job');
-    expect(result).toMatchObject({ status: 'failed', code: 'permission_denied' });
+    expect(result).toMatchObject({ status: 'denied', code: 'permission_denied' });
     expect(await types(made, result.thread_id)).toContain('permission_denied');
   });
 
@@ -124,7 +136,7 @@ describe('steps', () => {
     ]) {
       const made = await alone(line);
       expect(await run(made, 'job'), line).toMatchObject({
-        status: 'failed',
+        status: 'denied',
         code: 'permission_denied',
       });
     }

@@ -115,9 +115,9 @@ function denial(
   const reasons = [...(why ? [why.reason] : []), ...textsOf(findings, 'deny')];
   if (reasons.length === 0) reasons.push(deciding.text);
   const clean = (texts: readonly string[]) => texts.map(redact);
-  const [first = ''] = clean(reasons);
+  const every = [...new Set(clean(reasons))].join('; ');
   const ways = waysOut(judgement, why?.asked);
-  const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${first}${
+  const message = `${operationName(op)} was denied by ${deciding.guard} (${deciding.filter}): ${every}${
     ways.length === 0 ? '' : `. What helps: ${ways.join('; ')}`
   }`;
   const failure = fail(why?.code ?? 'permission_denied', redact(message), {

@@ -113,7 +113,8 @@ export function endingOf(thread: Thread, answer: ScriptAnswer, record: ScriptRec
   }
   const { code, detail } = outputs.error;
   const marks = mergeDescriptors(answer.marks, descriptorOfFault(outputs.error) ?? EMPTY);
-  return { status: 'failed', reason: detail.message, code, text, marks };
+  const status = code === 'permission_denied' ? 'denied' : 'failed';
+  return { status, reason: detail.message, code, text, marks };
 }
 
 interface RecordedRun {
