@@ -5,7 +5,13 @@
 import type { Outcome } from './base/index.ts';
 import type { Ending, LoopPorts, PlainRequest, PlainResult, RunRequest } from './harness/index.ts';
 import type { ProgramTool, TypedTool } from './kernel/index.ts';
-import type { startScriptedProvider } from './llm/index.ts';
+import type {
+  createReader,
+  ModelReply,
+  readReply,
+  StreamReader,
+  startScriptedProvider,
+} from './llm/index.ts';
 import type {
   ProgramRuntime,
   RunResult,
@@ -28,7 +34,17 @@ export type {
   Turn,
 } from './harness/index.ts';
 export type { ProgramTool, StandardSchema } from './kernel/index.ts';
-export type { ScriptedProvider, ScriptedReply } from './llm/index.ts';
+export type {
+  Block as ContentBlock,
+  Message,
+  ModelReply,
+  Protocol,
+  ReaderOptions,
+  ScriptedProvider,
+  ScriptedReply,
+  StreamReader,
+  Usage,
+} from './llm/index.ts';
 export type {
   CallOptions,
   ListedThread,
@@ -100,3 +116,13 @@ export const scriptedProvider = async (
   ...given: Parameters<typeof startScriptedProvider>
 ): ReturnType<typeof startScriptedProvider> =>
   await (await import('./llm/index.ts')).startScriptedProvider(...given);
+
+/** Reads the stream of a provider, event by event, into one reply: text, thoughts, complete calls, usage. */
+export const createStreamReader = async (
+  ...given: Parameters<typeof createReader>
+): Promise<StreamReader> => (await import('./llm/index.ts')).createReader(...given);
+
+/** Reads a whole answer of a provider by the same rules. */
+export const readModelReply = async (
+  ...given: Parameters<typeof readReply>
+): Promise<Outcome<ModelReply>> => (await import('./llm/index.ts')).readReply(...given);

@@ -37,6 +37,8 @@ export interface Handles {
   handleOf(id: string): string;
   /** What a record says of a name: the id that it claims, good or not, without what makes it a handle. */
   claimOf(name: string): string;
+  /** Ids of what this caller was handed lately, the newest last. */
+  handed?(): readonly string[];
   /** Told how far something is that the caller waits for; must not throw. */
   onProgress?(state: JsonObject): void;
 }

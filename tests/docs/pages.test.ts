@@ -79,7 +79,7 @@ describe.skipIf(sandbox.kind === 'none')('with child processes (needs a sandbox)
 
 /** Programs of a page, each with what it prints, in a project with the other files of the page. */
 test.each([
-  ['docs/library.md', 5],
+  ['docs/library.md', 6],
   ['docs/threads-from-your-program.md', 3],
 ])('the programs of %s', (page, count) => {
   const blocks = blocksOf(readPage(page));

@@ -84,8 +84,9 @@ const ways = (name: string): JsonObject[] => [
   tool('threads/read_transcript', { thread_id: name }),
   tool('threads/thread_registry', { action: 'get_status', thread_id: name }),
   tool('threads/thread_registry', { action: 'get_events', thread_id: name }),
-  tool('threads/thread_registry', { action: 'query' }),
-  tool('threads/thread_registry', { action: 'update_status', thread_id: name, status: 'paused' }),
+  ...['paused', 'running'].map((status) =>
+    tool('threads/thread_registry', { action: 'update_status', thread_id: name, status }),
+  ),
   tool('threads/thread_registry', { action: 'log_event', thread_id: name, event_type: 'x' }),
   tool('threads/inject_message', { thread_id: name, content: 'x' }),
   tool('threads/pause_thread', { thread_id: name }),
@@ -136,6 +137,21 @@ test('a thread is for the client that was handed it; every other name is refused
     await asAnn(tool('threads/read_transcript', { thread_id: handle, last_n: 50 })),
   );
   expect(JSON.stringify(transcript).replaceAll(handle, '')).not.toContain(id);
+  // A query lists what was handed to whoever asks, and nothing of others.
+  const query = (more: JsonObject = {}) =>
+    tool('threads/thread_registry', { action: 'query', ...more });
+  const listed = outputOf(await asAnn(query()));
+  expect(listed).toMatchObject({ threads: [{ thread_id: handle, directive: 'look' }] });
+  expect(JSON.stringify(listed).replaceAll(handle, '')).not.toContain(id);
+  for (const other of [{ status: 'running' }, { directive_name: 'other' }, { limit: 0 }]) {
+    expect(outputOf(await asAnn(query(other))), JSON.stringify(other)).toMatchObject({
+      threads: [],
+    });
+  }
+  expect(outputOf(await asBob(query()))).toMatchObject({ threads: [] });
+  expect(await runtime.call('execute', query(), { surface: 'mcp' })).toMatchObject({
+    output: { threads: [] },
+  });
   // What is recorded of all this names threads, and holds nobody's handle.
   const rows = await runtime.audit.read({ limit: 1000 });
   expect(JSON.stringify(rows)).toContain(id);

@@ -123,10 +123,30 @@ export async function threadStatus(
   return plain({ ...summary(asker, row.output), limits: row.output.limits });
 }
 
+const MAX_HANDED = 100;
+
+// INVARIANT: a client is listed the threads that it was handed, and no other.
+async function queryHanded(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
+  const { directive_name, status, limit } = filter;
+  const order = plainText(filter.order_by).toLowerCase();
+  const isUpdated = order.startsWith('updated');
+  const rows = [];
+  for (const id of (asker.handles?.handed?.() ?? []).slice(-MAX_HANDED)) {
+    const row = await asker.ports.store.thread(id);
+    if (!row.ok) continue;
+    if (directive_name !== undefined && row.output.directive !== directive_name) continue;
+    if (status === undefined || row.output.status === status) rows.push(row.output);
+  }
+  const at = ({ created, updated }: ThreadSummary): number => (isUpdated ? updated : created);
+  rows.sort((a, b) => (order.endsWith(' asc') ? at(a) - at(b) : at(b) - at(a)));
+  const shown = rows.slice(0, typeof limit === 'number' ? Math.max(0, limit) : MAX_HANDED);
+  return plain({ threads: shown.map((row) => summary(asker, row)) });
+}
+
 export async function queryThreads(asker: Asker, filter: JsonObject): Promise<Outcome<Answer>> {
   const held = asker.verify({ capability: 'registry.read' });
   if (!held.ok) return held;
-  if (isClient(asker)) return NOT_HANDED;
+  if (isClient(asker)) return await queryHanded(asker, filter);
   const { directive_name, status, limit, cursor } = filter;
   const order = plainText(filter.order_by ?? 'created_at DESC').toLowerCase();
   const [column = '', direction = 'desc'] = order.split(/\s+/);

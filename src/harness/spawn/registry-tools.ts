@@ -5,7 +5,7 @@ import type { NewThread } from '../../store/index.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import { withLease } from '../thread/with-lease.ts';
 import type { Answer, Asker } from './read-threads.ts';
-import { steer, type Wish } from './steer.ts';
+import { resume, steer, type Wish } from './steer.ts';
 
 const NEEDED = { capability: 'registry.write' };
 
@@ -24,9 +24,10 @@ export async function updateStatus(
   const allowed = asker.verify(NEEDED);
   if (!allowed.ok) return allowed;
   const wanted = plainText(status);
+  if (wanted === 'running') return await resume(asker, plainText(thread_id), '');
   const wish = Object.hasOwn(WISHES, wanted) ? WISHES[wanted] : undefined;
   if (!wish) {
-    const known = Object.keys(WISHES).join(', ');
+    const known = ['running', ...Object.keys(WISHES)].join(', ');
     return fail('invalid_input', `\`${wanted}\` cannot be set from outside; ${known} can`);
   }
   return await steer(asker, plainText(thread_id), wish);

@@ -61,9 +61,14 @@ function remember(host: object, client: string, id: string): void {
   for (const old of clients.keys()) if (clients.size > MAX_CLIENTS) clients.delete(old);
 }
 
+/** Ids that this client was handed lately, the newest last. */
+const idsOf = (host: object, client: Pick<McpClient, 'id'>): string[] => [
+  ...(handed.get(host)?.get(client.id) ?? []),
+];
+
 /** Handles that this client was handed lately, the newest first. */
 export function handedTo(host: McpHost, client: Pick<McpClient, 'id'>): string[] {
-  const ids = [...(handed.get(host)?.get(client.id) ?? [])];
+  const ids = idsOf(host, client);
   const { handleOf } = handlesOf(host, client);
   return ids.toReversed().map(handleOf);
 }
@@ -76,6 +81,7 @@ export const withHandles = (host: McpHost): McpHost => ({
     const { handleOf, ...others } = handlesOf(host, client);
     const handles = {
       ...others,
+      handed: () => idsOf(host, client),
       handleOf(id: string): string {
         remember(host, client.id, id);
         return handleOf(id);
