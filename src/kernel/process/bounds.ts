@@ -57,25 +57,48 @@ export function withBounds(
 
 const LOOK_MS = 100;
 
+/** The bound that a child went beyond. */
+export type Overrun = 'processes' | 'memory';
+
+const kilobytes = (text: string, fields: RegExp): number =>
+  [...text.matchAll(fields)].reduce((sum, [, figure]) => sum + Number(figure), 0);
+
 /**
- * The system does not count processes of root, so they are counted here, every now and then. Too many
- * are ended together. The answer stops the counting and says whether it came to that.
+ * Memory of a process in kB, without files of the disk that it has mapped. `isExact`: a page that several
+ * processes share counts in parts, which takes longer to read.
  */
-export function watchCount(
-  { processes }: ProcessBounds,
-  count: () => number,
+function memoryOf(pid: number, isExact: boolean): number {
+  const read = (file: string) =>
+    attempt(() => readFileSync(`/proc/${pid}/${file}`, 'latin1')) ?? '';
+  const exact = isExact ? read('smaps_rollup') : '';
+  return exact === ''
+    ? kilobytes(read('status'), /^(?:RssAnon|RssShmem|VmSwap):\s*(\d+)/gm)
+    : kilobytes(exact, /^(?:Pss_Anon|Pss_Shmem|SwapPss):\s*(\d+)/gm);
+}
+
+/**
+ * Ends a child that takes too much, and returns a function that stops watching and tells what it was. The
+ * system bounds the memory of each process, but neither their sum nor memory that they share, and it does
+ * not count processes of root.
+ */
+export function watchBounds(
+  { processes, memoryMb }: ProcessBounds,
+  family: () => readonly number[],
   end: () => void,
-): () => boolean {
-  let isOver = false;
-  if (process.getuid?.() !== 0) return () => isOver;
+): () => Overrun | undefined {
+  let overrun: Overrun | undefined;
+  const isRoot = process.getuid?.() === 0;
+  const isOver = (pids: readonly number[], isExact: boolean): boolean =>
+    pids.reduce((sum, pid) => sum + memoryOf(pid, isExact), 0) > memoryMb * 1024;
   const timer = setInterval(() => {
-    if (count() <= processes) return;
-    isOver = true;
-    end();
+    const pids = family();
+    if (isRoot && pids.length > processes) overrun ??= 'processes';
+    else if (isOver(pids, false) && isOver(pids, true)) overrun ??= 'memory';
+    if (overrun) end();
   }, LOOK_MS);
   timer.unref();
   return () => {
     clearInterval(timer);
-    return isOver;
+    return overrun;
   };
 }

@@ -80,9 +80,11 @@ const howItEnded = ({ exitCode, signal, errno }: Awaited<StartedProcess['exit']>
   return signal === null ? `exited with code ${exitCode}` : `was ended by ${signal}`;
 };
 
+const TOO = { processes: 'many processes', memory: 'much memory' } as const;
+
 /** Waits for its end, however that comes, and tidies up behind it. */
 async function tidied(
-  { child, exit, isOverrun }: StartedProcess,
+  { child, exit, overrun }: StartedProcess,
   launch: Launch,
   isEnding: () => boolean,
 ): Promise<KeptProcessEnd> {
@@ -93,7 +95,7 @@ async function tidied(
   const isOwn = !isEnding();
   if (pid !== undefined) killTree(pid);
   forget();
-  const isTooMany = isOverrun();
+  const stoppedFor = overrun();
   // Its last words may still be on their way.
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<void>((resolve) => {
@@ -103,7 +105,7 @@ async function tidied(
   clearTimeout(timer);
   for (const stream of child.stdio) stream?.destroy();
   return {
-    how: isTooMany ? 'was ended: it had too many processes' : howItEnded(ended),
+    how: stoppedFor ? `was ended: it had too ${TOO[stoppedFor]}` : howItEnded(ended),
     isOwn,
     setAside: launch.cleanUp?.() ?? NOTHING_MADE,
   };

@@ -18,7 +18,7 @@ const MAX_SAID = 2000;
 
 /** Ends the input and waits; a child that does not end by itself is ended. */
 async function finish(
-  { child, exit, isOverrun }: StartedProcess,
+  { child, exit, overrun }: StartedProcess,
   launch: Launch,
 ): Promise<{ code: number | null; forced: boolean }> {
   let [forced, callOff] = [false, () => undefined as void];
@@ -31,7 +31,7 @@ async function finish(
   clearTimeout(timer);
   callOff();
   if (child.pid !== undefined) killTree(child.pid);
-  isOverrun();
+  overrun();
   return { code: exitCode, forced };
 }
 

@@ -9,7 +9,7 @@ import type { Readable, Writable } from 'node:stream';
 import { type Clock, errnoOf, fail, type Outcome, ok, spawn } from '../../base/index.ts';
 import { ARGUMENTS_FD, BEGUN, CHANNEL_FD, SANDBOX_PATH, STATUS_FD } from '../sandbox/plan.ts';
 import type { SetAside } from '../sandbox/project.ts';
-import { type ProcessBounds, watchCount } from './bounds.ts';
+import { type Overrun, type ProcessBounds, watchBounds } from './bounds.ts';
 import { type Captured, type CaptureOptions, capture } from './output.ts';
 
 // Ending a process with everything it started. A child runs in a group of its own; what left the
@@ -99,6 +99,8 @@ export interface Ended {
   signal: string | null;
   /** Of `not_started`: the system's code. */
   errno?: string;
+  /** The bound, if the reason is `overrun`. */
+  overrun?: Overrun;
   durationMs: number;
   stdout: Captured;
   stderr: Captured;
@@ -115,8 +117,8 @@ export interface StartedProcess {
   exit: Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>;
   /** Settles with its end: was the sandbox set up, so that the program took its place? */
   begun: Promise<boolean>;
-  /** Asked when it has ended: had it more processes than it may? */
-  isOverrun(): boolean;
+  /** Asked when it has ended: the bound that it was ended for. */
+  overrun(): Overrun | undefined;
 }
 
 const DRAIN_MS = 2000;
@@ -163,14 +165,14 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   if (!spawned.ok) return spawned;
   const child = spawned.output;
   const { pid } = child;
-  const isOverrun =
+  const overrun =
     pid !== undefined && launch.bounds
-      ? watchCount(
+      ? watchBounds(
           launch.bounds,
-          () => descendants(pid).length,
+          () => descendants(pid),
           () => killTree(pid),
         )
-      : () => false;
+      : () => undefined;
   const exit = new Promise<Pick<Ended, 'exitCode' | 'signal' | 'errno'>>((resolve) => {
     child.once('exit', (exitCode, signal) => resolve({ exitCode, signal }));
     child.once('error', (error: NodeJS.ErrnoException) => {
@@ -183,7 +185,7 @@ export function start(launch: Launch): Outcome<StartedProcess> {
   const options = child.stdio[ARGUMENTS_FD] as Writable;
   options.end(launch.options ?? '');
   const begun = beganIn(child.stdio.at(STATUS_FD) as Readable | null | undefined);
-  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, isOverrun });
+  return ok({ child, channel: child.stdio[CHANNEL_FD] as Readable, exit, begun, overrun });
 }
 
 /** TERM, then KILL when the grace is over. The returned function calls the second step off. */
@@ -252,7 +254,7 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
       setAside: NOTHING_MADE,
     };
   }
-  const { child, channel, exit, isOverrun, begun } = started.output;
+  const { child, channel, exit, overrun, begun } = started.output;
   const watch = supervise(child, launch, options);
   const reading = Promise.all([
     capture(child.stdout as Readable, options.stdout ?? SHORT),
@@ -268,12 +270,13 @@ export async function runProcess(launch: Launch, options: RunOptions): Promise<E
   const setAside = launch.cleanUp?.() ?? NOTHING_MADE;
   const inner = launch.isSandboxed ? signalOf(ended.exitCode) : null;
   const signal = ended.signal ?? inner;
-  const isStopped = isOverrun();
+  const stoppedFor = overrun();
   const plain = ended.errno !== undefined ? 'not_started' : signal === null ? 'exit' : 'signal';
   return {
     ...ended,
     signal,
-    reason: watch.reason() ?? (isStopped ? 'overrun' : plain),
+    reason: watch.reason() ?? (stoppedFor ? 'overrun' : plain),
+    ...(stoppedFor && { overrun: stoppedFor }),
     durationMs: Math.round(options.clock.monotonic() - startedAt),
     stdout,
     stderr,

@@ -92,7 +92,9 @@ function failureOf(
     case 'overrun':
       return fail(
         'tool_failed',
-        `\`${program}\` was stopped: it had more than ${config.bounds.processes} processes at a time (\`config.max_processes\`)`,
+        ended.overrun === 'memory'
+          ? `\`${program}\` was stopped: its processes took more than ${config.bounds.memoryMb} MB of memory (\`config.max_memory_mb\`)`
+          : `\`${program}\` was stopped: it had more than ${config.bounds.processes} processes at a time (\`config.max_processes\`)`,
         facts,
       );
     case 'not_started':

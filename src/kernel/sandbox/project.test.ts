@@ -322,6 +322,27 @@ describe.each(working)('%s', (_, report) => {
     expect(readdirSync(join(project.base, 'aside', 'running'))).toEqual([]);
   });
 
+  test.each([
+    [
+      'that is shared',
+      'import mmap; m = mmap.mmap(-1, 200 << 20); [m.write(bytes(1 << 20)) for _ in range(150)]',
+    ],
+    [
+      'of many processes',
+      'import os; [os.fork() for _ in range(3)]; x = bytearray(os.urandom(20 << 20))',
+    ],
+    [
+      'of a process in a group of its own',
+      'import os, mmap; os.setsid(); m = mmap.mmap(-1, 200 << 20); [m.write(bytes(1 << 20)) for _ in range(150)]',
+    ],
+  ])('memory %s is bounded', async (_kind, code) => {
+    const facts = await run(rights(undefined), {
+      ...shell(`python3 -c '${code}; import signal; signal.pause()' & wait; wait`),
+      max_memory_mb: 64,
+    });
+    expect(facts['message']).toContain('its processes took more than 64 MB of memory');
+  });
+
   test('memory, processes and open files are bounded', async () => {
     const limits = { max_memory_mb: 64, max_open_files: 32, max_processes: 50 };
     const text = await textOf(rights(undefined), {
