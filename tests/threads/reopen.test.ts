@@ -253,3 +253,27 @@ test.skipIf(isLate)(
     expect(models.at(-1)).toContain('sonnet');
   },
 );
+
+test.each([
+  [400, 'invalid_request_error'],
+  [401, 'authentication_error'],
+  [404, 'not_found_error'],
+])(
+  'a request that failed for good (%i) uses up no turn of a thread that goes on',
+  async (status, type) => {
+    const fault = { status, error: { type, message: 'no' } };
+    const { made } = await play(look({ limits: '<turns>2</turns>' }), [
+      read('notes/a.txt'),
+      { fault },
+      { text: 'done' },
+    ]);
+    const failed = await run(made, 'look');
+    expect(failed.status).toBe('failed');
+    expect(await resume(made, failed.thread_id)).toMatchObject({
+      status: 'completed',
+      text: 'done',
+      cost: { turns: 2 },
+    });
+    expect(await made.threads.replay(failed.thread_id)).toMatchObject({ output: { isSame: true } });
+  },
+);

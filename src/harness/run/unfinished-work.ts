@@ -61,9 +61,11 @@ export function giveBackTurn({ budget: { meter } }: Thread, history: readonly Re
   if (since.every(isBrokenOff) && meter.read().turns >= asked.data.n) meter.giveBackTurn();
 }
 
-/** A process that is closed breaks off its request, and says so. */
+/** A request that failed, or that a process broke off when it closed: nobody answered it. */
 const isBrokenOff = ({ type, data }: Recorded): boolean =>
-  (type === 'error' && data.code === 'cancelled') || (type === 'turn_end' && 'failed' in data);
+  type === 'error' ||
+  (type === 'stream_error' && data.code !== undefined) ||
+  (type === 'turn_end' && 'failed' in data);
 
 /** A turn whose hook is asked before its request went out has not begun: it keeps its number. */
 export function leaveUnbegunTurn(
