@@ -105,6 +105,34 @@ async function isReplayed({ threads }: Stage, id: string): Promise<void> {
   expectSame(report);
 }
 
+test.skipIf(isLate).each([
+  ['an answer', 'approval'],
+  ['a pause', 'pause'],
+  ['a word', 'message'],
+])('%s that comes before the thread rests is replayed', async (_, kind) => {
+  const made = await openWith({ parts: { guards: ASK } }, [write(), DONE]);
+  const { store } = made.threads;
+  const { commit } = store;
+  // Between the question and the rest, every time.
+  store.commit = async (thread, change) => {
+    const done = await commit(thread, change);
+    if (done.ok && change.ask && kind === 'approval') await decide(made);
+    else if (done.ok && change.ask) {
+      const payload = { role: 'user', content: 'mind the gap' };
+      await store.signal({ thread, kind, payload, key: 'k', by: 'ann' });
+    }
+    return done;
+  };
+  const { thread_id } = await run(made, 'lead');
+  for (let status = ''; status !== 'completed'; ) {
+    await decide(made);
+    const row = await rowOf(made);
+    status = row.status === 'completed' ? row.status : (await resume(made, thread_id)).status;
+  }
+  expect(await resultsOf(made, thread_id)).toMatchObject([{ is_error: false }]);
+  await isReplayed(made, thread_id);
+});
+
 // Killed processes and the time of an answer need the registry's file.
 test.skipIf(isLate).each(askers)(
   '%s: a process that is killed leaves the call waiting, and it is done once',

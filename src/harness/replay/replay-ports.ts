@@ -74,6 +74,7 @@ const NO_RESULT = {
   reason: 'its process was lost',
   cost: {},
 };
+const CLOSED = { status: 'interrupted', reason: 'its process was closed here' } as const;
 const LOST = fail('lease_expired', 'the process was lost here');
 
 /** What is only said about other events: journals of the first form have none of it. */
@@ -595,7 +596,13 @@ export function createReplayStage(
     await live.get(thread)?.thread.journal.listen();
     const running = live.get(thread)?.thread;
     const call = callWith(running, caller.idempotencyKey);
-    const recorded = recordOf(thread).resultOf(call, count(thread));
+    const record = recordOf(thread);
+    // It rests, also when somebody was quicker than its rest.
+    if (running && record.isAsked(call, count(thread))) {
+      running.control.ending ??= { status: 'waiting', reason: 'a person was asked' };
+      return fail('approval_pending', 'nobody had answered', { answer: 'pending' });
+    }
+    const recorded = record.resultOf(call, count(thread));
     const { references } = running?.talk ?? {};
     // What its model knows by reference is all of it.
     return references
@@ -633,7 +640,9 @@ export function createReplayStage(
       return ok({
         async ask() {
           await play(thread);
-          await live.get(thread)?.thread.journal.listen();
+          const running = live.get(thread)?.thread;
+          await running?.journal.listen();
+          if (running && recordOf(thread).isClosedAt(count(thread))) stopThread(running, CLOSED);
           return recordOf(thread).replyAt(count(thread));
         },
       });

@@ -135,6 +135,10 @@ export function resultIn({ content, is_error, marks, facts }: ToolResult): Outco
     : ok(restoreFields(content, unpackMarks(marks), facts));
 }
 
+/** A person was asked about this call, which is made again after the answer. */
+const isQuestionAbout = (data: RecordedOf<'approval'>['data'], id: string): boolean =>
+  data.kind === 'call' && data.action === 'ask' && data.call_id === id;
+
 /**
  * The result of the call that was begun at this place, also as it was held while a hook was asked about it;
  * none when its process was lost, unless `isLate`. It is a limit where an event in between says so.
@@ -155,6 +159,8 @@ function resultAfter(
   for (const { type, data } of after.slice(0, lost < 0 ? undefined : lost)) {
     if (type === 'limit') limits.add(data.code);
     if (type === 'tool_result' && data.call_id === id) return resultOf(data);
+    if (type === 'approval' && data.state === 'pending' && isQuestionAbout(data, id))
+      return undefined;
     if ((type === 'hook_start' || type === 'hook') && data.call_id === id && data.held) {
       return resultOf({ ...data.held, call_id: id });
     }
@@ -212,6 +218,29 @@ export function createReplayRecord(events: readonly Recorded[]) {
       );
       const result = begun < 0 ? undefined : resultAfter(events, begun, call, isLate);
       return result ?? notRecorded('what this call came to');
+    },
+    /** Was a person asked about this call when it was last begun before `seq`, and had not answered? */
+    isAsked(call: string, seq: number): boolean {
+      const last = events
+        .slice(0, seq)
+        .findLast(
+          ({ type, data }) =>
+            (type === 'tool_call' && data.call_id === call) ||
+            (type === 'approval' && isQuestionAbout(data, call)),
+        );
+      return last?.type === 'approval' && last.data.state === 'pending';
+    },
+    /** Was the process closed while the request was under way that was begun before `seq`? */
+    isClosedAt(seq: number): boolean {
+      const at = events.findIndex(({ type }, index) => index >= seq && type === 'error');
+      const [failed, next] = events.slice(at, at + 2);
+      return (
+        at >= 0 &&
+        failed?.type === 'error' &&
+        failed.data.code === 'cancelled' &&
+        next !== undefined &&
+        isResume(next)
+      );
     },
     /** The result of this call that is recorded next after `seq` events. */
     toldOf(call: string, seq: number): Outcome<Value> | undefined {
