@@ -1,3 +1,4 @@
+export { endUnattended } from './children/children.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
 export { argumentsText, type EventTone, eventLine, unreadableLine } from './observe/event-words.ts';
@@ -17,7 +18,6 @@ export { unaffordableHooks } from './run/run-hook.ts';
 export { enqueueDirective, runDirective } from './run/start.ts';
 export { finishEnded, mendTranscript } from './run/unfinished-work.ts';
 export { askModel } from './script/script-actions.ts';
-export { endUnattended } from './spawn/steer.ts';
 export {
   artifactKind,
   createThreadPrimitive,

@@ -1,17 +1,20 @@
 // What happens to children when their parent ends: a normal end waits for them, every other end
 // stops them first. A detached child lives on unless the whole tree is ended.
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
 import {
   type Amounts,
+  type Held,
   isEnded,
   type OpenReservation,
+  type Store,
   THREAD_STATUSES,
   type ThreadFilter,
   type ThreadRow,
   type ThreadStatus,
   type ThreadSummary,
 } from '../../store/index.ts';
-import { packCost, unpackCost } from '../limits/cost.ts';
+import { type Cost, createCostMeter, packCost, unpackCost } from '../limits/cost.ts';
 import type { Ending } from '../loop.ts';
 import { apartKey } from '../thread/budget.ts';
 import { packMarks, unpackMarks } from '../thread/conversation.ts';
@@ -23,9 +26,11 @@ import {
   stopThread,
   watchForInterruption,
 } from '../thread/interruption.ts';
-import { type Recorded, readJournal } from '../thread/journal-event.ts';
-import type { ThreadResult } from '../thread/ports.ts';
+import { type JournalEvent, type Recorded, readJournal } from '../thread/journal-event.ts';
+import type { ThreadResult, WatchPort } from '../thread/ports.ts';
 import type { CalledOff, HarnessPorts, Thread } from '../thread/thread.ts';
+import { transcriberOf, withLease } from '../thread/with-lease.ts';
+import { finalAccount } from '../turn/turn-account.ts';
 
 // Waiting for threads, here or in another process. Nothing is polled: what runs here is a promise,
 // everything else is watched in the registry. A child that a dead process left behind is resumed by
@@ -69,11 +74,11 @@ export async function childrenOf(
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 
 /** Children in the registry that have not ended, hooks left out. */
-export const unfinished = (ports: HarnessPorts, parent: string): Promise<ThreadSummary[]> =>
+const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string): Promise<ThreadSummary[]> =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
 /** Threads of its hooks that have not ended. */
-export const openHooks = (ports: HarnessPorts, parent: string): Promise<ThreadSummary[]> =>
+const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string): Promise<ThreadSummary[]> =>
   childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
@@ -87,29 +92,57 @@ const isUnfinished = ({ status, lease_until }: ThreadRow, now: number): boolean 
   status === 'interrupted' ||
   (['spawning', 'running', 'terminating'].includes(status) && (lease_until ?? 0) < now);
 
+/** How often the questions of a child that rests are looked at: an answer moves no thread. */
+const ANSWER_MS = 500;
+/** An answer may come between the question and the rest of a script. */
+const ANSWER_SLACK_MS = 2000;
+
+/** When the questions of a thread that rests were answered; undefined: one is open, or nothing is new. */
+async function answeredAt(
+  { store }: HarnessPorts,
+  { id, status, updated }: ThreadRow,
+): Promise<number | undefined> {
+  if (status !== 'waiting' && status !== 'needs_input') return undefined;
+  const found = await store.approvals({ thread: id, limit: 1000 });
+  const all = found.ok ? found.output : [];
+  if (all.some(({ state }) => state === 'pending')) return undefined;
+  const times = all.map(({ decided, expires = 0 }) => decided ?? expires);
+  const last = Math.max(0, ...times);
+  return last >= updated - ANSWER_SLACK_MS ? last : undefined;
+}
+
+/** Until a thread has ended. One that was interrupted, or whose question was answered, is resumed here. */
 async function watchEnd(
   ports: HarnessPorts,
   id: string,
   signal: AbortSignal,
 ): Promise<ThreadResult | undefined> {
   const over = new AbortController();
-  const heads = ports.store.changes({ threads: [id] }, AbortSignal.any([signal, over.signal]));
-  const moved = heads[Symbol.asyncIterator]();
+  const either = AbortSignal.any([signal, over.signal]);
+  const moved = ports.store.changes({ threads: [id] }, either)[Symbol.asyncIterator]();
   try {
     // What moved between the look and the first change is seen by looking again.
-    for (let tried = 0; ; ) {
-      const next = moved.next();
+    for (let [tried, obeyed, next] = [0, 0, moved.next()]; ; ) {
       const now = await ports.store.thread(id);
       const result = now.ok ? resultOf(now.output) : undefined;
       if (!now.ok || result) return result;
       const { status, seq } = now.output;
+      // Where several machines share a store, an answer queues the thread.
+      const answered = ports.store.fleet ? undefined : await answeredAt(ports, now.output);
       if (status === 'interrupted' && seq !== tried) {
         tried = seq;
         const adopted = await adopt(ports, id, signal);
         // Where several machines share a store, somebody else goes on with it then.
         if (adopted || !ports.store.fleet) return adopted;
+      } else if (answered !== undefined && answered !== obeyed) {
+        obeyed = answered;
+        await adopt(ports, id, signal);
+        continue;
       }
-      if ((await next).done) return undefined;
+      const isAsked = !ports.store.fleet && RESTS.has(status);
+      const change = await (isAsked ? Promise.race([next, sleep(ANSWER_MS)]) : next);
+      if (change?.done) return undefined;
+      if (change) next = moved.next();
     }
   } finally {
     over.abort();
@@ -200,7 +233,7 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     const told = isLeft ? undefined : obeySignals(thread);
     if (told) return told;
     if (isLeft || (await openChildren(thread)).size === 0) {
-      if (ports.store.fleet) await countOthers(thread);
+      await countOthers(thread);
       return undefined;
     }
     const cause = await waitRound(thread);
@@ -218,7 +251,9 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
 /** Children that another process brought to their end: nobody has told this one. */
 async function countOthers(thread: Thread): Promise<void> {
   const { ports, place, budget, journal } = thread;
-  if (budget.meter.read().spawns === 0 || !(await journal.flush())) return;
+  if (budget.meter.read().spawns === 0) return;
+  await hearInReplay(thread);
+  if (!(await journal.flush())) return;
   const history = await readJournal(ports.store, place.id);
   if (history.ok) await catchUp(thread, history.output, []);
 }
@@ -246,18 +281,21 @@ async function stopChildren(thread: Thread, ending: Ending): Promise<void> {
   const reason = `its parent \`${thread.place.id}\` ended ${ending.status}: ${ending.reason}`;
   for (const child of children) stopThread(child.thread, { status, reason });
   await Promise.all(children.map(({ done }) => done));
-  if (ending.status !== 'interrupted') await signalOthers(thread, ending);
+  if (ending.status !== 'interrupted') await endOthers(thread, ending);
 }
 
-/** Children that another process runs, or none, hear of it through the registry. */
-async function signalOthers({ ports, place: { id } }: Thread, ending: Ending): Promise<void> {
-  const kind = ending.status === 'killed' ? 'kill' : 'terminate';
-  const key = `parent:${id}:${kind}`;
-  for (const child of await unfinished(ports, id)) {
-    if (child.detached && !WHOLE_TREE.has(ending.status)) continue;
-    const payload = { reason: ending.reason };
-    await ports.store.signal({ thread: child.id, kind, payload, key, by: id });
-  }
+/** Children that another process runs get a signal; the end of those that nobody runs is written here. */
+async function endOthers(thread: Thread, ending: Ending): Promise<void> {
+  const { store, watch } = thread.ports;
+  const { id: by } = thread.place;
+  const status = ending.status === 'killed' ? 'killed' : 'terminated';
+  const reason = `its parent \`${by}\` ended ${ending.status}: ${ending.reason}`;
+  await endBelow(store, by, status, by, {
+    watch,
+    reason,
+    sparesDetached: !WHOLE_TREE.has(ending.status),
+  });
+  await countOthers(thread);
 }
 
 /** An abort goes up as well: the whole tree ends, this branch first. */
@@ -274,16 +312,30 @@ async function abortTree({ ports, place: { id, chain } }: Thread, ending: Ending
   }
 }
 
-/** The child's cost is its parent's too, and its end is in the parent's journal. */
+/**
+ * The child's cost is its parent's too, and its end is in the parent's journal. A child that waits for a
+ * person goes on when somebody has answered, as long as its parent runs here.
+ */
 export function tellParent({ ports, place }: Thread, result: ThreadResult): void {
-  const above = ports.threads.live.get(place.parent ?? '')?.thread;
-  if (above && place.kind !== 'hook' && isEnded(result.status)) countChild(above, result);
+  const above = ports.threads.live.get(place.parent ?? '');
+  if (!above || place.kind === 'hook') return;
+  if (isEnded(result.status)) countChild(above.thread, result);
+  else if (!ports.store.fleet && (result.status === 'waiting' || result.status === 'needs_input')) {
+    const over = new AbortController();
+    void above.done.then(() => over.abort());
+    void watchEnd(ports, place.id, over.signal);
+  }
 }
+
+/** Children that were counted, by the writer of their parent: each once. */
+const counted = new WeakMap<Thread['journal'], Set<string>>();
 
 export function countChild(
   { budget: { meter }, journal }: Thread,
   result: Pick<ThreadResult, 'thread_id' | 'status' | 'reason' | 'cost'>,
 ): void {
+  const known = counted.get(journal) ?? new Set();
+  counted.set(journal, known.add(result.thread_id));
   const cost = unpackCost(result.cost);
   if (cost.ok) meter.countChild(cost.output);
   const { thread_id, status, reason } = result;
@@ -393,9 +445,114 @@ export async function catchUp(
       const data = { thread_id: id, directive, runner, detached };
       journal.note({ type: 'spawn', data }, { cost: packCost(budget.meter.read()) });
     }
-    if (ended.has(id) || !isEnded(status)) continue;
+    if (ended.has(id) || counted.get(journal)?.has(id) || !isEnded(status)) continue;
     const row = await ports.store.thread(id);
     const result = row.ok ? resultOf(row.output) : undefined;
     if (result) countChild(thread, result);
   }
+}
+
+// Ending a thread that nobody is at work on, or that no longer answers: it cannot read a signal, so
+// its end is written for it and for all below it, and its books are closed with it.
+
+type EndedFromOutside = 'terminated' | 'killed' | 'failed';
+interface EndOptions {
+  readonly watch?: WatchPort;
+  readonly reason?: string;
+}
+
+/** How long a child that another process runs has to end before its parent does. */
+const STOP_MS = 3000;
+
+async function untilEnded(store: Store, id: string): Promise<void> {
+  const signal = AbortSignal.timeout(STOP_MS);
+  const moved = store.changes({ threads: [id] }, signal)[Symbol.asyncIterator]();
+  // What moved between the look and the first change is seen by looking again.
+  for (;;) {
+    const next = moved.next();
+    const row = await store.thread(id);
+    if (!row.ok || isEnded(row.output.status) || (await next).done) break;
+  }
+  await moved.return?.();
+}
+
+/** Hooks and children of a thread end before it does, and so do those below them. */
+async function endBelow(
+  store: Store,
+  id: string,
+  status: EndedFromOutside,
+  by: string,
+  { sparesDetached, ...more }: EndOptions & { readonly sparesDetached: boolean },
+): Promise<void> {
+  const kind = status === 'killed' ? 'kill' : 'terminate';
+  const end = status === 'failed' ? 'terminated' : status;
+  const below = [...(await openHooks({ store }, id)), ...(await unfinished({ store }, id))];
+  await Promise.all(
+    below.map(async (child) => {
+      if (child.detached && sparesDetached) return;
+      const payload = more.reason === undefined ? {} : { reason: more.reason };
+      const key = `parent:${id}:${kind}`;
+      await store.signal({ thread: child.id, kind, payload, key, by });
+      const ended = await endUnattended(store, child.id, end, by, more);
+      if (ended.ok || ended.error.code !== 'lease_held') return;
+      // Somebody is at work on it and obeys, or it comes to rest before that.
+      await untilEnded(store, child.id);
+      await endUnattended(store, child.id, end, by, more);
+    }),
+  );
+}
+
+/** Children that have ended and are not in the journal of their parent: their ends, and the cost with theirs. */
+async function withUncounted(store: Store, id: string, cost: Cost) {
+  const meter = createCostMeter(() => 0, cost);
+  const history = await readJournal(store, id);
+  const known = namedIn(history.ok ? history.output : [], 'child_end');
+  const events: JournalEvent[] = [];
+  for (const child of await childrenOf({ store }, { parent: id, kind: 'thread' })) {
+    const row = known.has(child.id) ? undefined : await store.thread(child.id);
+    const result = row?.ok ? resultOf(row.output) : undefined;
+    const used = result && unpackCost(result.cost);
+    if (!result || !used?.ok) continue;
+    meter.countChild(used.output);
+    const { thread_id, status, reason } = result;
+    events.push({ type: 'child_end', data: { thread_id, status, reason, cost: result.cost } });
+  }
+  return { events, cost: packCost(meter.read()) };
+}
+
+/**
+ * Takes the thread and writes its end, after that of all below it. `lease_held` when somebody is at work on
+ * it, unless `force`: then whoever it was can no longer write, nor act. `thread_ended` when it has ended.
+ */
+export async function endUnattended(
+  store: Store,
+  id: string,
+  status: EndedFromOutside,
+  by: string,
+  { force = false, watch, reason = `${status} by ${by}` }: EndOptions & { force?: boolean } = {},
+): Promise<Outcome<null>> {
+  const lease = { owner: by, ...(force && { force }) };
+  const transcribe = watch && transcriberOf(watch, id);
+  const work = async (held: Held) => {
+    const { row } = held;
+    const sparesDetached = status === 'failed';
+    await endBelow(store, id, status, by, { sparesDetached, reason, ...(watch && { watch }) });
+    const { settle, cost: used } = finalAccount(held);
+    const { events, cost } = await withUncounted(store, id, used);
+    // What a detached child lived on is free with its end.
+    const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
+    const kind = { killed: 'kill', terminated: 'terminate', failed: 'fail' }[status];
+    const signal: JournalEvent = { type: 'signal', data: { kind, by } };
+    const end: JournalEvent = { type: 'thread_end', data: { status, reason, cost } };
+    return {
+      events: [signal, ...events, end] as const,
+      status,
+      cost,
+      settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],
+      result: { thread_id: id, status, outputs: {}, text: '', reason, cost },
+    };
+  };
+  const ended = await withLease(store, id, lease, work, transcribe);
+  if (ended.ok) watch?.done?.(id);
+  return ended;
 }

@@ -535,7 +535,10 @@ function failedThen(done: Outcome<Value>, told: Outcome<Value> | undefined): Out
   if (done.ok || !told || told.ok) return done;
   const [now, then] = [done.error, told.error];
   const isSame = now.code === then.code && now.detail.message === then.detail.message;
-  return isSame ? markFailure(told, descriptorOfFault(now) ?? EMPTY) : done;
+  if (!isSame) return done;
+  // What it was made as stays with the detail of today's.
+  const error = { ...now, detail: { ...now.detail, ...then.detail } };
+  return markFailure({ ok: false, error }, descriptorOfFault(now) ?? EMPTY);
 }
 
 const isOfHarness = ({ surface }: Caller): boolean => surface === 'harness';

@@ -326,11 +326,13 @@ async function endAgain(
   events: readonly Recorded[],
   at: number,
 ): Promise<void> {
-  const [said, last] = [events[at - 2], events[at - 1]];
+  const written = events.slice(endOf(events.slice(0, at)), at);
+  const [said, ...rest] = written;
+  const last = written.at(-1);
   if (said?.type !== 'signal' || last?.type !== 'thread_end') return;
   const { status, cost = {} } = last.data;
   await withLease(store, id, { owner: threads.owner, force: true }, (held) => ({
-    events: [notedOf(said), notedOf(last)],
+    events: [notedOf(said), ...rest.map(notedOf)],
     status,
     cost,
     settle: finalAccount(held).settle,
@@ -339,14 +341,17 @@ async function endAgain(
 
 /** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */
 function endOf(events: readonly Recorded[]): number {
-  const [said, last] = events.slice(-2);
+  if (events.at(-1)?.type !== 'thread_end') return events.length;
+  const at = events.findLastIndex(
+    ({ type }, index) => type !== 'child_end' && index < events.length - 1,
+  );
+  const said = events[at];
   const isOthers =
-    last?.type === 'thread_end' &&
     said?.type === 'signal' &&
     said.data.id === undefined &&
     said.data.stops === undefined &&
-    ['kill', 'terminate'].includes(said.data.kind);
-  return isOthers ? events.length - 2 : events.length;
+    ['kill', 'terminate', 'fail'].includes(said.data.kind);
+  return isOthers ? at : events.length;
 }
 
 /**

@@ -1,54 +1,10 @@
-// Ending a thread that nobody is at work on, or that no longer answers: it cannot read a signal, so
-// its end is written for it, and its books are closed with it.
+// Steering one thread by its name: words, a pause, an end, and going on with it.
 import { fail, type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import { type Held, isEnded, type Store, type ThreadStatus } from '../../store/index.ts';
-import { countChild, openHooks, resultOf, unfinished } from '../children/children.ts';
-import { packCost } from '../limits/cost.ts';
-import { apartKey } from '../thread/budget.ts';
+import { isEnded, type ThreadStatus } from '../../store/index.ts';
+import { countChild, endUnattended, resultOf } from '../children/children.ts';
 import { packMarks } from '../thread/conversation.ts';
-import type { JournalEvent } from '../thread/journal-event.ts';
-import type { WatchPort } from '../thread/ports.ts';
-import { transcriberOf, withLease } from '../thread/with-lease.ts';
-import { finalAccount } from '../turn/turn-account.ts';
 import { type Answer, type Asker, nameFor, reach } from './read-threads.ts';
-
-/**
- * Takes the thread and writes its end. `lease_held` when somebody is at work on it, unless `force`:
- * then whoever it was can no longer write, nor act.
- */
-export async function endUnattended(
-  store: Store,
-  id: string,
-  status: 'terminated' | 'killed' | 'failed',
-  by: string,
-  {
-    force = false,
-    watch,
-    reason = `${status} by ${by}`,
-  }: { force?: boolean; watch?: WatchPort; reason?: string } = {},
-): Promise<Outcome<null>> {
-  const lease = { owner: by, ...(force && { force }) };
-  const transcribe = watch && transcriberOf(watch, id);
-  const work = (held: Held) => {
-    const { settle, cost: used } = finalAccount(held);
-    const cost = packCost(used);
-    const { row } = held;
-    // What a detached child lived on is free with its end.
-    const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
-    const kind = status === 'killed' ? 'kill' : 'terminate';
-    const end: JournalEvent = { type: 'thread_end', data: { status, reason, cost } };
-    return {
-      // A failure was nobody's word.
-      events: status === 'failed' ? [end] : [{ type: 'signal', data: { kind, by } }, end],
-      status,
-      cost,
-      settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],
-      result: { thread_id: id, status, outputs: {}, text: '', reason, cost },
-    } satisfies ReturnType<Parameters<typeof withLease>[3]>;
-  };
-  return await withLease(store, id, lease, work, transcribe);
-}
 
 // Wanting something of a thread: a signal in the registry, which whoever runs it obeys. A thread that
 // nobody runs is ended here, or taken up again.
@@ -67,36 +23,20 @@ function send({ ports, by }: Pick<Asker, 'ports' | 'by'>, id: string, kind: stri
   return ports.store.signal({ thread: id, kind, payload, key, by });
 }
 
-/** Ends a thread that nobody runs, and those below it; a parent that runs here hears of it. */
+/** Ends a thread that nobody runs, and those below it; a parent that runs here counts it. */
 async function endIdle(
-  asker: Pick<Asker, 'ports' | 'by'>,
+  { ports, by }: Pick<Asker, 'ports' | 'by'>,
   id: string,
   status: EndedFromOutside,
 ): Promise<Outcome<null>> {
-  const { ports, by } = asker;
-  // Its hooks rest with it and end with it; first, so that their cost is in the books.
-  for (const hook of await openHooks(ports, id)) await endThread(asker, hook.id, status);
   const ended = await endUnattended(ports.store, id, status, by, { watch: ports.watch });
   if (!ended.ok) return ended;
-  ports.watch.done?.(id);
-  for (const child of await unfinished(ports, id)) await endThread(asker, child.id, status);
   const row = await ports.store.thread(id);
   const result = row.ok ? resultOf(row.output) : undefined;
   if (!row.ok || !result) return ok(null);
   const parent = ports.threads.live.get(row.output.parent ?? '')?.thread;
   if (parent && row.output.kind === 'thread') countChild(parent, result);
   return ok(null);
-}
-
-async function endThread(
-  asker: Pick<Asker, 'ports' | 'by'>,
-  id: string,
-  end: EndedFromOutside,
-): Promise<Outcome<null>> {
-  const row = await asker.ports.store.thread(id);
-  if (!row.ok) return row;
-  if (IDLE.has(row.output.status)) return await endIdle(asker, id, end);
-  return await endRunning(asker, id, end, {});
 }
 
 async function endRunning(

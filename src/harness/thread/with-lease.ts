@@ -18,13 +18,13 @@ export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
   thread: string,
   { owner, force }: { owner: string; force?: true },
-  work: (held: Held) => HolderWork,
+  work: (held: Held) => MaybePromise<HolderWork>,
   transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
 ): Promise<Outcome<null>> {
   const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
   if (!held.ok) return held;
   const { epoch, row } = held.output;
-  const { events, ...change } = work(held.output);
+  const { events, ...change } = await work(held.output);
   const { status } = change;
   const [first, ...more]: [JournalEvent, ...JournalEvent[]] =
     status === undefined ? [...events] : [{ type: 'status', data: { status } }, ...events];
