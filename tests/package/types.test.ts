@@ -2,18 +2,17 @@
 // peers. A program that uses every name compiles with the default settings of `tsc`.
 import { execFileSync, spawnSync } from 'node:child_process';
 import {
-  cpSync,
-  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   realpathSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildPackage } from '../support/built-package.ts';
@@ -31,14 +30,12 @@ interface Manifest {
 const manifestIn = (dir: string): Manifest =>
   JSON.parse(readFileSync(join(dir, 'package.json'), 'utf8')) as Manifest;
 
-/** As `npm install` would, from what is here: what it needs, and what that needs. */
-function installDependencies(names: readonly string[]): void {
-  const waiting = [...names];
-  for (let name = waiting.pop(); name !== undefined; name = waiting.pop()) {
+/** What it depends on, from what is installed here; nothing else is beside it. */
+function linkDependencies(names: readonly string[]): void {
+  for (const name of names) {
     const to = join(scratch, 'node_modules', name);
-    if (existsSync(to)) continue;
-    cpSync(join(MODULES, name), to, { recursive: true });
-    waiting.push(...Object.keys(manifestIn(to).dependencies ?? {}));
+    mkdirSync(dirname(to), { recursive: true });
+    symlinkSync(join(MODULES, name), to);
   }
 }
 
@@ -51,7 +48,7 @@ beforeAll(() => {
     const to = join(scratch, 'node_modules/kernmantle');
     mkdirSync(to, { recursive: true });
     execFileSync('tar', ['-xzf', join(scratch, tarball), '-C', to, '--strip-components=1']);
-    installDependencies(Object.keys(manifestIn(to).dependencies ?? {}));
+    linkDependencies(Object.keys(manifestIn(to).dependencies ?? {}));
   } finally {
     built.remove();
   }
