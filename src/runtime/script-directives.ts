@@ -131,10 +131,12 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     read: (noted: Json) => T,
   ): Promise<Outcome<T>> =>
     mapped(await actions.act(about, async () => mapped(await work(), pack)), read);
+  // What is noted says the same on every machine.
+  const shown = (path: string): string => shownFile(world.root, path) || '.';
   const look = (name: string, path: string): ScriptAct => ({
     name,
     effect: 'read',
-    arguments: { path },
+    arguments: { path: shown(path) },
   });
   return {
     ...world,
@@ -170,14 +172,15 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
-        arguments: { path, text },
+        arguments: { path: shown(path), text },
       };
       const write = () => world.writeFile({ path, text, append, descriptor, named }, frame);
       return act(about, write, plainJson, () => null);
     },
     process(request, frame) {
       const { kind, ...given } = request;
-      const about = { name: kind, arguments: { ...(plainJson(given) as object) } };
+      const noted = plainJson({ ...given, folder: shown(given.folder) });
+      const about = { name: kind, arguments: { ...(noted as object) } };
       const run = () => world.process(request, frame);
       return act({ ...about, effect: 'write' }, run, withMarks, processOf);
     },
@@ -189,7 +192,8 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
         captured: plainJson(captured),
       }));
       const called = helpers.length > 0 ? { helpers } : {};
-      const given = { source, parameters: plainJson(parameters), stdin, folder, ...called };
+      const place = shown(folder);
+      const given = { source, parameters: plainJson(parameters), stdin, folder: place, ...called };
       const about: ScriptAct = { name: kind, effect: 'write', arguments: given };
       return act(about, () => world.code(request, frame), withMarks, codeOf);
     },

@@ -287,6 +287,20 @@ test('the content of a new item may stand in `parameters`', async () => {
   });
 });
 
+test('a refusal does not say where on this machine the project lies', async () => {
+  const fixture = project();
+  const create = { item_id: 'a', action: 'create' };
+  for (const request of [
+    { ...create, item_type: 'directive', content: '<directive name="a"><metadata></directive>' },
+    { ...create, item_type: 'tool', content: 'name: [\n' },
+    { ...create, item_type: 'tool', content: 'tool_type: 3\nexecutor_id: nope\n' },
+  ]) {
+    const refused = await fixture.call('execute', request, 'cli');
+    expect(refused).toMatchObject({ ok: false });
+    expect(JSON.stringify(refused)).not.toContain(fixture.root);
+  }
+});
+
 test('a number that is none is refused as a parameter, at any depth', async () => {
   const fixture = project();
   for (const odd of [Number.POSITIVE_INFINITY, Number.NaN, [{ a: Number.NEGATIVE_INFINITY }]]) {

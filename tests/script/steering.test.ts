@@ -252,7 +252,7 @@ describe('labels', () => {
       { inputs: '<input name="name" type="string">x</input>' },
     );
     const done = await run(made, 'job', { inputs: { name: 'x' } });
-    expect(done).toMatchObject({ status: 'failed' });
+    expect(done).toMatchObject({ status: 'denied' });
     expect(done.reason).toContain('not that');
   });
 });

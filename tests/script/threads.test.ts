@@ -117,6 +117,19 @@ describe('steps', () => {
     });
   });
 
+  test.each([
+    'show <notes/nope.txt>',
+    'import { x } from "@root/notes/nope.mld"',
+    'show <notes>',
+    'guard before op:show = when [ * => deny "x" ]\nshow "a"',
+  ])('a refusal does not say where on this machine the project lies: %s', async (line) => {
+    const made = await alone(line, { permissions: READ });
+    const result = await run(made, 'job');
+    expect(result.status).not.toBe('completed');
+    const told = JSON.stringify([result, await eventsOf(made, result.thread_id)]);
+    expect(told).not.toContain(made.fixture.root);
+  });
+
   test('what the token does not allow is refused, and says so', async () => {
     const made = await alone(script.replace('notes/a.txt', 'other.txt'), {
       permissions: READ,

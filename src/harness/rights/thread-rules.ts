@@ -1,7 +1,7 @@
 // What directives forbid in a thread: those of its own directive, of every thread above it, and of the
 // directives that were executed in it. They hold as those of a policy do: no statement of a script leaves
 // them out. INVARIANT: rules are only ever added; a child has all that its parent has.
-import { type Failure, type Outcome, ok } from '../../base/index.ts';
+import { type Failure, type Outcome, ok, pathWithin } from '../../base/index.ts';
 import {
   carries,
   compileGuards,
@@ -28,7 +28,12 @@ export function rulesOf(
   { guards: written, deviation_rules }: Pick<Directive, 'guards' | 'deviation_rules'>,
   project: string,
 ): GivenRules {
-  const guards = written.map((guard) => ({ ...guard, on: folderLabel(project, guard.on) }));
+  const guards = written.map(({ file, ...guard }) => ({
+    ...guard,
+    on: folderLabel(project, guard.on),
+    // A refusal and a question name the guard by it: not by where on this machine the project lies.
+    ...(file !== undefined && { file: pathWithin(project, file) }),
+  }));
   const { ask_first, auto_fix, escalate } = deviation_rules ?? {};
   return {
     guards,

@@ -4,7 +4,9 @@ import { createHash } from 'node:crypto';
 import {
   asJson,
   type Diagnostic,
+  type Failure,
   fail,
+  isObject,
   type Json,
   type Outcome,
   ok,
@@ -109,6 +111,21 @@ export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file:
     if (within !== file) return `${PREFIXES[source] ?? ''}${within}`;
   }
   return file;
+}
+
+/** The same for the diagnostics of a refusal, which stays the same object. */
+export function shownRefusal(
+  library: Pick<Library, 'roots' | 'projectRoot'>,
+  refusal: Failure,
+): Failure {
+  const { detail } = refusal.error;
+  const shown = (entry: Json): Json =>
+    isObject(entry) && typeof entry['file'] === 'string'
+      ? { ...entry, file: shownFile(library, entry['file']) }
+      : entry;
+  if (Array.isArray(detail['diagnostics']))
+    detail['diagnostics'] = detail['diagnostics'].map(shown);
+  return refusal;
 }
 
 /** The same for everything that was found in such files. */

@@ -21,6 +21,7 @@ import {
   matchGlob,
   type Outcome,
   ok,
+  pathWithin,
 } from '../../base/index.ts';
 import {
   type Descriptor,
@@ -173,12 +174,15 @@ export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFil
   followed(labels, createFiles(access, labels));
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
+  /** As messages have it: from the project. */
+  const shown = (path: string): string => pathWithin(labels.root, path);
+
   /** Where a path really leads, if that is a place the script may read. */
   function place(path: string): Outcome<FilePlace> {
     try {
-      return access.mayReadReal(realpathSync.native(path), path);
+      return access.mayReadReal(realpathSync.native(path), shown(path));
     } catch (error) {
-      return diskFault(error, path);
+      return diskFault(error, shown(path));
     }
   }
 
@@ -202,7 +206,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
     readFile(path, frame): Outcome<LoadedText> {
       const allowed = place(path);
       if (!allowed.ok) return missing(path, allowed, frame);
-      const read = bytesAt(allowed.output.absolute, path);
+      const read = bytesAt(allowed.output.absolute, shown(path));
       if (!read.ok) return missing(path, read, frame);
       const { bytes, inode } = read.output;
       const text = new TextDecoder().decode(bytes);
@@ -226,7 +230,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
       } catch (error) {
         const isMissing = ['ENOENT', 'ENOTDIR'].includes(errnoOf(error));
         const descriptor = looked([nearestReal(folder)], frame);
-        return isMissing ? ok({ found: [], descriptor }) : diskFault(error, pattern);
+        return isMissing ? ok({ found: [], descriptor }) : diskFault(error, shown(pattern));
       }
     },
     exists: (path, frame) => ({ found: place(path).ok, descriptor: marksAround(path, frame) }),
@@ -239,7 +243,7 @@ function createFiles(access: Access, labels: LabelRecords): WorldFiles {
         const found = named.sort((a, b) => (a.name < b.name ? -1 : 1));
         return ok({ found, descriptor: looked([allowed.output.absolute], frame) });
       } catch (error) {
-        return missing(path, diskFault(error, path), frame);
+        return missing(path, diskFault(error, shown(path)), frame);
       }
     },
   };
