@@ -8,7 +8,7 @@ export interface TextMatcher {
   /** Does the text hold any pattern? */
   isIn(text: string): boolean;
   /** Calls `found` with places of patterns, which together cover all of them. */
-  find(text: string, found: Found): void;
+  find(text: string, found: OnPattern): void;
   /** How many characters at the end may be the beginning of a pattern. */
   openAt(text: string): number;
 }
@@ -51,13 +51,13 @@ function addGram(grams: Grams, gram: number, pattern: string, offset: number): v
   offsets.push(offset);
 }
 
-interface Place {
+interface PatternPlace {
   start: number;
   end: number;
 }
 
 /** Called with a place of a pattern. False: this one does not count. */
-type Found = (start: number, end: number) => boolean;
+type OnPattern = (start: number, end: number) => boolean;
 
 /**
  * Reports the places of a pattern that has the same four characters at several offsets, such as one of a
@@ -66,11 +66,11 @@ type Found = (start: number, end: number) => boolean;
  */
 function placesAt(
   offsets: readonly number[],
-  placeOf: (offset: number) => Place | undefined,
-  found: Found | undefined,
+  placeOf: (offset: number) => PatternPlace | undefined,
+  found: OnPattern | undefined,
 ): boolean {
   let isFound = false;
-  const at = (offset: number | undefined): Place | undefined => {
+  const at = (offset: number | undefined): PatternPlace | undefined => {
     const place = offset === undefined ? undefined : placeOf(offset);
     if (!place || (found && !found(place.start, place.end))) return undefined;
     isFound = true;
@@ -112,7 +112,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
   const probes = long.map(probeOf);
 
   /** With `found` it goes on to the end. */
-  function search(text: string, found?: Found): boolean {
+  function search(text: string, found?: OnPattern): boolean {
     for (const pattern of short) {
       for (let at = text.indexOf(pattern); at !== -1; at = text.indexOf(pattern, at + 1)) {
         if (found === undefined) return true;
@@ -124,7 +124,7 @@ export function createMatcher(patterns: Iterable<string>): TextMatcher {
     for (let at = step - 1; at <= text.length - GRAM; at += step) {
       if (pairs[pairOf(text.charCodeAt(at), text.charCodeAt(at + 1))] === 0) continue;
       for (const [pattern, offsets] of grams.get(gramAt(text, at)) ?? []) {
-        const place = (offset: number): Place | undefined => {
+        const place = (offset: number): PatternPlace | undefined => {
           const start = at - offset;
           if (start < 0 || !text.startsWith(pattern, start)) return undefined;
           return { start, end: start + pattern.length };
@@ -259,7 +259,7 @@ export function createLetterMatcher(patterns: Iterable<string>): TextMatcher {
   const firsts = new Set(sorted.map((pattern) => pattern.charAt(0)));
   const mayHold = createSieve(sorted);
 
-  function search(text: string, found?: Found): boolean {
+  function search(text: string, found?: OnPattern): boolean {
     if (sorted.length === 0 || !mayHold(text)) return false;
     const last = text.length - GRAM;
     for (let at = step - 1; at < text.length; ) {
