@@ -152,6 +152,15 @@ function findIn(
   return fail('ambiguous', message, { candidates });
 }
 
+function itemIn(
+  indexes: readonly CatalogIndex[],
+  kind: ItemKind,
+  id: string,
+): Outcome<Pick<CatalogItem, 'id' | 'catalog'>> {
+  const found = findIn(indexes, kind, id);
+  return found.ok ? ok(found.output.item) : found;
+}
+
 /** A library of these folders and nothing else. */
 function openFolders(folders: readonly string[], { project, trustStore, clock }: CatalogOptions) {
   return createLibrary({
@@ -273,12 +282,7 @@ export function createCatalogs(options: CatalogOptions) {
       return { hits: judged, total: hits.length };
     },
     /** The item that `id`, `catalog:id` or a bare name means, by the id that `copy` takes. */
-    resolve(kind: ItemKind, id: string): Outcome<{ id: string; catalog: string }> {
-      const found = findIn(known(), kind, id);
-      if (!found.ok) return found;
-      const { id: itsId, catalog } = found.output.item;
-      return ok({ id: itsId, catalog });
-    },
+    resolve: (kind: ItemKind, id: string) => itemIn(known(), kind, id),
     /** Copies `id` or `catalog:id` to the project or the user's folder. */
     async copy(kind: ItemKind, id: string, destination: CatalogLevel = 'project') {
       const found = findIn(known(), kind, id);
