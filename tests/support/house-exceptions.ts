@@ -39,6 +39,7 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'harness/step/large-result.ts shorten',
   'harness/thread/live-threads.ts createLeaseKeeper',
   'items/directive/hooks.ts HOOK_CONTEXT',
+  'items/directive/limits.ts OLD_HOOKS',
   'items/files/item-file.ts readYamlHeader',
   'kernel/http/address.ts addressKind',
   'kernel/http/event-stream.ts createEventParser',

@@ -6,10 +6,48 @@ import { type Findings, quoted } from './findings.ts';
 
 type Replacement = ReturnType<typeof translate>;
 
-const HOOKS: Readonly<Record<string, { when: string; directive: string }>> = {
-  warn: { when: 'event.name == "warning"', directive: 'warn_approaching_limit' },
-  escalate: { when: 'event.name == "limit"', directive: 'request_more_budget' },
+type NewHook = Readonly<{ when: string; directive: string }>;
+
+const WARN: NewHook = { when: 'event.name == "warning"', directive: 'warn_approaching_limit' };
+const ESCALATE: NewHook = { when: 'event.name == "limit"', directive: 'request_more_budget' };
+
+/** Hooks that stand for a word of `on_exceeded`. */
+const HOOKS: Readonly<Record<string, NewHook>> = { warn: WARN, escalate: ESCALATE };
+
+/** Hooks that stand for a tag of the oldest form, which named its trigger. */
+export const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
+  on_permission_denied: {
+    when: 'event.code == "permission_denied"',
+    directive: 'request_elevated_permissions',
+  },
+  on_cost_exceeded: ESCALATE,
+  on_limit_exceeded: ESCALATE,
+  on_timeout: { when: 'event.code == "timeout"', directive: 'handle_timeout' },
+  on_error: { when: 'event.name == "error"', directive: 'handle_execution_failure' },
+  on_failure: { when: 'event.name == "error"', directive: 'handle_execution_failure' },
 };
+
+/** What to write for a tag of the oldest form of hooks; undefined for any other tag. */
+export function oldHookHint(element: Element, parent: Element): string | undefined {
+  if (parent.name === 'hooks' && Object.hasOwn(OLD_HOOKS, element.name)) {
+    const own = childOf(element, 'directive_name') ?? childOf(element, 'directive');
+    const { when = '', directive = '' } = OLD_HOOKS[element.name] ?? {};
+    return `replace it with\n${hookXml({ when, directive: proseOf(own) || directive })}`;
+  }
+  if (parent.name !== 'hook') return undefined;
+  if (element.name === 'directive_name') {
+    return `replace it with\n<directive>${proseOf(element)}</directive>`;
+  }
+  if (element.name === 'condition') return `replace it with\n<when>${proseOf(element)}</when>`;
+  return /^on_(?:success|failure)$/.test(element.name)
+    ? 'remove it: the directive of the hook returns what to do in its output `action`'
+    : undefined;
+}
+
+const hookXml = ({ when, directive }: NewHook): string => `<hook>
+    <when>${when}</when>
+    <directive>${directive}</directive>
+  </hook>`;
 
 function lookup(value: Json, ...path: string[]): string | undefined {
   let found: Json | undefined = value;
@@ -51,10 +89,7 @@ function printXml({ limits, hook }: Replacement): string {
   return hook
     ? `${block}
 <hooks>
-  <hook>
-    <when>${hook.when}</when>
-    <directive>${hook.directive}</directive>
-  </hook>
+  ${hookXml(hook)}
 </hooks>`
     : block;
 }
@@ -77,7 +112,8 @@ export function reportCost(cost: Element, findings: Findings): void {
   const { words } = findings;
   const replacement = translate(dataOf(cost));
   const also = replacement.hook ? ` and ${words.tag('hooks')}` : '';
-  const message = `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead`;
+  const stops = replacement.hook === WARN ? '; a run stops at its limit, also after a warning' : '';
+  const message = `${words.tag('cost')} is no longer read; write ${words.tag('limits')}${also} instead${stops}`;
   const block = words.form === 'xml' ? printXml(replacement) : printYaml(replacement);
   findings.error('cost_removed', cost.at, message, `replace it with\n${block}`);
 }

@@ -4,6 +4,7 @@ import { nearest } from '../../base/index.ts';
 import { type Element, elementsOf } from './element.ts';
 import { offsetIn } from './entities.ts';
 import { type Findings, quoted, suggestion } from './findings.ts';
+import { oldHookHint } from './limits.ts';
 import { homeOf, type Shape, takesAttribute } from './shape.ts';
 
 function attributeHint(name: string, shape: Shape): string | undefined {
@@ -15,6 +16,8 @@ function attributeHint(name: string, shape: Shape): string | undefined {
 }
 
 function tagHint(element: Element, parent: Element, { words }: Findings): string {
+  const old = oldHookHint(element, parent);
+  if (old !== undefined) return old;
   const { attributes, children, text } = parent.shape as Shape;
   const names =
     words.form === 'yaml' ? [...attributes, ...Object.keys(children)] : Object.keys(children);
