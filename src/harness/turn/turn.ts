@@ -5,6 +5,7 @@ import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../.
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
 import type { ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
+import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
 import { askAbout } from '../rights/ask-about-call.ts';
 import { frameOf } from '../rights/thread-rules.ts';
@@ -177,7 +178,10 @@ async function judgeFault(thread: Thread): Promise<Turn | undefined> {
     ({ call_id, step = '' }) => call_id === undefined && /^turn \d+$/.test(step),
   );
   if (!start?.fault) return undefined;
-  const { fault, step = '' } = start;
+  const { step = '' } = start;
+  const failure: Failure = { ok: false, error: start.fault };
+  // The event of the journal says whether it was a limit.
+  const { error: fault } = start.event === 'limit' ? asLimitFault(failure) : failure;
   const about = { kind: 'turn' as const, turn: Number(step.slice('turn '.length)) };
   const verdict = await raise(thread, { name: 'error', fault, arguments: [] }, about);
   if (control.ending) return { ending: control.ending };
