@@ -2,7 +2,7 @@
 // and ports. Types only: each of those parts is made by a folder above and is handed the whole frame,
 // so what they know of one another is said here, once.
 import type { Json, Outcome } from '../base/index.ts';
-import type { Argument, InputRole, LookAtPlace, Operation } from './operation.ts';
+import type { Argument, InputRole, LookAtPlace, Operation, PreviewWrite } from './operation.ts';
 import type { Descriptor } from './values/labels.ts';
 import type { Value } from './values/value.ts';
 
@@ -61,6 +61,8 @@ export interface Frame {
   readonly isHooking: boolean;
   /** A person was asked about this very operation and said yes. */
   readonly isApproved: boolean;
+  /** What they were shown there: a write is held to it. */
+  readonly approved?: string;
   /** What a privileged guard has lifted for this very operation, and for the parts of it judged again. */
   readonly exception: PolicyException | undefined;
   /** The next operation is a part of this one: the body that a call consists of. */
@@ -76,6 +78,7 @@ export interface Input {
   readonly role?: InputRole;
   readonly kind?: string;
   readonly place?: LookAtPlace;
+  readonly preview?: PreviewWrite;
   readonly value: Value | ((note: InputNote) => MaybePromise<Outcome<Value>>);
 }
 
@@ -331,6 +334,8 @@ export interface Asked {
   readonly answer: 'approved' | 'denied' | 'pending' | 'expired';
   /** What the person said to it. */
   readonly why?: string;
+  /** The content that they were shown: what is written is held to it. */
+  readonly holds?: string;
   /** Under which id the question stands in the queue. */
   readonly approval?: string;
 }

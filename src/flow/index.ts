@@ -38,7 +38,15 @@ export {
 export { defineGuard } from './guards/guard.ts';
 export { compileGuards, type GuardSource, guardProblems } from './guards/guard-expression.ts';
 export { createGuardSet } from './guards/guard-set.ts';
-export type { Argument, ArgumentOrigin, LookAtPlace, Operation, WritePlace } from './operation.ts';
+export type {
+  Argument,
+  ArgumentOrigin,
+  LookAtPlace,
+  Operation,
+  PreviewWrite,
+  WritePlace,
+  WritePreview,
+} from './operation.ts';
 export { isRisk, keyProblem, OPERATION_TYPES } from './operation.ts';
 export type {
   ActPorts,

@@ -74,6 +74,23 @@ export type LookAtPlace = (
   given: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
+/** What a write would change, for the person who is asked about it. */
+export interface WritePreview {
+  /** From the project's root. */
+  readonly path: string;
+  /** The content that is there, by its hash; `new`: nothing is. What is written after a yes is held to it. */
+  readonly holds: string;
+  readonly change: 'create' | 'overwrite' | 'edit' | 'add';
+  /** Numbers of lines, as far as they are known. */
+  readonly from?: number;
+  readonly to?: number;
+  readonly added?: number;
+  readonly removed?: number;
+  readonly diff?: string;
+}
+
+export type PreviewWrite = (given: ReadonlyMap<string, Json>) => Promise<WritePreview | undefined>;
+
 /** Why an argument may steer although strangers had a hand in it, or in whoever wrote it. */
 export interface ArgumentOrigin {
   /**
@@ -110,6 +127,7 @@ export interface Argument {
   /** Absent: none that anybody can vouch for, or nobody has asked. */
   readonly origin?: ArgumentOrigin;
   readonly place?: LookAtPlace;
+  readonly preview?: PreviewWrite;
 }
 
 const EFFECTS: ReadonlySet<string> = new Set(['show', 'log', 'output', 'append']);

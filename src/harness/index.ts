@@ -8,7 +8,7 @@ export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } fro
 export { runReader } from './reading/reader-primitive.ts';
 export type { ReplayReport } from './replay/replay.ts';
 export { type ReplayOptions, replayThread } from './replay/replay.ts';
-export { answerIn, askInside, callBinding } from './rights/ask-about-call.ts';
+export { answerIn, askInside, callBinding, renewed } from './rights/ask-about-call.ts';
 export { helpSignal } from './rights/ask-for-help.ts';
 export { callShown } from './rights/call-shown.ts';
 export { prepareThread, type RunRequest, refusalsOf } from './run/prepare.ts';

@@ -39,6 +39,8 @@ export interface Caller extends AuthFields {
   isApproved?: boolean;
   /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
   holds?: string;
+  /** What a person was shown there when they said yes; `new`: nothing. */
+  approved?: string;
   /** Names of rights that it is held to, besides what its caller holds: of a tool made of others. */
   only?: readonly string[];
   /** It may look and nothing else, whatever the policy of its surface allows. */

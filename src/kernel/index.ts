@@ -1,5 +1,5 @@
 export { type Authority, type Caller, type Kind, UNASKED } from './call.ts';
-export { writeProjectFile } from './file-tools/project-write.ts';
+export { fileIdentity, writeProjectFile } from './file-tools/project-write.ts';
 export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
 export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';

@@ -223,11 +223,12 @@ function act(
         const { authority } = made;
         // What is said at once would be out before a guard could object to the result.
         const judged = frame.emit && made.caller.onOutput ? quiet(made.caller) : made.caller;
-        const { isApproved } = frame;
+        const { isApproved, approved } = frame;
         const holds = heldTo(frame.inputs);
+        const held = { ...(holds && { holds }), ...(approved && { approved }) };
         const speaker =
           signal || isApproved || holds !== undefined
-            ? { ...judged, isApproved, ...(signal && { signal }), ...(holds && { holds }) }
+            ? { ...judged, isApproved, ...(signal && { signal }), ...held }
             : judged;
         return call.body(values, { authority, caller: speaker, capture });
       },

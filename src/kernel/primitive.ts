@@ -89,6 +89,8 @@ export interface PrimitiveCall {
   seen?(files: readonly TouchedFile[], folders?: Iterable<string>): Descriptor;
   /** What it may write over: nothing (`new`), nothing of what is there (`add`), the content of this hash. */
   holds?: string;
+  /** The content that a person approved a write over, by its hash; `new`: nothing. */
+  approved?: string;
   /** The same when this very call is made again; config writes it as `{__idempotency_key}`. */
   idempotencyKey?: string;
   /** Values of environment variables that this call expanded: never to be shown. */

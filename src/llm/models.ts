@@ -223,7 +223,8 @@ function byTier(models: JsonObject, tier: string): Outcome<ResolvedModel> {
   const row = getOwn(tiers, tier);
   if (row === undefined) {
     return fail('not_found', `there is no model tier \`${tier.slice(0, 200)}\``, {
-      hint: described(tier, Object.keys(tiers)),
+      tier: tier.slice(0, 200),
+      hint: `${described(tier, Object.keys(tiers))}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``,
     });
   }
   const wanted = wordAt(row, 'model');
@@ -259,6 +260,6 @@ export function resolveModel(
   if (getOwn(tableAt(models, 'tiers'), model_id) !== undefined) return byTier(models, model_id);
   return fail('not_found', `no provider is known for model \`${model_id.slice(0, 200)}\``, {
     model: model_id.slice(0, 200),
-    hint: 'add it under `models` with its `provider` in `.ai/config/models.yaml`',
+    hint: 'add it under `models` with its `provider` in your own `~/.ai/config/models.yaml`, or in `.ai/config/models.yaml` of the project',
   });
 }

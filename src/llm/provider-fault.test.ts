@@ -94,3 +94,17 @@ test('a body of any kind is no reason to throw', () => {
     expect(providerFault(answered(500, body)).error.code).toBe('provider_error');
   }
 });
+
+test('a provider that cannot be reached is named, with its place', () => {
+  const fault = fail('network_error', 'cannot connect to `127.0.0.1:11434`: ECONNREFUSED', {
+    host: '127.0.0.1',
+    port: 11434,
+    reason: 'ECONNREFUSED',
+    sent: false,
+  });
+  expect(providerFault(fault, 'local').error.detail).toMatchObject({
+    provider: 'local',
+    message:
+      'cannot connect to provider `local` at 127.0.0.1:11434: connection refused; is the server running?',
+  });
+});

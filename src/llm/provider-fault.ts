@@ -70,6 +70,16 @@ const BY_STATUS: Readonly<Record<number, Meaning>> = {
 /** A gateway that gave up: the model may have answered, and may be on the invoice. */
 const MAYBE_CHARGED: ReadonlySet<number> = new Set([408, 502, 504]);
 
+/** Codes of the system, for people. */
+const WORDS: Readonly<Record<string, string>> = {
+  ECONNREFUSED: 'connection refused',
+  ECONNRESET: 'connection reset',
+  EHOSTUNREACH: 'host unreachable',
+  ENETUNREACH: 'network unreachable',
+  ETIMEDOUT: 'no answer in time',
+  UND_ERR_CONNECT_TIMEOUT: 'no answer in time',
+};
+
 const MAX_MESSAGE = 500;
 const wordAt = (value: Json | undefined, key: string): string =>
   textAt(value, key).slice(0, MAX_MESSAGE);
@@ -124,8 +134,17 @@ const HINTS: Readonly<Record<string, string>> = {
  * answer (no connection, a denied permission, a broken stream) keeps its code. `charged: false` is
  * added where the answer says that nothing was produced.
  */
-export function providerFault(failure: Failure): Failure {
+export function providerFault(failure: Failure, provider?: string): Failure {
   const { code, detail } = failure.error;
+  if (code === 'network_error' && provider !== undefined) {
+    const to = `to provider \`${provider}\` at `;
+    const reason = textAt(detail, 'reason');
+    const told = detail.message
+      .replace(/\bto `([^`]+)`/, (_all, place: string) => `${to}${place}`)
+      .replace(/: [A-Z_]+$/, Object.hasOwn(WORDS, reason) ? `: ${WORDS[reason]}` : '$&');
+    const message = detail.sent === false ? `${told}; is the server running?` : told;
+    return { ok: false, error: { code, detail: { ...detail, provider, message } } };
+  }
   const { status, body_excerpt } = detail;
   if (typeof status !== 'number' || status < 400) return failure;
   if (code !== 'http_error' && code !== 'rate_limit' && code !== 'timeout') return failure;

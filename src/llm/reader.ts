@@ -118,6 +118,8 @@ export function readReply(
 interface TurnOptions extends ReaderOptions {
   /** A reader that a sink has already fed; otherwise the events the chain returned are read. */
   reader?: StreamReader;
+  /** Named where it cannot be reached. */
+  provider?: string;
 }
 
 function feed(protocol: Protocol, fields: JsonObject, options: TurnOptions): StreamReader {
@@ -156,7 +158,11 @@ export function replyOf(
 ): Outcome<ModelReply> {
   const fields = result.ok ? result.output : result.error.detail;
   const isStream = typeof getOwn(fields, 'stream_events_count') === 'number';
-  if (!result.ok) return isStream ? brokenTurn(protocol, result, options) : providerFault(result);
+  if (!result.ok) {
+    return isStream
+      ? brokenTurn(protocol, result, options)
+      : providerFault(result, options.provider);
+  }
   if (!isStream) return readReply(protocol, getOwn(fields, 'body') ?? null, options);
   const reader = options.reader ?? feed(protocol, fields as JsonObject, options);
   return reader.end(getOwn(fields, 'ended_cleanly') === true);

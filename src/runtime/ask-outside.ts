@@ -90,14 +90,23 @@ function originLines({ tainted, origins }: JsonObject): string[] {
   return lines;
 }
 
+/** The difference says it. */
+const SAID_BY_DIFF: ReadonlySet<string> = new Set(['content', 'old_string', 'new_string']);
+const withoutContent = (given: Json, file: Json | undefined): Json =>
+  isObject(given) && getOwn(file, 'diff') !== undefined
+    ? Object.fromEntries(Object.entries(given).filter(([name]) => !SAID_BY_DIFF.has(name)))
+    : given;
+
 /** What is asked, in a few lines: the question, why it is asked, where its values come from, the call. */
 function questionText({ shown }: Approval): string {
-  const { operation, question, because, arguments: given = {} } = shown;
+  const { operation, question, because, arguments: given = {}, file } = shown;
+  const diff = getOwn(file, 'diff');
   return [
     plainText(question),
     ...(because === undefined ? [] : [plainText(because)]),
     ...originLines(shown),
-    `${plainText(operation)} ${JSON.stringify(given)}`,
+    `${plainText(operation)} ${JSON.stringify(withoutContent(given, file))}`,
+    ...(diff === undefined ? [] : [plainText(diff)]),
   ].join('\n');
 }
 
@@ -138,6 +147,8 @@ export async function askHere(
       const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
+      // What is asked about has changed: it is asked again.
+      if (done.error.detail.path !== undefined) return done;
       // Somebody else was quicker: theirs counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
       text = done.error.detail.message;
@@ -169,7 +180,7 @@ async function answerTo(
   if (!opened) return fail('permission_denied', 'there is no registry in which it could wait');
   if (!opened.ok) return opened;
   const store = opened.output;
-  const { answerIn, callBinding, callShown } = await import('../harness/index.ts');
+  const { answerIn, callBinding, callShown, renewed } = await import('../harness/index.ts');
   const binding = {
     ...callBinding(question),
     project: open.project,
@@ -178,8 +189,14 @@ async function answerTo(
   };
   const known = await findAnswer(store, binding, open.clock.now());
   if (!known.ok) return known;
-  const shown = { ...callShown(question), surface, ...(name !== '' && { caller: name }) };
-  const asked = known.output ? ok(known.output) : await putQuestion(open, store, binding, shown);
+  const shown = {
+    ...(await callShown(question, open.project)),
+    surface,
+    ...(name !== '' && { caller: name }),
+  };
+  const asked = known.output
+    ? await renewed(store, known.output, question, async () => shown)
+    : await putQuestion(open, store, binding, shown);
   if (!asked.ok) return asked;
   const { state } = asked.output;
   const row =

@@ -1,9 +1,12 @@
 // What a person or a program says to a thread, from any process. A thread that nobody is at work on
 // cannot hear; what it was told waits, and an end is written for it.
 import { hash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
+import { isAbsolute } from 'node:path';
 import {
   canonicalJson,
+  type Failure,
   fail,
   getOwn,
   isObject,
@@ -278,6 +281,10 @@ async function decideBy(
       `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
     );
   }
+  if (given.decision === 'approved') {
+    const changed = await changedSince(store, asked);
+    if (changed) return changed;
+  }
   const isValue = given.decision === 'approved' && getOwn(given.answer, 'value') === true;
   if (isValue && (kind !== 'call' || !isObject(shown.roles))) {
     const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
@@ -289,6 +296,24 @@ async function decideBy(
   // Of a thread, or of whatever it was asked about.
   const target = asked.thread ?? plainText(shown.operation ?? '');
   return await store.decide(id, scoped.output, { ...row, target });
+}
+
+/**
+ * A write over a file is approved as it was shown: a file that changed since then is looked at again. Where
+ * machines share the store, the file is on the machine of the worker, and the write itself is held to it.
+ */
+async function changedSince(store: Store, asked: Approval): Promise<Failure | undefined> {
+  const { id, thread, shown, binding } = asked;
+  const [path, holds] = [getOwn(shown.file, 'path'), getOwn(shown.file, 'holds')];
+  if (store.fleet || typeof path !== 'string' || typeof holds !== 'string') return undefined;
+  const row = thread === undefined ? undefined : await store.thread(thread);
+  const root = thread === undefined ? binding.project : row?.ok && row.output.project;
+  if (typeof root !== 'string' || !isAbsolute(root) || !existsSync(root)) return undefined;
+  const { fileIdentity } = await import('../kernel/index.ts');
+  if ((await fileIdentity(root, path)) === holds) return undefined;
+  const again = thread === undefined ? 'make the call again' : `resume thread \`${thread}\``;
+  const message = `\`${path}\` changed after this was asked; ${again}, and the question comes with what would change now`;
+  return fail('conflict', message, { approval: id, path });
 }
 
 const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);

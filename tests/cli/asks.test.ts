@@ -89,6 +89,43 @@ test('a question that nobody answered in time is asked anew', async () => {
   expect(await call(3)()).not.toBe(first);
 });
 
+test('a list has two lines for each question, and all of it with -v', async () => {
+  const fixture = project(ASK, { 'a.txt': 'old\n' });
+  await km(fixture, ...WRITE);
+  await km(fixture, ...WRITE.slice(0, 3), 'path=b.txt', 'content=\u001b[2J');
+  const [first, second] = await queue(fixture);
+  expect(first).toMatchObject({ question: 'Overwrite a.txt (1 line added, 1 removed)?' });
+  const { output } = await km(fixture, 'approvals', 'ls');
+  const lines = output.trimEnd().split('\n');
+  expect(lines).toHaveLength(5);
+  expect(lines[0]).toMatch(/^ap_\S+ \d+ s ago Overwrite a\.txt \(1 line added, 1 removed\)\?$/);
+  expect(lines[1]).toMatch(/^ {2}cli, /);
+  expect(lines[2]).toContain('Create b.txt (1 line)?');
+  expect(output).not.toContain('\u001b[2J');
+  const all = await km(fixture, 'approvals', 'ls', '-v');
+  const one = await km(fixture, 'approvals', 'show', plainText(second?.id));
+  expect(all.output).toContain('operation tool fs/write_file');
+  // The question, why, the call, what would change.
+  expect(one.output).toMatch(/question Create b\.txt.*because write it\?.*asked_by.*arguments/s);
+  const shown = await km(fixture, 'approvals', 'show', plainText(first?.id));
+  expect(shown.output).toMatch(/@@ -1,1 \+1,1 @@\n {2}-old\n {2}\+x/);
+});
+
+test('a file that changed after the question is not written over, and is asked about again', async () => {
+  const fixture = project(ASK, { 'a.txt': 'old\n' });
+  await km(fixture, ...WRITE);
+  fixture.write('a.txt', 'theirs\n');
+  const [first] = await queue(fixture);
+  const late = await km(fixture, 'approvals', 'approve', plainText(first?.id));
+  expect([late.code, late.output]).toEqual([1, expect.stringContaining('`a.txt` changed')]);
+  expect((await km(fixture, ...WRITE)).code).toBe(7);
+  expect((await km(fixture, 'approvals', 'approve', plainText(first?.id))).code).toBe(0);
+  fixture.write('a.txt', 'again\n');
+  const refused = await km(fixture, ...WRITE);
+  expect(refused.output).toContain('[conflict]');
+  expect(readFileSync(join(fixture.root, 'a.txt'), 'utf8')).toBe('again\n');
+});
+
 const SCRIPT = { 's.mld': '/var @r = @tool("fs/write_file", { path: "a.txt", content: "x" })' };
 test('a script ends with 7, and the same script passes after the answer', async () => {
   const fixture = project(ASK, SCRIPT);

@@ -251,7 +251,7 @@ test('one approval answers everything that asks about a call, and for no other',
   );
   const { thread_id } = await run(made, 'lead');
   const asked = await queue(made);
-  expect(asked).toMatchObject([{ shown: { question: 'by a model?; the policy too; may it?' } }]);
+  expect(asked).toMatchObject([{ shown: { because: 'by a model?; the policy too; may it?' } }]);
   await decide(made);
   // The same arguments again are another call.
   expect((await resume(made, thread_id)).status).toBe('waiting');

@@ -2,12 +2,15 @@
 import {
   compact,
   fail,
+  getOwn,
   isObject,
   type Json,
   type JsonObject,
   type Outcome,
   ok,
+  onOneLine,
   plainText,
+  shorten,
 } from '../../base/index.ts';
 import { approvalDigest, choicesFor, decideApproval, STANDS_STILL } from '../../runtime/index.ts';
 import type { Approval, Decision, Store } from '../../store/index.ts';
@@ -124,6 +127,47 @@ function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] 
   return [label, ...inner.map((line) => `  ${line}`)];
 }
 
+/** The question as a sentence; a right or a limit says what it is of. */
+function questionOf({ kind, shown, binding }: Approval): string {
+  const asked = onOneLine(plainText(shown.question ?? ''));
+  if (kind === 'capability') return `Give \`${plainText(binding.capability)}\`? ${asked}`.trim();
+  if (kind === 'limit') return `Raise ${JSON.stringify(binding.limits)}? ${asked}`.trim();
+  return asked === '' ? plainText(shown.operation ?? shown.action ?? kind) : asked;
+}
+
+/** What asks: rules and guards, by their names. */
+const ruleOf = ({ kind, shown: { asked_by: rules } }: Approval): string =>
+  Array.isArray(rules) && rules.length > 0 ? rules.map(plainText).join(', ') : kind;
+
+/** Two lines: id, age and question; thread and rule. */
+function showBriefly(approval: MarkedApproval, now: number, { paint, out }: Terminal): void {
+  const { id, state, thread, asked, shown, thread_title: title = '' } = approval;
+  const word = state === 'pending' ? '' : ` ${paint(COLOURS[state], state)}`;
+  const question = shorten(visible(questionOf(approval)), 300);
+  out(`${paint('bold', id)}${word} ${paint('dim', `${age(now - asked)} ago`)} ${question}`);
+  const about = title || plainText(shown.directive ?? '');
+  const where =
+    thread === undefined
+      ? plainText(shown.surface ?? 'no thread')
+      : `${thread}${about && ` (${about})`}`;
+  out(paint('dim', `  ${shorten(visible(`${where}, ${ruleOf(approval)}`), 300)}`));
+}
+
+/** In the order in which a person reads: the question, why, where it comes from, what exactly. */
+const ORDER = [
+  'question',
+  'because',
+  'asked_by',
+  'directive',
+  'tainted',
+  'origins',
+  'sources',
+  'before',
+  'operation',
+  'target',
+  'arguments',
+];
+
 function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const { id, state, kind, thread, asked, shown, expires, who, why, mark } = approval;
   const { thread_title: title = '' } = approval;
@@ -131,9 +175,15 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const told = `${terminal.paint('bold', id)} ${terminal.paint(COLOURS[state], state)} ${kind}`;
   terminal.out(`${told}, asked ${age(now - asked)} ago${left}, ${mark}`);
   terminal.out(`  ${terminal.paint('dim', 'thread')} ${visible(`${thread ?? 'none'} ${title}`)}`);
-  for (const [name, value] of Object.entries(shown)) {
+  const { diff, ...file } = isObject(shown.file) ? shown.file : {};
+  const parts = { ...shown, ...(shown.file !== undefined && { file }) };
+  const names = [...new Set([...ORDER, ...Object.keys(parts)])];
+  for (const name of names.filter((one) => Object.hasOwn(parts, one))) {
+    const value = getOwn(parts, name) ?? null;
     for (const line of linesOf(name, value, terminal.paint)) terminal.out(`  ${line}`);
   }
+  if (typeof diff === 'string')
+    for (const line of diff.split('\n')) terminal.out(`  ${visible(line)}`);
   if (who !== undefined) {
     const because = why ? `: ${visible(plainText(why))}` : '';
     terminal.out(`  ${terminal.paint('dim', 'by')} ${visible(who)}${because}`);
@@ -141,7 +191,8 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
 }
 
 /** `thread_title`: what the run that asks is about. */
-type MarkedApproval = Approval & ReturnType<typeof approvalDigest> & { thread_title?: string };
+type MarkedApproval = Approval &
+  ReturnType<typeof approvalDigest> & { question: string; thread_title?: string };
 
 /** With the digest of what is asked, as the thread stands now: a page shows the same one. */
 async function marked(
@@ -154,7 +205,8 @@ async function marked(
     if (row && !row.ok && row.error.code !== 'not_found') return row;
     const { epoch = 0, title } = row?.ok ? row.output : {};
     const about = title === undefined ? {} : { thread_title: title };
-    rows.push({ ...approval, ...about, ...approvalDigest(approval, epoch) });
+    const question = questionOf(approval);
+    rows.push({ ...approval, question, ...about, ...approvalDigest(approval, epoch) });
   }
   return ok(rows);
 }
@@ -195,7 +247,8 @@ export const listApprovals: CommandRun = (call) =>
       const found = await store.approvals(compact({ state, thread }));
       const list = found.ok ? await marked(store, found.output) : found;
       return terminal.finish(list, (approvals) => {
-        for (const approval of approvals) show(approval, Date.now(), terminal);
+        const showOne = options.verbose === true ? show : showBriefly;
+        for (const approval of approvals) showOne(approval, Date.now(), terminal);
         if (approvals.length === 0) terminal.note('nothing waits for an answer');
         else terminal.note('answer with `km approvals approve|deny|answer ID`');
       });

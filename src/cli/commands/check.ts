@@ -330,7 +330,9 @@ async function refusedItems(
     env: terminal.env,
   };
   const refused = directives.flatMap((item) =>
-    refusalsOf(ports, item).map(({ code, detail }) => {
+    refusalsOf(ports, item).flatMap(({ code, detail }) => {
+      // The directive's own check says it, with its place.
+      if (detail.tier !== undefined) return [];
       const isUnsigned = detail.unsigned !== undefined;
       const hint = isUnsigned ? signHint(item) : detail.hint;
       const said = `\`km run\` would refuse this: ${detail.message}`;

@@ -113,7 +113,7 @@ export function personAt(terminal: Terminal, signal?: AbortSignal): AskPerson | 
     });
 }
 
-/** Questions of a thread itself, put to the person here; true when nothing of it is left open. */
+/** Questions of a thread itself, put to the person here; true when it can go on. */
 export async function answerHere(
   store: Store,
   thread: string,
@@ -124,7 +124,9 @@ export async function answerHere(
   const rows = open.ok ? open.output.filter(({ shown }) => shown.action === 'ask') : [];
   for (const row of rows) {
     const done = await askHere(store, row, person, by);
-    if (!done.ok || done.output.state === 'pending') return false;
+    // The thread asks again, about what would change now.
+    if (!done.ok) return done.error.detail.path !== undefined;
+    if (done.output.state === 'pending') return false;
   }
   return rows.length > 0;
 }

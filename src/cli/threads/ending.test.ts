@@ -45,6 +45,8 @@ test.each([
   ['spend', 'directive', "raise <spend> in the directive's <limits>"],
   ['tokens', 'policy', '`limits.tokens` of the policy holds for every run'],
   ['duration', 'parent', 'it is what the threads above it have left'],
+  ['context', 'model', '`km threads resume t --model MODEL`, a model with a larger one'],
+  ['context', 'directive', "raise <context> in the directive's <limits>"],
 ])('what helps at the limit %s of the %s is said', (limit, from, hint) => {
   const notes: string[] = [];
   const terminal = {
@@ -56,4 +58,15 @@ test.each([
   tellNext(result, { limits: { [limit]: { value: 1, from } }, denied: 0, failed: 0 }, terminal);
   expect(notes.join()).toContain(hint);
   if (limit === 'spend') expect(notes.join()).not.toContain('hook');
+});
+
+test('whoever stopped a run is told how it goes on', () => {
+  const notes: string[] = [];
+  const terminal = {
+    paint: (_colour: string, text: string) => text,
+    note: (text: string) => void notes.push(text),
+  } as unknown as Terminal;
+  const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
+  tellNext({ ...ended, status: 'terminated' }, { limits: {}, denied: 0, failed: 0 }, terminal);
+  expect(notes.join()).toContain('`km threads resume t`');
 });

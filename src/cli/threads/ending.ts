@@ -143,6 +143,11 @@ function nextStep(
       // Of these there is no option.
       const hasOption = !/^(limit|context|.*put_tokens)$/.test(name);
       const again = `\`km threads resume ${thread_id} --${name.replaceAll('_', '-')} MORE\``;
+      const from = plainText(getOwn(getOwn(limits, name), 'from'));
+      const isWindow = name === 'context' && !Object.hasOwn(RAISED_BY, from);
+      if (isWindow) {
+        return `the window of the model is full: go on with \`km threads resume ${thread_id} --model MODEL\`, a model with a larger one`;
+      }
       return `${hasOption ? `go on with ${again}` : `see ${show}`}; ${raiseHint(code, limits)}`;
     }
     case 'denied':
@@ -155,6 +160,8 @@ function nextStep(
     case 'paused':
     case 'interrupted':
       return `go on with \`km threads resume ${thread_id}\``;
+    case 'terminated':
+      return `it was stopped, and can go on with \`km threads resume ${thread_id}\`; see ${show}`;
     default:
       return `see ${show}`;
   }

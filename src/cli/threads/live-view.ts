@@ -206,11 +206,17 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
   let isHeaded = false;
   // The last words of a run are its result: they are printed as such, not here.
   let held: string | undefined;
+  // A request that is made again fails in the same way: that is said once.
+  const failed = new Set<string>();
   return async (thread, event, at) => {
     if (!isHeaded) print(await headLine(at, terminal));
     isHeaded = true;
     const isOwn = thread === at.root;
     const line = lineFor(thread, event, isOwn, terminal);
+    if (event.type === 'error' && line !== undefined) {
+      if (failed.has(line)) return;
+      failed.add(line);
+    }
     if (held !== undefined && !(isOwn && event.type === 'thread_end')) print(held);
     held = isOwn && event.type === 'assistant_message' ? line : undefined;
     if (held === undefined && line !== undefined) print(line);

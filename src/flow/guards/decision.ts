@@ -218,16 +218,18 @@ function refusalOf({ answer, why = '' }: Asked): { code: string; reason: string 
   }
 }
 
-async function ask(
-  op: Operation,
-  judgement: Judgement,
-  frame: Frame,
-): Promise<Failure | 'approved'> {
+/** A person said yes; `holds`: to a write over this content. */
+interface Approved {
+  readonly isApproved: true;
+  readonly holds?: string;
+}
+
+async function ask(op: Operation, judgement: Judgement, frame: Frame): Promise<Failure | Approved> {
   const { findings, phase, inputs } = judgement;
   const finding = deciding(judgement, 'ask');
   const asking = findings.filter(({ kind }) => kind === 'ask');
   // One approval answers everything that asks about the same operation.
-  if (frame.isApproved) return 'approved';
+  if (frame.isApproved) return { isApproved: true };
   if (!frame.ports.ask) {
     const reason = `nobody can be asked here: ${finding.text}`;
     return denial(op, judgement, finding, { reason });
@@ -243,7 +245,10 @@ async function ask(
   };
   const asked = await answerOf(frame.ports.ask, question, frame);
   if (!asked.ok) return denial(op, judgement, finding, { reason: asked.error.detail.message });
-  if (asked.output.answer === 'approved') return 'approved';
+  if (asked.output.answer === 'approved') {
+    const { holds } = asked.output;
+    return { isApproved: true, ...(holds !== undefined && { holds }) };
+  }
   const { code, reason } = refusalOf(asked.output);
   return denial(op, judgement, finding, {
     reason: `${reason}: ${finding.text}`,
@@ -269,7 +274,7 @@ export function carryOut(
   op: Operation,
   judgement: Judgement,
   frame: Frame,
-): MaybePromise<Failure | 'approved' | undefined> {
+): MaybePromise<Failure | Approved | undefined> {
   const decision = decisionOf(judgement.findings);
   if (decision === 'allow') return undefined;
   if (decision === 'deny') return denial(op, judgement, deciding(judgement, 'deny'));

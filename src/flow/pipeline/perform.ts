@@ -213,7 +213,7 @@ export function judgeOperation(op: Operation, frame: Frame): MaybePromise<Outcom
   if (isUncontested(op, NO_INPUTS, inside)) return ok(null);
   return whenReady(judgeBefore(op, NO_INPUTS, inside), (found) =>
     whenReady(carryOut(op, found, inside), (refused) =>
-      refused === undefined || refused === 'approved' ? ok(null) : refused,
+      refused && 'ok' in refused ? refused : ok(null),
     ),
   );
 }

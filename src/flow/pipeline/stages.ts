@@ -112,10 +112,13 @@ export function startAttempt(
     : undefined;
   // Inputs that are values already need no evaluation.
   const ready: Argument[] = [];
-  for (const { name, role, kind, value, place } of call.inputs) {
+  for (const { name, role, kind, value, place, preview } of call.inputs) {
     if (typeof value === 'function') continue;
-    if (kind === undefined && !place) ready.push({ name, role, value });
-    else ready.push({ name, role, value, ...(kind && { kind }), ...(place && { place }) });
+    if (kind === undefined && !place && !preview) ready.push({ name, role, value });
+    else {
+      const known = { ...(kind && { kind }), ...(place && { place }), ...(preview && { preview }) };
+      ready.push({ name, role, value, ...known });
+    }
   }
   const isReady = ready.length === call.inputs.length;
   const inputs = isReady ? ready : [];
@@ -228,8 +231,10 @@ function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
     if (trace.length > 0) attempt.trace = trace;
     if (exception) attempt.frame = { ...attempt.frame, exception };
     return whenReady(carryOut(op, judgement, attempt.frame), (refused) => {
-      if (refused !== 'approved') return refused;
-      attempt.frame = { ...attempt.frame, isApproved: true };
+      if (!refused || 'ok' in refused) return refused;
+      const { isApproved, holds } = refused;
+      const approved = holds === undefined ? {} : { approved: holds };
+      attempt.frame = { ...attempt.frame, isApproved, ...approved };
       return undefined;
     });
   });
@@ -325,7 +330,7 @@ function judgeResult(attempt: Attempt, result: Value): MaybePromise<Failure | un
     attempt.result = judgement.output ?? result;
     if (judgement.trace.length > 0) attempt.trace = [...attempt.trace, ...judgement.trace];
     return whenReady(carryOut(op, judgement, frame), (refused) =>
-      refused === 'approved' ? undefined : refused,
+      refused && 'ok' in refused ? refused : undefined,
     );
   });
 }

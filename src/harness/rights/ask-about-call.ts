@@ -23,14 +23,14 @@ import {
   type Question,
 } from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
-import type { Approval, NewApproval } from '../../store/index.ts';
+import type { Approval, NewApproval, Store } from '../../store/index.ts';
 import { packMarks } from '../thread/conversation.ts';
 import type { Recorded } from '../thread/journal-event.ts';
 import { makeApprovalId } from '../thread/opening.ts';
 import type { ReplayPort } from '../thread/ports.ts';
 import { countFailure } from '../thread/talk.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
-import { threadCallShown } from './call-shown.ts';
+import { filePreview, threadCallShown } from './call-shown.ts';
 import { declaredRights } from './thread-token.ts';
 
 type AskPort = NonNullable<Ports['ask']>;
@@ -54,11 +54,13 @@ export function callBinding({ op, arguments: given }: Question, about?: Json): J
 }
 
 /** What a person's decision means for whoever asked; undefined: there is none yet. */
-export function answerIn({ id, state, why = '' }: Approval): Asked | undefined {
+export function answerIn({ id, state, why = '', shown }: Approval): Asked | undefined {
   if (state === 'pending') return undefined;
   // Bound to this very call: whoever used it up was this call, before its process was lost.
   const answer = state === 'used' ? 'approved' : state;
-  return { answer, approval: id, ...(why !== '' && { why }) };
+  const holds = getOwn(shown.file, 'holds');
+  const held = typeof holds === 'string' && { holds };
+  return { answer, approval: id, ...(why !== '' && { why }), ...held };
 }
 
 interface AskedCall {
@@ -157,6 +159,19 @@ async function take(thread: Thread, row: Approval, call: string): Promise<Outcom
 const isSpent = ({ state }: Approval, { id, effect }: AskedCall): boolean =>
   state === 'used' && effect === 'write' && id !== '';
 
+/** A question about a write over a file that has changed since shows from now on what would change now. */
+export async function renewed(
+  store: Pick<Store, 'restate'>,
+  row: Approval,
+  question: Question,
+  show: () => Promise<JsonObject>,
+): Promise<Outcome<Approval>> {
+  if (row.state !== 'pending' || row.shown.file === undefined) return ok(row);
+  const now = await filePreview(question);
+  if (now?.holds === getOwn(row.shown.file, 'holds')) return ok(row);
+  return await store.restate({ ...row, shown: await show() });
+}
+
 /** In a replay: as it was answered, and rested upon. */
 async function askedBefore(
   thread: Thread,
@@ -187,9 +202,12 @@ export const askAbout =
     if (!found.ok) return found;
     const row = found.output.at(-1);
     if (!row || isSpent(row, call)) return await putQuestion(thread, question, binding, call.id);
-    return row.state === 'pending'
-      ? ok(rest(thread, question, row.id))
-      : await take(thread, row, call.id);
+    if (row.state === 'pending') {
+      const show = () => threadCallShown(thread, question);
+      const asked = await renewed(ports.store, row, question, show);
+      return asked.ok ? ok(rest(thread, question, row.id)) : asked;
+    }
+    return await take(thread, row, call.id);
   };
 
 /** Inside a tool that a call of the thread runs, which nobody was asked about. */

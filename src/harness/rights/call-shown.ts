@@ -11,7 +11,13 @@ import {
   plainText,
   setOwn,
 } from '../../base/index.ts';
-import { type Argument, carries, operationName, type Question } from '../../flow/index.ts';
+import {
+  type Argument,
+  carries,
+  operationName,
+  type Question,
+  type WritePreview,
+} from '../../flow/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import type { Thread } from '../thread/thread.ts';
 
@@ -67,27 +73,37 @@ function namedBy({ origin, value: { meta } }: Argument): string | undefined {
   return `${NAMED[kind] ?? kind}${by === undefined ? '' : ` (${by})`}`;
 }
 
-/** What a person sees of it: everything that asks, and what exactly would be done. */
-export function callShown({
-  op,
-  phase,
-  questions,
-  guards,
+/** What it would change in a file; nothing of it is shown when any of what goes in is secret. */
+export async function filePreview({
   arguments: given,
-  sources,
-}: Question): JsonObject {
+}: Question): Promise<WritePreview | undefined> {
+  const look = given.find(({ preview }) => preview !== undefined)?.preview;
+  const found = await look?.(new Map(given.map(({ name, value }) => [name, value.data])));
+  if (!found || !given.some(({ value }) => carries(value.meta.descriptor, 'secret'))) return found;
+  const { diff: _, ...rest } = found;
+  return rest;
+}
+
+/** What a person sees of it: the question, why it is asked, where it comes from, exactly what would be done. */
+export async function callShown(question: Question, root?: string): Promise<JsonObject> {
+  const { op, phase, questions, guards, arguments: given, sources } = question;
+  const { sentenceOf } = await import('./asked-sentence.ts');
+  const file = phase === 'before' ? await filePreview(question) : undefined;
+  const values = Object.fromEntries(given.map((input) => [input.name, shownValue(input)]));
   return {
     action: 'ask',
-    operation: operationName(op),
-    question: questions.join('; '),
+    question: sentenceOf(question, values, { file, ...(root !== undefined && { root }) }),
+    because: questions.join('; '),
     asked_by: [...guards],
     ...(phase === 'after' && { about: 'its result' }),
-    ...(op.target !== undefined && { target: op.target }),
-    arguments: Object.fromEntries(given.map((input) => [input.name, shownValue(input)])),
-    ...ofSteering('roles', given, ({ role }) => role),
-    ...ofSteering('kinds', given, ({ kind }) => kind),
     ...ofSteering('origins', given, namedBy),
     ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
+    operation: operationName(op),
+    ...(op.target !== undefined && { target: op.target }),
+    arguments: values,
+    ...ofSteering('roles', given, ({ role }) => role),
+    ...ofSteering('kinds', given, ({ kind }) => kind),
+    ...(file && { file: { ...file } }),
   };
 }
 
@@ -262,7 +278,7 @@ async function doneBefore(thread: Thread, { op, arguments: given }: Question): P
 /** The same for a call of a thread, with where its values stand and what was done before. */
 export async function threadCallShown(thread: Thread, question: Question): Promise<JsonObject> {
   return {
-    ...callShown(question),
+    ...(await callShown(question, thread.ports.project)),
     ...(await taintedIn(thread, question)),
     ...(await doneBefore(thread, question)),
     directive: thread.place.directive.name,

@@ -268,6 +268,12 @@ export function sealStore(ports: SealPorts) {
     ...store,
     ...sealThreads(ports, vaults),
     ...reads,
+    restate: (asked) =>
+      store.restate(
+        asked.thread === undefined
+          ? asked
+          : { ...asked, shown: known.redactor(asked.thread).json(asked.shown) },
+      ),
     approvals: (filter) =>
       store.approvals(
         filter.binding && filter.thread !== undefined

@@ -120,7 +120,8 @@ export function createModelPort(kernel: Pick<EmbeddedKernel, 'line'>): ModelPort
             : body;
         const reports = getOwn(sent.ok ? sent.output : sent.error.detail, 'stream_destinations');
         if (reports) for (const words of failedSinks(reports)) sinks?.()?.trouble(words);
-        return replyOf(model.protocol, sent, { ...reading, ...(reader ? { reader } : {}) });
+        const { provider } = model;
+        return replyOf(model.protocol, sent, { ...reading, provider, ...(reader && { reader }) });
       },
     });
   };

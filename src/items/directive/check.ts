@@ -130,7 +130,8 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
 
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
-  const hint = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
+  const known = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
+  const hint = `${known}; tiers stand under \`tiers\` in \`~/.ai/config/models.yaml\``;
   const message = `there is no tier \`${model.tier}\``;
   findings.error('tier_unknown', places.at('model.tier'), message, hint);
 }

@@ -11,6 +11,7 @@ import {
   addToFile,
   elsewhere,
   MAX_WRITTEN_BYTES,
+  notApproved,
   protectedPlace,
   tooLarge,
   writeWhole,
@@ -106,6 +107,15 @@ function replaceExactly(
   return ok({ text: text.split(from).join(to), count, lines });
 }
 
+/** The text after an edit that would be made; undefined when it would be refused. */
+export function textAfterEdit(
+  text: string,
+  edit: Parameters<typeof replaceExactly>[2],
+): string | undefined {
+  const edited = replaceExactly('', text, edit);
+  return edited.ok ? edited.output.text : undefined;
+}
+
 export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>> {
   const place = placeFor(call, textOf(call.parameters, 'path'), 'fs.write');
   if (!place.ok) return place;
@@ -118,6 +128,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const before = await readWhole(place.output, MAX_WRITTEN_BYTES);
   if (!before.ok) return suggestSibling(call, place.output, before);
   const { sha256: old, inode } = before.output;
+  if (call.approved !== undefined && call.approved !== old) return notApproved(relative);
   const read: TouchedFile = { access: 'read', absolute, relative, inode, sha256: old };
   // What does not occur in it is told by its content.
   const about = <T>(answer: Outcome<T>): Outcome<T> =>
@@ -142,6 +153,7 @@ export async function editFile(call: PrimitiveCall): Promise<Outcome<PrimitiveRe
   const written = await writeWhole(place.output, bytes, {
     replaces,
     holds: call.holds,
+    approved: call.approved,
     before: old,
     willWrite: (sha256, was) => call.willWrite?.(absolute, sha256, [read], was) ?? ok(null),
   });

@@ -1,7 +1,7 @@
 // The way into a project's files for those who are no tool: the same gates and the same atomic write.
 import { fail, type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
-import type { ProjectPath } from '../rights/project-path.ts';
+import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 
 interface ProjectWrite {
   text: string;
@@ -46,4 +46,15 @@ export async function writeProjectFile(
       return fail('tool_failed', `\`${place.relative}\` is written by others all the time`);
     }
   }
+}
+
+/** What is there now, as the preview of a write names it; `new`: nothing is. */
+export async function fileIdentity(root: string, path: string): Promise<string> {
+  const [{ identityOf }, { lstat }] = await Promise.all([
+    import('./write-file.ts'),
+    import('node:fs/promises'),
+  ]);
+  const place = resolveProjectPath(root, path);
+  const info = place.ok ? await lstat(place.output.absolute).catch(() => undefined) : undefined;
+  return place.ok && info?.isFile() ? await identityOf(place.output, info) : 'new';
 }

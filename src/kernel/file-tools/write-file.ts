@@ -56,6 +56,8 @@ interface WriteOptions {
   replaces?: { mtimeMs: number; size: number };
   /** Refuse when anything else than this is there: `new`, or the content of this hash. */
   holds?: string | undefined;
+  /** The same, of what a person approved; the content that would be written may be there already. */
+  approved?: string | undefined;
   /**
    * Told the content's hash before it takes its place, and that of what is there (null: nothing); a
    * failure stops the write.
@@ -84,6 +86,36 @@ const changedMeanwhile = (relative: string): Failure =>
     'tool_failed',
     `\`${relative}\` was changed by somebody else in the meantime; read it again`,
     { path: relative, reason: 'changed' },
+  );
+
+/** Larger files are known by their size and time. */
+export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
+
+/** What is there, by its content. */
+export async function identityOf(place: ProjectPath, there: Stats): Promise<string> {
+  const { readWhole } = await import('./read-file.ts');
+  const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
+  return whole.ok ? whole.output.sha256 : `${there.size} bytes of ${there.mtimeMs}`;
+}
+
+/** `written`: the hash of what would be there afterwards; a write that is made again finds it. */
+async function changedSinceApproval(
+  place: ProjectPath,
+  there: Stats | undefined,
+  approved: string | undefined,
+  written: string,
+): Promise<Failure | undefined> {
+  if (approved === undefined) return undefined;
+  const now = there ? await identityOf(place, there) : 'new';
+  if (now === approved || now === written) return undefined;
+  return notApproved(place.relative);
+}
+
+export const notApproved = (path: string): Failure =>
+  fail(
+    'conflict',
+    `\`${path}\` changed after a person was asked about it; nothing was written, read it and call again`,
+    { path, reason: 'changed' },
   );
 
 async function putInPlace(
@@ -138,6 +170,8 @@ export async function writeWhole(
     const isOther = holds !== undefined && holds !== 'new' && holds !== old.output;
     if (changed || isOther) return changedMeanwhile(relative);
     const sha256 = hash('sha256', bytes);
+    const unlike = await changedSinceApproval(place, before.output, options.approved, sha256);
+    if (unlike) return unlike;
     const told = await (options.willWrite?.(sha256, old.output) ?? ok(null));
     if (!told.ok) return told;
     await putInPlace(folder.output, name, bytes, before.output?.mode, onlyNew);
@@ -212,6 +246,7 @@ export async function writeFile(call: PrimitiveCall): Promise<Outcome<PrimitiveR
   const written = await writeWhole(place.output, bytes, {
     onlyNew,
     holds: call.holds,
+    approved: call.approved,
     willWrite: (sha256, before) => call.willWrite?.(absolute, sha256, [], before) ?? ok(null),
   });
   if (!written.ok) return written;

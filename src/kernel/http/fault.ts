@@ -1,6 +1,6 @@
 // What it means that there is no answer, or only a part of one. undici has many words for it.
 import { type Failure, fail } from '../../base/index.ts';
-import { hostOf } from './address.ts';
+import { hostOf, portOf } from './address.ts';
 
 /** What is wrong with the other side's HTTP; undefined when it is the connection that failed. */
 export function malformation({ name, code, message }: NodeJS.ErrnoException): string | undefined {
@@ -29,10 +29,12 @@ export function networkFault(error: NodeJS.ErrnoException, url: URL, sent: boole
   const wrong = isLength ? 'the length is not valid' : malformation(error);
   if (wrong !== undefined) return malformed(url, wrong);
   const reason = reasonOf(error);
+  const port = portOf(url);
+  const place = `${host.includes(':') ? `[${host}]` : host}:${port}`;
   const words = sent
-    ? `the connection to \`${host}\` was lost: ${reason}`
-    : `cannot connect to \`${host}\`: ${reason}`;
-  return fail('network_error', words, { host, reason, sent });
+    ? `the connection to \`${place}\` was lost: ${reason}`
+    : `cannot connect to \`${place}\`: ${reason}`;
+  return fail('network_error', words, { host, port, reason, sent });
 }
 
 export function malformed(url: URL, reason: string): Failure {

@@ -79,6 +79,8 @@ export interface Plan {
   kinds: ReadonlyMap<string, string>;
   /** The built-in function that writes, of a tool that is all ours. */
   writes?: string;
+  /** The same of any tool above it: what it would change can be shown. */
+  previews?: string;
   /** Packages that any link declares. */
   dependencies: readonly Json[];
   op: Operation;
@@ -166,9 +168,8 @@ function hostIn({ url, mcp_url }: JsonObject): { host?: string } {
 
 const WRITERS: readonly Json[] = ['write_file', 'edit_file'];
 
-function writerIn(primitive: string, links: readonly PlannedTool[], config: JsonObject) {
-  const isOurs = primitive === 'function' && links.every(({ source }) => source === 'bundle');
-  const name = isOurs ? config.function : undefined;
+function writerIn(primitive: string, config: JsonObject) {
+  const name = primitive === 'function' ? config.function : undefined;
   return typeof name === 'string' && WRITERS.includes(name) ? name : undefined;
 }
 
@@ -267,7 +268,8 @@ function planOf(
   const config = freezeJson(mergedConfig(links));
   const outputSchema = tools.find((link) => link.output_schema)?.output_schema;
   const broken = brokenSignature(links);
-  const writer = writerIn(primitive, links, config);
+  const writer = writerIn(primitive, config);
+  const isOurs = links.every(({ source }) => source === 'bundle');
   const unsigned = links.find((link) => link.signature.state === 'unsigned');
   const reads = primitive === 'reader' ? readsOf(leaf) : undefined;
   const resultFacts = resultFactsOf(tools, unsigned !== undefined);
@@ -299,7 +301,7 @@ function planOf(
     isFixed: !hasBraces(config),
     canStream: getOwn(config, 'stream') !== undefined,
     ...(resultFacts && { resultFacts }),
-    ...(writer === undefined ? {} : { writes: writer }),
+    ...(writer === undefined ? {} : { previews: writer, ...(isOurs && { writes: writer }) }),
     roles: new Map(inherited.map(({ name, role }) => [name, role])),
     kinds: new Map(inherited.flatMap(({ name, kind }) => (kind ? [[name, kind]] : []))),
     dependencies: tools.flatMap((link) => asJson(link.dependencies) as Json[]),

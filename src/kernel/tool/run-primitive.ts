@@ -651,6 +651,7 @@ export async function runBody(
       return look();
     },
     ...(caller.holds !== undefined && { holds: caller.holds }),
+    ...(caller.approved !== undefined && { approved: caller.approved }),
     ...(caller.onOutput && { onOutput: caller.onOutput }),
     willWrite: rememberWrites(ports, plan, given, caller),
   };

@@ -12,7 +12,13 @@ import {
   textAt,
   withDetail,
 } from '../../base/index.ts';
-import { type Input, type LookAtPlace, makeValue, type Value } from '../../flow/index.ts';
+import {
+  type Input,
+  type LookAtPlace,
+  makeValue,
+  type PreviewWrite,
+  type Value,
+} from '../../flow/index.ts';
 import { type Library, writerOf } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { ExecuteRequest, PreparedCall } from '../call.ts';
@@ -216,14 +222,27 @@ const withPlace =
     return { ...input, place };
   };
 
+/** A built-in file tool, also under a tool of the user's own: what it would change can be shown. */
+const withPreview =
+  ({ projectRoot, labels }: ToolPorts, by: string) =>
+  (input: Input, at: number): Input => {
+    if (at > 0) return input;
+    const preview: PreviewWrite = async (given) => {
+      const { previewWrite } = await import('../file-tools/write-preview.ts');
+      return await previewWrite({ projectRoot, labels, by }, given);
+    };
+    return { ...input, preview };
+  };
+
 function call(
   ports: ToolPorts,
   { plan, parameters }: CheckedCall,
   request: ExecuteRequest,
 ): PreparedCall {
   const plain = inputsOf(request, parameters, plan);
-  const { writes } = plan;
-  const inputs = writes === undefined ? plain : plain.map(withPlace(ports, writes));
+  const { writes, previews } = plan;
+  const placed = writes === undefined ? plain : plain.map(withPlace(ports, writes));
+  const inputs = previews === undefined ? placed : placed.map(withPreview(ports, previews));
   return {
     op: plan.op,
     inputs,

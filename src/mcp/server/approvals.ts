@@ -153,8 +153,9 @@ function questionOf({ id, kind, shown }: Approval): string | undefined {
   );
   const text = [
     kind === 'question' ? 'A thread asks' : 'This needs your approval',
+    ...line('Question', shown.because === undefined ? undefined : shown.question),
+    ...line('Why', shown.because ?? shown.question),
     ...line('What', shown.operation ?? shown.action),
-    ...line('Why', shown.question),
     ...line('Asked by', shown.asked_by),
     ...line('Target', shown.target),
     ...line('Directive', shown.directive),

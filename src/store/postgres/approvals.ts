@@ -33,6 +33,7 @@ const OPEN = `${SELECT} WHERE md5(binding) = md5($1) AND binding = $1 AND thread
   AND kind = $3 AND state = 'pending' ORDER BY asked DESC, id DESC LIMIT 1`;
 const INSERT = `INSERT INTO approvals (id, thread, kind, binding, shown, state, uses_left, expires, asked)
   VALUES ($1, $2, $3, $4, $5, 'pending', $6, km_when($7, $8), km_now()) RETURNING ${COLUMNS}, km_now() AS now`;
+const RESTATE = "UPDATE approvals SET shown = $2 WHERE id = $1 AND state = 'pending'";
 const TAKEN = 'SELECT taken FROM approval_uses WHERE approval = $1 AND thread = $2';
 const SET_LEFT = 'UPDATE approvals SET uses_left = $2 WHERE id = $1';
 const TAKE = `INSERT INTO approval_uses (approval, thread, taken) VALUES ($1, $2, $3)
@@ -293,6 +294,12 @@ export function serverApprovals(registry: ServerRegistry): Approvals {
       if (!valid.ok) return valid;
       return database.write((sql) => askOne(sql, time, approval, undefined));
     },
+    restate: ({ id, shown }) =>
+      database.write(async (sql) => {
+        await sql.all(RESTATE, id, JSON.stringify(shown));
+        const row = await sql.get<ApprovalColumns>(ONE, id);
+        return row ? approvalOf(row, time) : refuse(notFound(id));
+      }),
     use: (id, binding) =>
       database.write(async (sql) => {
         await useAll(sql, time, [{ approval: id, binding }], []);

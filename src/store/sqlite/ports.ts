@@ -215,6 +215,8 @@ export function signalsPort(parts: Parts): Signals {
   };
 }
 
+const RESTATE = "UPDATE approvals SET shown = ? WHERE id = ? AND state = 'pending'";
+
 export function approvalsPort(parts: Parts): Approvals {
   const { connection, clock } = parts;
   return {
@@ -223,6 +225,11 @@ export function approvalsPort(parts: Parts): Approvals {
       if (!valid.ok) return Promise.resolve(valid);
       return parts.write(() => ok(askApproval(connection, approval, undefined, clock.now())));
     },
+    restate: ({ id, shown }) =>
+      parts.write(() => {
+        connection.run(RESTATE, JSON.stringify(shown), id);
+        return findApproval(connection, id, clock.now());
+      }),
     use: (id, binding) =>
       parts.write(() => {
         const now = clock.now();

@@ -380,8 +380,10 @@ export interface ApprovalReview {
     readonly ceiling?: number;
     readonly from?: string;
   };
-  /** Of a question, and what is proposed in it (a changed directive). Foreign. */
+  /** The question itself; of a changed directive also what is proposed. Foreign. */
   readonly question?: string;
+  /** Of a write over a file: a unified diff against what was there when it was asked. Foreign. */
+  readonly diff?: string;
   /** Why it is asked, as the fault says it. Foreign. */
   readonly because?: string;
   /** What the model said with the call. Foreign. */

@@ -314,6 +314,14 @@ function approvalsPort({ world, wire }: Parts): Approvals {
       };
       return wire.call({ work, written });
     },
+    restate: ({ id, shown }) =>
+      wire.call({
+        work() {
+          const found = find(id);
+          if (found.state === 'pending') world.approvals.set(id, { ...found, shown });
+          return find(id);
+        },
+      }),
     approvals: (filter) => wire.call({ work: () => approvals(world, filter) }),
   };
 }

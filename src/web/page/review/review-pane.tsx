@@ -292,7 +292,7 @@ function Review(props: {
   onDone: (fault: PageFault | undefined) => void;
 }) {
   const { review, fault, onDone } = props;
-  const { approval, provenance, grant, limit, question, because, says, gates } = review;
+  const { approval, provenance, grant, limit, question, diff, because, says, gates } = review;
   const [closed, setClosed] = useState(0);
   const load: LoadPiece = (name, offset) => {
     const query = new URLSearchParams({ name, offset: String(offset) });
@@ -304,9 +304,20 @@ function Review(props: {
   return (
     <>
       <div class="scroll">
-        {question === undefined ? null : <ForeignText text={question} author="The model asks" />}
+        {question === undefined ? null : (
+          <ForeignText
+            text={question}
+            {...(approval.shown.action !== 'ask' && { author: 'The model asks' })}
+          />
+        )}
         <Asked review={review} />
         <Facts review={review} />
+        {diff === undefined ? null : (
+          <div class="sect">
+            <h2>What would change</h2>
+            <ForeignText text={diff} class="mono" />
+          </div>
+        )}
         {review.arguments.length > 0 ? (
           <div class="sect">
             <h2>

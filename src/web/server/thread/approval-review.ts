@@ -183,8 +183,15 @@ function wordsOf({ kind, shown }: Approval): Partial<ApprovalReview> {
     const parts = [shown.why, shown.diff].map((part) => masked(plainText(part ?? '')));
     return { question: parts.filter((part) => part !== '').join('\n\n') };
   }
-  if (question === '') return {};
-  return kind === 'question' ? { question } : { because: question };
+  // Rows of before have the reason in the place of the question.
+  const because = masked(plainText(shown.because ?? (kind === 'question' ? '' : shown.question)));
+  const asks = kind === 'question' || shown.because !== undefined ? question : '';
+  const diff = getOwn(shown.file, 'diff');
+  return {
+    ...(asks !== '' && { question: asks }),
+    ...(typeof diff === 'string' && { diff: masked(diff) }),
+    ...(because !== '' && { because }),
+  };
 }
 
 const textsIn = (value: Json | undefined): string[] =>

@@ -1,0 +1,106 @@
+// The question that a person is asked about a call, as one sentence: what would be done, and to what.
+import { type Json, type JsonObject, masked, onOneLine, plainText } from '../../base/index.ts';
+import { operationName, type Question, type WritePreview } from '../../flow/index.ts';
+
+const MAX_WORDS = 120;
+
+/** A value on one line, without control characters and known secrets. */
+function word(value: Json | undefined): string {
+  const text = onOneLine(masked(plainText(value ?? '')));
+  return text.length > MAX_WORDS ? `${text.slice(0, MAX_WORDS - 1)}…` : text;
+}
+
+const lines = (count: number): string => `${count} ${count === 1 ? 'line' : 'lines'}`;
+
+/** `12 lines added, 3 removed`, or how many there were and would be. */
+function sizeOf({ change, from, to, added, removed }: WritePreview): string {
+  if (change === 'create' && to !== undefined) return ` (${lines(to)})`;
+  if (added !== undefined && removed !== undefined) {
+    if (added + removed === 0) return ' (no line changes)';
+    const gone = removed === 0 ? '' : `${added === 0 ? lines(removed) : removed} removed`;
+    return ` (${[added === 0 ? '' : `${lines(added)} added`, gone].filter(Boolean).join(', ')})`;
+  }
+  return from === undefined || to === undefined ? '' : ` (${lines(from)} to ${lines(to)})`;
+}
+
+const CHANGES: Readonly<Record<WritePreview['change'], string>> = {
+  create: 'Create',
+  overwrite: 'Overwrite',
+  edit: 'Edit',
+  add: 'Add to',
+};
+
+/** Where a request goes, without its path and what is in it. */
+function hostOf(value: string): string {
+  const url = URL.canParse(value) ? new URL(value) : undefined;
+  return url?.host ? url.host : value;
+}
+
+type Steering = Readonly<Partial<Record<'path' | 'destination' | 'command', string>>>;
+
+/** Of its arguments the first of each role. */
+function steering({ arguments: given }: Question, values: JsonObject): Steering {
+  const found: { -readonly [role in keyof Steering]: string } = {};
+  for (const { name, role } of given) {
+    if (role === undefined || role === 'content' || word(values[name]) === '') continue;
+    found[role] ??= word(values[name]);
+  }
+  return found;
+}
+
+const quoted = (text: string): string => `\`${text.replaceAll('`', '´')}\``;
+
+function toolSentence(question: Question, values: JsonObject): string {
+  const { op } = question;
+  const { path, destination, command } = steering(question, values);
+  const host = destination ?? (word(op.metadata?.host) || undefined);
+  const method =
+    word(values.method).toUpperCase() ||
+    (/(?:^|\/)(get|post)$/i.exec(op.name)?.[1] ?? '').toUpperCase();
+  if (command !== undefined && op.subtype === 'subprocess')
+    return `Run ${quoted(command)} in a shell`;
+  if (op.subtype?.startsWith('http') && host !== undefined) {
+    const request = method === '' ? 'a request' : `an HTTP ${method}`;
+    const by = /^http\//.test(op.name) ? '' : ` with ${op.name}`;
+    return `Send ${request} to ${hostOf(host)}${by}`;
+  }
+  const target = command === undefined ? (path ?? (host && hostOf(host))) : quoted(command);
+  return target === undefined ? `Call ${op.name}` : `Call ${op.name} on ${target}`;
+}
+
+/** Statements of scripts, and what else acts; undefined: it is called by its name. */
+const STATEMENTS: Readonly<Record<string, (target: string) => string | undefined>> = {
+  output: (target) => target && `Write ${target}`,
+  append: (target) => target && `Add to ${target}`,
+  cmd: (target) => target && `Run ${quoted(target)}`,
+  show: () => 'Print it',
+  model: () => 'Ask the model',
+  llm: () => 'Ask the model',
+};
+
+function actOf(
+  question: Question,
+  values: JsonObject,
+  { file, root }: { readonly file?: WritePreview | undefined; readonly root?: string },
+): string {
+  const { op } = question;
+  if (file) return `${CHANGES[file.change]} ${word(file.path)}${sizeOf(file)}`;
+  if (op.type === 'tool') return toolSentence(question, values);
+  const statement = Object.hasOwn(STATEMENTS, op.type) ? STATEMENTS[op.type] : undefined;
+  const place = op.target ?? steering(question, values).command ?? '';
+  const isInside = root !== undefined && place.startsWith(`${root}/`);
+  const target = word(isInside ? place.slice(root.length + 1) : place);
+  const name = word(operationName(op));
+  const isNamed = target === '' || name.includes(target);
+  return statement?.(target) || `Do ${name}${isNamed ? '' : ` on ${target}`}`;
+}
+
+export function sentenceOf(
+  question: Question,
+  values: JsonObject,
+  about: Parameters<typeof actOf>[2],
+): string {
+  const act = actOf(question, values, about);
+  if (question.phase === 'before') return `${act}?`;
+  return `Use the result of this: ${act.charAt(0).toLowerCase()}${act.slice(1)}?`;
+}

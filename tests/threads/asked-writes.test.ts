@@ -1,0 +1,192 @@
+// A person who is asked about a write over a file sees what would change, and approves exactly that: a file
+// that changed before the answer is asked about again, one that changed after it is not written.
+
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { getOwn, type JsonObject } from '../../src/base/index.ts';
+import type { ScriptedReply } from '../../src/llm/index.ts';
+import { decideApproval } from '../../src/runtime/index.ts';
+import { expectSame } from '../support/expect-same.ts';
+import { call, directive, openStage, run, type Stage } from '../support/thread-project.ts';
+
+const PERMISSIONS =
+  '<read resource="filesystem" path="out/**"/><write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/*"/><execute resource="tool" id="own/*"/>';
+const OWN = `
+tool_id: save
+description: writes
+parameters:
+  - { name: path, type: string, required: true, description: where }
+  - { name: content, type: string, required: true, description: what }
+executor_id: fs/write_file
+`;
+const open = (tool: string, parameters: JsonObject, more: readonly ScriptedReply[] = []) =>
+  openStage(
+    {
+      ...directive('lead', { permissions: PERMISSIONS, deviation: 'ask_first="true"' }),
+      '.ai/tools/own/save.yaml': OWN,
+      'out/a.md': 'one\ntwo\nthree\n',
+    },
+    { lead: [{ tool_calls: [call(tool, parameters)] }, ...more, { text: 'done' }] },
+  );
+const fileOf = ({ fixture }: Stage) => join(fixture.root, 'out/a.md');
+const textOf = (made: Stage) => readFileSync(fileOf(made), 'utf8');
+async function pending({ threads }: Stage) {
+  const found = await threads.store.approvals({ state: 'pending' });
+  const [row] = found.ok ? found.output : [];
+  if (!row) throw new Error('nothing is asked');
+  return row;
+}
+const approve = ({ threads }: Stage, id: string) =>
+  decideApproval(threads.store, id, {
+    decision: 'approved',
+    why: '',
+    by: { who: 'ann', channel: 'cli' },
+  });
+async function goOn({ threads }: Stage, id: string) {
+  const done = await threads.resume(id);
+  if (!done.ok) throw new Error(done.error.detail.message);
+  return done.output;
+}
+async function lastResult({ threads }: Stage, id: string) {
+  const events = await threads.store.read(id, { types: ['tool_result'] });
+  return events.ok ? events.output.at(-1)?.data : undefined;
+}
+async function isReplayed({ threads }: Stage, id: string) {
+  const report = await threads.replay(id);
+  expect(report.ok && report.output.difference).toBeUndefined();
+  expectSame(report);
+}
+
+const WRITES: readonly (readonly [string, JsonObject, string, string, string])[] = [
+  [
+    'fs/write_file',
+    { path: 'out/a.md', content: 'one\n2\nthree\nfour\n' },
+    'Overwrite out/a.md (2 lines added, 1 removed)?',
+    '@@ -1,3 +1,4 @@\n one\n-two\n+2\n three\n+four',
+    'one\n2\nthree\nfour\n',
+  ],
+  [
+    'fs/write_file',
+    { path: './out/a.md', content: 'one\n' },
+    'Overwrite out/a.md (2 lines removed)?',
+    '@@ -1,3 +1,1 @@\n one\n-two\n-three',
+    'one\n',
+  ],
+  [
+    'fs/edit_file',
+    { path: 'out/a.md', old_string: 'two', new_string: 'zwei' },
+    'Edit out/a.md (1 line added, 1 removed)?',
+    '@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three',
+    'one\nzwei\nthree\n',
+  ],
+  [
+    'fs/edit_file',
+    { path: 'out/a.md', old_string: '', new_string: 'four\n', append: true },
+    'Add to out/a.md (1 line added)?',
+    '@@ -1,3 +1,4 @@\n one\n two\n three\n+four',
+    'one\ntwo\nthree\nfour\n',
+  ],
+  [
+    'own/save',
+    { path: 'out/a.md', content: 'one\ntwo\nthree\nfour\n' },
+    'Overwrite out/a.md (1 line added)?',
+    '@@ -1,3 +1,4 @@\n one\n two\n three\n+four',
+    'one\ntwo\nthree\nfour\n',
+  ],
+];
+
+test.each(WRITES)(
+  '%s asks with what would change: %j',
+  async (tool, given, question, diff, text) => {
+    const made = await open(tool, given);
+    const { thread_id: id } = await run(made, 'lead');
+    const { id: approval, shown } = await pending(made);
+    expect(shown.question).toBe(question);
+    expect(shown.because).toContain('may it be done?');
+    expect(getOwn(shown.file, 'diff')).toBe(diff);
+    expect((await approve(made, approval)).ok).toBe(true);
+    expect((await goOn(made, id)).status).toBe('completed');
+    expect(textOf(made)).toBe(text);
+    await isReplayed(made, id);
+  },
+);
+
+test.each(WRITES)('%s does not write over what nobody saw: %j', async (tool, given) => {
+  const made = await open(tool, given);
+  const { thread_id: id } = await run(made, 'lead');
+  const { id: approval } = await pending(made);
+  expect((await approve(made, approval)).ok).toBe(true);
+  writeFileSync(fileOf(made), 'one\ntwo\nsomebody else\n');
+  expect((await goOn(made, id)).status).toBe('completed');
+  expect(textOf(made)).toBe('one\ntwo\nsomebody else\n');
+  expect(await lastResult(made, id)).toMatchObject({
+    is_error: true,
+    content: { error: { code: 'conflict' } },
+  });
+  await isReplayed(made, id);
+});
+
+test.each(WRITES)(
+  '%s: a file that changed before the answer is asked about again: %j',
+  async (tool, given) => {
+    const made = await open(tool, given);
+    const { thread_id: id } = await run(made, 'lead');
+    const first = await pending(made);
+    writeFileSync(fileOf(made), 'zero\none\ntwo\nthree\n');
+    expect(await approve(made, first.id)).toMatchObject({
+      error: { code: 'conflict', detail: { message: expect.stringContaining('out/a.md') } },
+    });
+    expect((await goOn(made, id)).status).toBe('waiting');
+    const again = await pending(made);
+    expect(again.id).toBe(first.id);
+    expect(getOwn(again.shown.file, 'holds')).not.toBe(getOwn(first.shown.file, 'holds'));
+    expect((await approve(made, again.id)).ok).toBe(true);
+    expect((await goOn(made, id)).status).toBe('completed');
+    expect(await lastResult(made, id)).toMatchObject({ is_error: false });
+    await isReplayed(made, id);
+  },
+);
+
+test('a file that is made after the question is not written over', async () => {
+  const made = await open('fs/write_file', { path: 'out/b.md', content: 'x\n' });
+  const { thread_id: id } = await run(made, 'lead');
+  const { id: approval, shown } = await pending(made);
+  expect(shown.question).toBe('Create out/b.md (1 line)?');
+  expect((await approve(made, approval)).ok).toBe(true);
+  writeFileSync(join(made.fixture.root, 'out/b.md'), 'theirs\n');
+  await goOn(made, id);
+  expect(readFileSync(join(made.fixture.root, 'out/b.md'), 'utf8')).toBe('theirs\n');
+  expect(await lastResult(made, id)).toMatchObject({ content: { error: { code: 'conflict' } } });
+});
+
+test('a file that is too large to compare is shown by its lines', async () => {
+  const made = await open('fs/write_file', { path: 'out/a.md', content: 'x\n' });
+  writeFileSync(fileOf(made), 'y'.repeat(99).concat('\n').repeat(1_000_000));
+  await run(made, 'lead');
+  const { shown } = await pending(made);
+  expect(shown.question).toBe('Overwrite out/a.md (1000000 lines to 1 line)?');
+  expect(shown.file).not.toHaveProperty('diff');
+}, 60_000);
+
+const SENTENCES: readonly (readonly [string, JsonObject, string])[] = [
+  [
+    'http/request',
+    { method: 'POST', url: 'https://api.example.org/v1/x?y=1' },
+    'Send an HTTP POST to api.example.org?',
+  ],
+  ['shell/bash', { command: 'npm test' }, 'Run `npm test` in a shell?'],
+  ['shell/bash', { command: 'a\u001b[2J`b`\nc' }, 'Run `a [2J´b´ c` in a shell?'],
+];
+const NET = '<execute resource="net" action="http" host="api.example.org"/>';
+test.each(SENTENCES)('%s %j asks: %s', async (tool, given, question) => {
+  const made = await openStage(
+    directive('lead', {
+      permissions: `<execute resource="shell"/>${NET}<execute resource="tool" id="${tool}"/>`,
+      deviation: 'ask_first="true"',
+    }),
+    { lead: [{ tool_calls: [call(tool, given)] }, { text: 'done' }] },
+  );
+  await run(made, 'lead');
+  expect((await pending(made)).shown.question).toBe(question);
+});
