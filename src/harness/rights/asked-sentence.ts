@@ -61,7 +61,7 @@ function toolSentence(question: Question, values: JsonObject): string {
     return `Run ${quoted(command)} in a shell`;
   if (op.subtype?.startsWith('http') && host !== undefined) {
     const request = method === '' ? 'a request' : `an HTTP ${method}`;
-    const by = /^http\//.test(op.name) ? '' : ` with ${op.name}`;
+    const by = op.name.startsWith('http/') ? '' : ` with ${op.name}`;
     return `Send ${request} to ${hostOf(host)}${by}`;
   }
   const target = command === undefined ? (path ?? (host && hostOf(host))) : quoted(command);
