@@ -126,6 +126,7 @@ const RESOLUTIONS = {
 };
 const COMPILERS: Readonly<Record<string, readonly string[]>> = {
   typescript: ['--ignoreConfig'],
+  typescript5: [],
 };
 
 test.each(
