@@ -1,8 +1,8 @@
 // What goes into the file, made into text before it is queued: the transaction stays short, its size
 // is known, and what is no JSON, too large or no id is refused before anything waits.
-import { fail, type Json, type Outcome, ok } from '../base/index.ts';
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { checkAmounts } from './amounts.ts';
-import type { Commit, NewApproval, NewEvent, NewSignal, NewThread } from './port.ts';
+import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, ThreadSummary } from './port.ts';
 import { parseThreadId } from './thread-id.ts';
 
 /** What is larger belongs into an artifact. */
@@ -22,6 +22,29 @@ const searchText = (text: string | undefined): string | undefined =>
   text === undefined || text === ''
     ? undefined
     : searchForm(text).slice(0, MAX_SEARCH).toWellFormed();
+
+/** The object that a text of the registry holds; undefined if a damaged file holds none. */
+function objectIn(text: string): JsonObject | undefined {
+  try {
+    const value = JSON.parse(text) as Json;
+    return isObject(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Without a field where the text is no JSON: whoever decodes the event says that it cannot be read. */
+export const eventData = (text: string): JsonObject => objectIn(text) ?? {};
+
+/** A cost that is no JSON does not hide its thread: the row is there, and its title says so. */
+export function costAndTitle(
+  text: string,
+  title: string | null | undefined,
+): Pick<ThreadSummary, 'cost' | 'title'> {
+  const cost = objectIn(text);
+  if (cost) return { cost, ...(typeof title === 'string' && { title }) };
+  return { cost: {}, title: `(its cost cannot be read) ${title ?? ''}`.trim().slice(0, 80) };
+}
 
 export interface EventText {
   type: string;

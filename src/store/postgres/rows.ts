@@ -1,6 +1,6 @@
 // How what the port knows stands in parameters and columns: amounts as arrays, what may be absent as null.
 import { type Amounts, BUDGET_KINDS, positive, readAmounts } from '../amounts.ts';
-import type { ThreadText } from '../encode.ts';
+import { costAndTitle, type ThreadText } from '../encode.ts';
 import type { AuditEntry, Reserve, Sealed, ThreadSummary } from '../port.ts';
 import type { ServerRegistry } from './registry.ts';
 
@@ -21,9 +21,9 @@ export const SUMMARY_COLUMNS =
 
 export type SummaryColumns = ServerColumns<Omit<ThreadSummary, 'cost'>> & { cost: string };
 
-export const summaryOf = ({ cost, ...rest }: SummaryColumns): ThreadSummary => ({
+export const summaryOf = ({ cost, title, ...rest }: SummaryColumns): ThreadSummary => ({
   ...presentOnly(rest),
-  cost: JSON.parse(cost),
+  ...costAndTitle(cost, title),
 });
 
 /** `none`: what stands where nothing was said. */

@@ -1,6 +1,6 @@
 // The rows of threads, how one comes into the world, and its journal.
 import { ok } from '../../base/index.ts';
-import { encodeThread } from '../encode.ts';
+import { encodeThread, eventData } from '../encode.ts';
 import type {
   Answer,
   EventRange,
@@ -150,7 +150,7 @@ export async function readJournal(
       ? await sql.all(AFTER_OF, thread, after, count, types)
       : await sql.all(AFTER, thread, after, count);
   }
-  return rows.map(({ data, ...row }) => ({ thread, ...row, data: JSON.parse(data) }));
+  return rows.map(({ data, ...row }) => ({ thread, ...row, data: eventData(data) }));
 }
 
 export async function countJournal(

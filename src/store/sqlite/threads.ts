@@ -1,6 +1,6 @@
 // The rows of threads, and how one comes into the world: row, data, account and first events together.
 import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
-import type { EventText, ThreadText } from '../encode.ts';
+import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
 import type {
   EventRange,
   Held,
@@ -42,10 +42,10 @@ export type SummaryRow = Columns<Omit<ThreadSummary, 'cost' | 'detached'>> & {
 };
 
 /** Every column under its name, empty ones left out. */
-export const toSummary = ({ cost, detached, ...rest }: SummaryRow): ThreadSummary => ({
+export const toSummary = ({ cost, title, detached, ...rest }: SummaryRow): ThreadSummary => ({
   ...present(rest),
   detached: detached === 1,
-  cost: JSON.parse(cost),
+  ...costAndTitle(cost, title),
 });
 
 interface FoundRow extends SummaryRow {
@@ -159,7 +159,7 @@ export function readEvents(
     thread,
     seq: place - start,
     ...row,
-    data: JSON.parse(data),
+    data: eventData(data),
   });
   if ('last' in range) {
     const count = Math.min(range.last, MAX_READ);
