@@ -349,10 +349,12 @@ const HOOKED = (name: string, script: string) => `
   <process><script>${script}</script></process>
 </directive>`;
 const AT = (when: string) =>
-  hook(when, 'judge').replace(
-    '</hook>',
-    '<inputs><result>${event.result}</result></inputs></hook>',
-  );
+  when.includes('after_step')
+    ? hook(when, 'judge').replace(
+        '</hook>',
+        '<inputs><result>${event.result}</result></inputs></hook>',
+      )
+    : hook(when, 'judge');
 const SKIPS_SEEN =
   '/when first [ @result.seen == "yes" => return { "action": "skip" }\n * => return { "action": "continue" } ]';
 const WAYS_TO_END: readonly (readonly [string, string, string])[] = [

@@ -566,10 +566,19 @@ export function createReplayStage(
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);
   const { count } = counted;
-  const play = async (thread: string): Promise<void> => {
-    const running = live.get(thread)?.thread;
-    if (!running) return;
-    await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
+  /** One at a time for each thread: calls that are made at once all ask for it. */
+  const playing = new Map<string, Promise<void>>();
+  const play = (thread: string): Promise<void> => {
+    const next = (playing.get(thread) ?? Promise.resolve()).then(async () => {
+      const running = live.get(thread)?.thread;
+      if (!running) return;
+      await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
+    });
+    playing.set(
+      thread,
+      next.catch(() => undefined),
+    );
+    return next;
   };
   const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
