@@ -100,7 +100,7 @@ function want(file, name, isLocal) {
 const index = join(dist, 'index.d.ts');
 for (const name of [...open(index).exported.keys(), ...open(index).locals.keys()]) {
   if (open(index).exported.has(name)) want(index, name, false);
-  else if (/^export /.test(open(index).locals.get(name)?.statements?.[0]?.code ?? ''))
+  else if ((open(index).locals.get(name)?.statements?.[0]?.code ?? '').startsWith('export '))
     want(index, name, true);
 }
 for (let next = queue.pop(); next; next = queue.pop()) {

@@ -91,7 +91,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
     ['replay', 'observe', 'plain-loop.ts'],
   ],
   script: [
-    ['fault.ts', 'world.ts'],
+    ['fault.ts', 'problem.ts', 'world.ts'],
     ['syntax'],
     ['files'],
     ['values'],

@@ -155,11 +155,7 @@ const ALONE = [
   ...(['var', 'file', 'import', 'export', 'return', 'step', 'artifact', 'loop', 'notify'] as const),
 ];
 type OperationKind = (typeof WITH_NAME | typeof ALONE)[number] | keyof typeof WITH_WORD;
-export const OPERATION_KINDS: readonly string[] = [
-  ...WITH_NAME,
-  ...Object.keys(WITH_WORD),
-  ...ALONE,
-];
+const OPERATION_KINDS: readonly string[] = [...WITH_NAME, ...Object.keys(WITH_WORD), ...ALONE];
 
 /** What a command, a block or the body of a function is made of: never the `type` of an operation. */
 const BODY_KINDS: ReadonlySet<string> = new Set([

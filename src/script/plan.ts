@@ -3,6 +3,7 @@
 // back, only steps that can be read in it are ever done. Nothing is run: what is said of a plan is known
 // from its text alone, and what it says of a value's sources is never less than what it is made of.
 import { type Json, type JsonObject, setOwn } from '../base/index.ts';
+import { placeOf } from './problem.ts';
 import { PROVIDED } from './run/names.ts';
 import {
   type ActionExpression,
@@ -13,7 +14,6 @@ import {
   valuesOf,
 } from './syntax/ast.ts';
 import { parseScript } from './syntax/parse.ts';
-import { placeOf } from './syntax/problem.ts';
 import { hintOfName } from './syntax/unbound.ts';
 
 /** What a value is made of: the result of a step, and which fields were taken; or a variable it is given. */

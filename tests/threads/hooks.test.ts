@@ -664,26 +664,6 @@ test('a fallback model does not repeat a call of a tool; it gets the error', asy
   expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('not_found');
 });
 
-test('the model is told before its last turn, also when there are few', async () => {
-  for (const turns of [2, 3, 4]) {
-    const made = await stage(
-      {
-        '.ai/directives/look.md': directiveText('look', {
-          permissions: READ,
-          limits: `<turns>${turns}</turns>`,
-        }),
-      },
-      Array.from({ length: turns }, (_, at) => read(`notes/${at}.txt`)),
-    );
-    await run(made, 'look');
-    const sent = made.provider.requests.map(({ body }) => JSON.stringify(body));
-    expect(sent).toHaveLength(turns);
-    expect(sent.map((text) => text.includes('This is your last turn'))).toEqual(
-      sent.map((_, at) => at === turns - 1),
-    );
-  }
-});
-
 test('switch_to_fallback_model asks another model for the rest of the run', async () => {
   const { result, made } = await shipped(
     'switch_to_fallback_model',

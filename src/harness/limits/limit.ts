@@ -170,10 +170,6 @@ const MARKS = [80n, 95n] as const;
 export const markKey = ({ limit, percent }: Pick<WarningEvent, 'limit' | 'percent'>): string =>
   `${limit}:${percent}`;
 
-/** The first mark of a small number of turns comes before the last turn, so that the model can read it. */
-const isLastTurn = (limit: LimitName, percent: bigint, current: bigint, max: bigint): boolean =>
-  limit === 'turns' && percent === MARKS[0] && current > 0n && current + 1n >= max;
-
 /** Marks that are reached and were not reported yet. A limit of zero has none. */
 export function crossedMarks(
   used: LimitAmounts,
@@ -186,7 +182,7 @@ export function crossedMarks(
     const current = used[limit] ?? 0n;
     if (PER_UNIT.has(limit) || max === 0n) continue;
     for (const percent of MARKS) {
-      if (current * 100n < max * percent && !isLastTurn(limit, percent, current, max)) break;
+      if (current * 100n < max * percent) break;
       if (alreadyWarned.has(markKey({ limit, percent: Number(percent) }))) continue;
       events.push(warningEvent(limit, Number(percent), current, max));
     }

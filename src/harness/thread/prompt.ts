@@ -55,9 +55,6 @@ function oneLine(text: string): string {
 }
 
 export function warningLine({ limit, percent, current, max }: WarningEvent): string {
-  if (limit === 'turns' && max - current === 1) {
-    return `[limits] This is your last turn (${max} of ${max}). Return what you have.`;
-  }
   const unit = limit === 'duration' ? ' seconds' : '';
   return `[limits] ${percent} % of \`${limit}\` reached (${current} of ${max}${unit}). Finish what matters most and return what you have.`;
 }

@@ -86,7 +86,7 @@ function hunksOf(edits: readonly Edit[]): [number, number][] {
 const countOf = (edits: readonly Edit[], sign: Edit['sign']): number =>
   edits.filter((edit) => edit.sign !== sign).length;
 
-export interface LineDiff {
+interface LineDiff {
   /** How many lines the texts have. */
   readonly from: number;
   readonly to: number;

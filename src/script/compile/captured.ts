@@ -8,10 +8,10 @@ import {
   type Operation,
   type Value,
 } from '../../flow/index.ts';
+import { placeOf } from '../problem.ts';
 import { type Compiler, type Environment, type Eval, executableOf } from '../run/environment.ts';
 import { operate } from '../run/operate.ts';
 import { type Expression, type NodeOf, type PathStep, visit } from '../syntax/ast.ts';
-import { placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
 
 /** Policies alone look at this part of a call. */

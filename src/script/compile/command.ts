@@ -16,6 +16,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { placeOf } from '../problem.ts';
 import { commandKeys, withVariables } from '../run/command-words.ts';
 import {
   type Compiler,
@@ -30,7 +31,6 @@ import { asHelpers, helpersIn, type UsedHelper } from '../run/helpers.ts';
 import { streaming } from '../run/live.ts';
 import { operate, TIERS, unwrap, valueAt } from '../run/operate.ts';
 import type { NodeOf } from '../syntax/ast.ts';
-import { placeOf } from '../syntax/problem.ts';
 import { parseJsonText, plainCopy, stageInput } from '../values/data.ts';
 import { absent, isAbsent, isFunctionData, isKept, isTruthy } from '../values/kinds.ts';
 import { mxOf, mxType } from '../values/metadata.ts';

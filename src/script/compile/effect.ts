@@ -15,6 +15,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { lineOf, placeOf } from '../problem.ts';
 import { refuseLeave } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -26,7 +27,6 @@ import {
 import { wasShown } from '../run/live.ts';
 import { lazyInput, operate, TIERS, unwrap } from '../run/operate.ts';
 import type { Expression, NodeOf, Target } from '../syntax/ast.ts';
-import { lineOf, placeOf } from '../syntax/problem.ts';
 import { absent } from '../values/kinds.ts';
 import { fileText, jsonLine, showText, textOf } from '../values/text.ts';
 import { resolveOpen } from './text.ts';

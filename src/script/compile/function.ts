@@ -17,6 +17,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, ScriptFault, toFault } from '../fault.ts';
+import { placeOf } from '../problem.ts';
 import { leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type CallChain,
@@ -36,7 +37,6 @@ import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { Expression, NodeOf } from '../syntax/ast.ts';
 import { bodyKindOf } from '../syntax/outline.ts';
-import { placeOf } from '../syntax/problem.ts';
 import { absent, isFileList, withText } from '../values/kinds.ts';
 import { compileCaptureCheck, judgedWhenSaid } from './captured.ts';
 import {

@@ -23,6 +23,7 @@ import {
   type Verdict,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { lineOf, shownPlace } from '../problem.ts';
 import { leaveOf, ruling, verdictOf } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -36,7 +37,6 @@ import { addHook, roundOf, type ScriptHook } from '../run/hooks.ts';
 import { caught, unwrap } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { NodeOf } from '../syntax/ast.ts';
-import { lineOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { compileBlock, compileWhen } from './control-flow.ts';

@@ -14,6 +14,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise, toFault } from '../fault.ts';
+import { placeOf } from '../problem.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -30,7 +31,6 @@ import { withFacts } from '../run/names.ts';
 import { lazyInput, operate } from '../run/operate.ts';
 import { VariableScope } from '../run/scope.ts';
 import type { Binding, NodeOf } from '../syntax/ast.ts';
-import { placeOf } from '../syntax/problem.ts';
 import { fieldOf } from '../values/access.ts';
 import { itemsOf, type LoopItem } from '../values/data.ts';
 import { entriesOf, isAbsent, isTruthy, shapeMarks } from '../values/kinds.ts';

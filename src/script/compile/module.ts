@@ -8,6 +8,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { placeOf, shownPlace } from '../problem.ts';
 import {
   type Compiler,
   type Environment,
@@ -20,7 +21,6 @@ import {
 import { operate, unwrap } from '../run/operate.ts';
 import type { NodeOf, Parameter } from '../syntax/ast.ts';
 import { derivedName } from '../syntax/outline.ts';
-import { placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, entriesOf, isAbsent, makeFunction, makeNamespace } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import type { LoadedText } from '../world.ts';

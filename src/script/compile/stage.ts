@@ -10,6 +10,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { placeOf } from '../problem.ts';
 import { leaveOf } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -27,7 +28,6 @@ import { asksWhether, isPlace } from '../run/existence.ts';
 import { withFacts } from '../run/names.ts';
 import { operate } from '../run/operate.ts';
 import type { Expression, NodeOf, PipelineStage } from '../syntax/ast.ts';
-import { placeOf } from '../syntax/problem.ts';
 import { stageInput } from '../values/data.ts';
 import { absent, isAbsent } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';

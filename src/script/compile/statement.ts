@@ -8,6 +8,7 @@ import {
   withLabels,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
+import { lineOf, placeOf, shownPlace } from '../problem.ts';
 import { leave, leaveOf, refuseLeave, takeReturn } from '../run/control-values.ts';
 import {
   type Compiler,
@@ -26,7 +27,6 @@ import {
   type NodeOf,
   type Statement,
 } from '../syntax/ast.ts';
-import { lineOf, placeOf, shownPlace } from '../syntax/problem.ts';
 import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
 import { isMethodName } from '../values/methods.ts';
 import { augment } from '../values/operators.ts';

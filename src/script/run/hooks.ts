@@ -14,7 +14,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import { toFault } from '../fault.ts';
-import { placeOf } from '../syntax/problem.ts';
+import { placeOf } from '../problem.ts';
 import { entriesOf } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
 import { leave, leaveOf } from './control-values.ts';

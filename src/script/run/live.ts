@@ -10,7 +10,7 @@ import {
   mergeAll,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { lineOf } from '../syntax/problem.ts';
+import { lineOf } from '../problem.ts';
 import type { Environment, LiveOutput, Printing } from './environment.ts';
 import { unwrap } from './operate.ts';
 

@@ -16,7 +16,7 @@ import {
   withLabels,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
-import { placeOf } from '../syntax/problem.ts';
+import { placeOf } from '../problem.ts';
 import { plainCopy } from '../values/data.ts';
 import { absent, entriesOf, makeFunction, marksOf, withOrigin } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';

@@ -3,9 +3,9 @@
 // nearly a known label is a warning.
 import { nearest } from '../../base/index.ts';
 import { isRisk, keyProblem, OPERATION_TYPES, OWN_LABELS } from '../../flow/index.ts';
+import type { SyntaxProblem } from '../problem.ts';
 import { type Expression, type NodeOf, type ScriptTree, visit } from './ast.ts';
 import { staticText } from './outline.ts';
-import type { SyntaxProblem } from './problem.ts';
 import type { NameFinding } from './unbound.ts';
 
 type Rule = NodeOf<'guard' | 'hook'>;
@@ -45,7 +45,7 @@ function labelsOfPolicy({ entries }: NodeOf<'object'>): string[] {
 }
 
 /** All labels that a file puts on values and functions. */
-export function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
+function labelsIn(tree: Pick<ScriptTree, 'body'>): string[] {
   const found: string[] = [];
   for (const node of nodesOf(tree)) {
     if (node.kind === 'var' || node.kind === 'let' || node.kind === 'exe')

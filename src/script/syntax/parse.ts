@@ -2,6 +2,7 @@
 // form. Statements that fail are skipped, so that an editor sees the problems of all of them.
 
 import { frontMatterAt } from '../../base/index.ts';
+import { ParseError, type SyntaxProblem } from '../problem.ts';
 import { parseBlockRest } from './action.ts';
 import type { Mode, NodeOf, ScriptTree, Statement } from './ast.ts';
 import { parseFlow } from './control-flow.ts';
@@ -9,7 +10,6 @@ import { OUTERMOST, Reader, type Rules } from './cursor.ts';
 import { parseEffect } from './effect.ts';
 import { parseFile } from './file.ts';
 import { filterProblems } from './filters.ts';
-import { ParseError, type SyntaxProblem } from './problem.ts';
 import { parseStatement } from './statement.ts';
 import { parseBare } from './text.ts';
 import { isLaterStart, isStreamLine, parseValue, STATEMENT_WORDS } from './value.ts';

@@ -1,5 +1,5 @@
 // Offsets into lines and columns, when somebody asks.
-import { createLines, type TextLines } from '../../base/index.ts';
+import { createLines, type TextLines } from '../base/index.ts';
 
 const known = new WeakMap<object, TextLines>();
 
