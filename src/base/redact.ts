@@ -394,14 +394,15 @@ function maskFor(forms: readonly string[]): string {
   return MASKS.find(isSafe) ?? '\ue000';
 }
 
+/** A few bits of four characters. A form holds no four characters whose bits it has not set. */
+const four = (a: number, b: number, c: number, d: number): number =>
+  (a * 8191 + b * 1021 + c * 131 + d) & 0xffff;
+
 /** What stands beside what in the forms: most escapes and line ends are then seen not to matter. */
 function createNeighbours(forms: Iterable<string>) {
   const [has, firsts, lasts] = [new Uint8Array(256), new Uint8Array(256), new Uint8Array(256)];
   const pairs = new Uint8Array(65_536);
-  // A few bits of four characters: what is not there is in no form.
   const fours = new Uint8Array(65_536);
-  const four = (a: number, b: number, c: number, d: number): number =>
-    (a * 8191 + b * 1021 + c * 131 + d) & 0xffff;
   for (const form of forms) {
     const code = (at: number): number => form.charCodeAt(at);
     firsts[code(0)] = 1;

@@ -91,19 +91,20 @@ export function parseYaml(text: string): YamlDocument {
   }
 }
 
+const READING = {
+  prettyErrors: false,
+  schema: 'core',
+  version: '1.2',
+  // `convert` checks keys: the library compares every key with every other.
+  uniqueKeys: false,
+  strict: true,
+  logLevel: 'silent',
+} as const;
+
 function read(text: string): YamlDocument {
   const { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } = library();
   const lines = new LineCounter();
-  const document = parseDocument(text, {
-    lineCounter: lines,
-    prettyErrors: false,
-    schema: 'core',
-    version: '1.2',
-    // Checked in `convert`: the library compares every key with every other.
-    uniqueKeys: false,
-    strict: true,
-    logLevel: 'silent',
-  });
+  const document = parseDocument(text, { ...READING, lineCounter: lines });
   const place = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
     return { line: Math.max(1, line), column: Math.max(1, col) };

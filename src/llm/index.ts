@@ -10,7 +10,7 @@ export type {
   ToolDefinition,
 } from './message.ts';
 export {
-  type Endpoint,
+  type ProviderEndpoint,
   type ResolvedModel,
   resolveModel,
   withEndpoints,

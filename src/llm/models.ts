@@ -19,7 +19,7 @@ import type { DataLayer } from '../items/index.ts';
 import type { Protocol } from './message.ts';
 
 /** Where a provider of the user's own is, and the variable with its key; without one none is sent. */
-export interface Endpoint {
+export interface ProviderEndpoint {
   base_url?: string;
   key?: string;
 }
@@ -37,7 +37,7 @@ export interface ResolvedModel {
   /** Environment variable with the key; absent when the provider needs none. */
   key_variable?: string;
   /** Of a provider that the user added or moved; absent: as its tool says. */
-  endpoint?: Endpoint;
+  endpoint?: ProviderEndpoint;
   /** The model to use when this one is unavailable, overloaded or refuses. */
   fallback?: string;
   /** The most the model can write in one answer. */
@@ -127,14 +127,14 @@ export function withEndpoints({ value, layers }: ModelsFile): JsonObject {
     const provider = mergeDeep(kept, isObject(mine) ? mine : {});
     const base_url = wordAt(mine, 'base_url');
     const isMoved = known === undefined || base_url !== undefined || wordAt(mine, 'key');
-    const endpoint = compact<Endpoint>({ base_url, key: wordAt(provider, 'key') });
+    const endpoint = compact<ProviderEndpoint>({ base_url, key: wordAt(provider, 'key') });
     providers[name] = isMoved ? { ...provider, endpoint: { ...endpoint } } : provider;
   }
   return { ...value, providers };
 }
 
 /** The same table where one endpoint answers in the place of every provider: nobody else is asked. */
-export function withStandIn(models: JsonObject, standIn: Endpoint | undefined): JsonObject {
+export function withStandIn(models: JsonObject, standIn: ProviderEndpoint | undefined): JsonObject {
   if (!standIn) return models;
   const providers = Object.entries(tableAt(models, 'providers')).map(([name, provider]) => {
     const own = isObject(provider) ? provider : {};
@@ -170,8 +170,11 @@ function providerByPattern(models: JsonObject, id: string): string | undefined {
   return best?.name;
 }
 
-const endpointOf = (endpoint: JsonObject): Endpoint =>
-  compact<Endpoint>({ base_url: wordAt(endpoint, 'base_url'), key: wordAt(endpoint, 'key') });
+const endpointOf = (endpoint: JsonObject): ProviderEndpoint =>
+  compact<ProviderEndpoint>({
+    base_url: wordAt(endpoint, 'base_url'),
+    key: wordAt(endpoint, 'key'),
+  });
 
 function complete(
   models: JsonObject,

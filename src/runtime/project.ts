@@ -35,7 +35,7 @@ import {
   probeSandboxNow,
   type SandboxReport,
 } from '../kernel/index.ts';
-import type { Endpoint } from '../llm/index.ts';
+import type { ProviderEndpoint } from '../llm/index.ts';
 import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
@@ -71,7 +71,7 @@ export interface RuntimeOptions {
   /** Whose threads these are, where several share a store; default: `KERNMANTLE_TENANT`, then the settings. */
   tenant?: string;
   /** Answers in the place of every provider; `key` names the variable that holds its key. */
-  standIn?: Endpoint;
+  standIn?: ProviderEndpoint;
   /** Another registry than the file of the project. */
   openStore?: (options: SqliteOptions) => Promise<Outcome<Store>>;
 }

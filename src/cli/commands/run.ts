@@ -3,7 +3,7 @@
 import { compact, type Failure, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
-import type { Endpoint } from '../../llm/index.ts';
+import type { ProviderEndpoint } from '../../llm/index.ts';
 import {
   personRow,
   type Runtime,
@@ -138,7 +138,7 @@ interface Follow {
 async function withReplies(
   call: CommandCall,
   file: string,
-  work: (call: CommandCall, standIn: Endpoint) => Promise<Ending>,
+  work: (call: CommandCall, standIn: ProviderEndpoint) => Promise<Ending>,
 ): Promise<Ending> {
   const { terminal } = call;
   const text = readInput(file);
@@ -253,7 +253,11 @@ interface Queued {
   onMade?: (thread: string) => Promise<void>;
 }
 
-async function followOne(call: CommandCall, follow: Follow, standIn?: Endpoint): Promise<Ending> {
+async function followOne(
+  call: CommandCall,
+  follow: Follow,
+  standIn?: ProviderEndpoint,
+): Promise<Ending> {
   const { terminal } = call;
   const view = createRunView(terminal);
   const { usageCodes: codes = [] } = follow;

@@ -28,18 +28,18 @@ export interface Home {
 
 export type Modules = ReturnType<typeof createModules>;
 
+function stampOf(file: string): string | undefined {
+  try {
+    const stat = statSync(file);
+    return stat.isFile() && stat.size <= MAX_FILE ? `${stat.mtimeMs}:${stat.size}` : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** `opened` gives the text of a file that is open. */
 export function createModules(userFolder: string, opened: (file: string) => string | undefined) {
   const kept = new Map<string, { stamp: string; module: Module }>();
-
-  function stampOf(file: string): string | undefined {
-    try {
-      const stat = statSync(file);
-      return stat.isFile() && stat.size <= MAX_FILE ? `${stat.mtimeMs}:${stat.size}` : undefined;
-    } catch {
-      return undefined;
-    }
-  }
 
   function read(file: string): Module | undefined {
     const open = opened(file);

@@ -550,6 +550,38 @@ const wholeRecorded = async (
 ): Promise<Outcome<Value>> =>
   recorded.ok ? ok(await wholeValue({ store }, thread, recorded.output)) : recorded;
 
+/** Runs the work of one thread one at a time: calls that are made at once all ask for it. */
+function oneAtATime(work: (thread: string) => Promise<void>): (thread: string) => Promise<void> {
+  const running = new Map<string, Promise<void>>();
+  return (thread) => {
+    const next = (running.get(thread) ?? Promise.resolve()).then(() => work(thread));
+    running.set(
+      thread,
+      next.catch(() => undefined),
+    );
+    return next;
+  };
+}
+
+/** The model says what the journal holds, and refuses what was refused. */
+const recordedModel =
+  ({ live, recordOf, count, play }: Parameters<typeof asksInside>[0]): HarnessPorts['model'] =>
+  async (_model, { __thread_id: thread = '' }) => {
+    await play(thread);
+    const turn = live.get(thread)?.thread.journal.turn ?? 0;
+    const refused = unbegunThen(recordOf(thread).events.slice(count(thread)), turn);
+    if (refused) return refused;
+    return ok({
+      async ask() {
+        await play(thread);
+        const running = live.get(thread)?.thread;
+        await running?.journal.listen();
+        if (running && recordOf(thread).isClosedAt(count(thread))) stopThread(running, CLOSED);
+        return recordOf(thread).replyAt(count(thread));
+      },
+    });
+  };
+
 export type ReplayStage = ReturnType<typeof createReplayStage>;
 
 export function createReplayStage(
@@ -566,20 +598,11 @@ export function createReplayStage(
   const endOf = (thread: string): number => (thread === id ? end : Number.POSITIVE_INFINITY);
   const counted = countEvents(empty, recordOf, endOf);
   const { count } = counted;
-  /** One at a time for each thread: calls that are made at once all ask for it. */
-  const playing = new Map<string, Promise<void>>();
-  const play = (thread: string): Promise<void> => {
-    const next = (playing.get(thread) ?? Promise.resolve()).then(async () => {
-      const running = live.get(thread)?.thread;
-      if (!running) return;
-      await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
-    });
-    playing.set(
-      thread,
-      next.catch(() => undefined),
-    );
-    return next;
-  };
+  const play = oneAtATime(async (thread) => {
+    const running = live.get(thread)?.thread;
+    if (!running) return;
+    await playOthers(running, recordOf(thread), () => count(thread), endOf(thread));
+  });
   const store = storeOf({ ...counted, real, empty, id, known, recordOf, play });
 
   const askInside = asksInside({ live, recordOf, count, play });
@@ -644,21 +667,7 @@ export function createReplayStage(
     },
     store,
     kernel,
-    async model(_model, { __thread_id: thread = '' }) {
-      await play(thread);
-      const turn = live.get(thread)?.thread.journal.turn ?? 0;
-      const refused = unbegunThen(recordOf(thread).events.slice(count(thread)), turn);
-      if (refused) return refused;
-      return ok({
-        async ask() {
-          await play(thread);
-          const running = live.get(thread)?.thread;
-          await running?.journal.listen();
-          if (running && recordOf(thread).isClosedAt(count(thread))) stopThread(running, CLOSED);
-          return recordOf(thread).replyAt(count(thread));
-        },
-      });
-    },
+    model: recordedModel({ live, recordOf, count, play }),
     threads: threadsOf(live, ports.threads.owner, store),
     watch: {
       transcript: () => () => {},

@@ -222,6 +222,14 @@ function resultFactsOf(tools: readonly Tool[], isUnsigned: boolean): ResultFacts
   return Object.keys(facts).some((name) => name !== 'kinds') ? facts : undefined;
 }
 
+const actionParameter = (tool: Tool): ToolParameter => ({
+  name: 'action',
+  type: 'string',
+  required: true,
+  description: 'what to do',
+  enum: tool.actions.map(({ name }) => name),
+});
+
 /** Everything that follows from the links and the chosen action alone. */
 function planOf(
   leaf: PlannedTool,
@@ -232,15 +240,8 @@ function planOf(
 ): Plan {
   const tools = links.map((link) => link.tool as Tool);
   const tool = tools[0] as Tool;
-  const choice: ToolParameter = {
-    name: 'action',
-    type: 'string',
-    required: true,
-    description: 'what to do',
-    enum: tool.actions.map(({ name }) => name),
-  };
   const inherited = inheritParameters([
-    ...(action ? [[choice, ...action.parameters]] : []),
+    ...(action ? [[actionParameter(tool), ...action.parameters]] : []),
     ...tools.map((link) => link.parameters),
   ]);
   const own = action?.requires ?? tool.requires;
