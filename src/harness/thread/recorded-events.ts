@@ -168,6 +168,15 @@ function resultAfter(
   return undefined;
 }
 
+/** The first of these after a request says what became of it. */
+const ENDS_REQUEST: ReadonlySet<Recorded['type']> = new Set([
+  'assistant_message',
+  'error',
+  'turn_end',
+  'turn_start',
+  'tool_call',
+]);
+
 const isLoss = (event: Recorded): boolean =>
   event.type === 'logged' &&
   event.data.by === 'harness' &&
@@ -232,7 +241,7 @@ export function createReplayRecord(events: readonly Recorded[]) {
     },
     /** Was the process closed while the request was under way that was begun before `seq`? */
     isClosedAt(seq: number): boolean {
-      const at = events.findIndex(({ type }, index) => index >= seq && type === 'error');
+      const at = events.findIndex(({ type }, index) => index >= seq && ENDS_REQUEST.has(type));
       const [failed, next] = events.slice(at, at + 2);
       return (
         at >= 0 &&
