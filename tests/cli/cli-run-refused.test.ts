@@ -146,7 +146,16 @@ test('a limit that is no number, and refusals as JSON, leave nothing either', as
 test('programs are not told to type commands: only what people read says how they call it', () => {
   // The command line, what it prints, and the page, which names the command beside every act.
   // Who writes a script that names a server has to know how a person connects one.
-  const forPeople = ['cli/', 'runtime/reports/', 'runtime/shared/connectors.ts', 'web/'];
+  // So has who writes the file of a server's tool or is refused it, and a client without a token.
+  const forPeople = [
+    'cli/',
+    'runtime/reports/',
+    'runtime/shared/connectors.ts',
+    'web/',
+    'kernel/rights/authority.ts',
+    'kernel/tool/check-config.ts',
+    'kernel/tool/run-tool.ts',
+  ];
   const files = readdirSync('src', { recursive: true, encoding: 'utf8' }).filter(
     (file) =>
       file.endsWith('.ts') &&

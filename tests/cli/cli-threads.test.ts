@@ -632,7 +632,7 @@ test('a person sees what is asked and decides once', async () => {
     id,
     kind,
     binding: { text },
-    shown: { text, added: [{ id: 'github/one', description: 'x'.repeat(120) }] },
+    shown: { question: text, added: [{ id: 'github/one', description: 'x'.repeat(120) }] },
   });
   const [call, question] = ['ap_call', 'ap_question'];
   await commit(thread, {
@@ -642,7 +642,7 @@ test('a person sees what is asked and decides once', async () => {
     release: true,
   });
   await runtime.close();
-  const waiting = await peek('approvals', 'ls');
+  const waiting = await peek('approvals', 'ls', '-v');
   expect(waiting.out).toContain('push to main');
   const [listed] = outputOf(await peek('approvals', 'ls', '--json')) as { mark: string }[];
   expect(listed?.mark).toMatch(/^[0-9A-F]{4}-[0-9A-F]{4}$/);
@@ -663,7 +663,7 @@ test('a person sees what is asked and decides once', async () => {
     channel: 'cli',
   });
   expect((await peek('approvals', 'ls')).err).toContain('nothing waits');
-  expect((await peek('approvals', 'ls', '--all')).out).toContain('seen');
+  expect((await peek('approvals', 'ls', '--all', '-v')).out).toContain('seen');
   const rows = outputOf(await peek('audit', '--surface', 'cli', '--thread', thread, '--json'));
   expect(rows).toMatchObject([
     { operation: 'run', caller: 'ada' },

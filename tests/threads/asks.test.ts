@@ -353,7 +353,7 @@ test('a statement that a person denies ends the script with the reason', async (
   const { thread_id } = await run(made, 'lead');
   await decide(made, NO);
   expect(await resume(made, thread_id)).toMatchObject({
-    status: 'failed',
+    status: 'denied',
     reason: expect.stringContaining('not on a Monday'),
   });
 });

@@ -193,7 +193,7 @@ test('whoever follows a thread hears where it rests, and from there on how it go
   const first = made.threads.follow(id, never);
   const looking = listed(first);
   await worker.work();
-  expect(got(await first.result)).toMatchObject({ status: 'waiting', reason: 'may it?' });
+  expect(got(await first.result)).toMatchObject({ status: 'waiting', reason: 'Call probe/write?' });
   const events = await looking;
   expect(statesIn(events).at(-1)).toBe('waiting');
   const last = events.at(-1)?.seq ?? 0;

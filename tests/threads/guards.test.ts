@@ -129,7 +129,7 @@ test.each(Object.entries(SCRIPTS))('%s by a script is refused', async (_name, sc
     {},
   );
   const result = await run(made, 'work');
-  expect(result).toMatchObject({ status: 'failed', reason: expect.stringContaining('never') });
+  expect(result).toMatchObject({ status: 'denied', reason: expect.stringContaining('never') });
   expect(isThere(made)).toBe(false);
 });
 

@@ -262,7 +262,7 @@ test('a refusal ends it: no other plan is made', async () => {
       guards: '<guard on="op:tool:mail/send"><when>true</when><deny>not today</deny></guard>',
     },
   });
-  expect(await planned(made)).toMatchObject({ status: 'failed', code: 'permission_denied' });
+  expect(await planned(made)).toMatchObject({ status: 'denied', code: 'permission_denied' });
   expect(made.provider.count()).toBe(1);
 });
 
