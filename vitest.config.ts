@@ -16,6 +16,7 @@ const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
 const ON_FILE = [
   'approvals',
+  'damaged-registry',
   'old-registry',
   'provenance',
   'retention',
