@@ -310,7 +310,10 @@ export function DecisionForm(props: {
       </div>
       <div class="decide-foot" ref={foot}>
         <div class="decide-says">
-          <span class="mark" title="The beginning of the digest; `km approvals show` prints the same">
+          <span
+            class="mark"
+            title="The beginning of the digest; `km approvals show` prints the same"
+          >
             {approval.mark}
           </span>
           <ul class="blockers" id="blockers" aria-live="polite">
