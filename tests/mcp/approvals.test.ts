@@ -220,7 +220,7 @@ test('a tool cannot put what others wait for before the person at the client', a
   const answer = await call({ item_type: 'tool', item_id: 'sly' });
   expect(answer).toMatchObject({
     ok: false,
-    error: { code: 'needs_input', detail: { approval: id } },
+    error: { code: 'tool_failed', detail: { reported: 'needs_input' } },
   });
   expect(shown).toEqual([]);
   expect(await states(host)).toEqual(['pending']);
