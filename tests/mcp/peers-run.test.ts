@@ -10,6 +10,7 @@ import {
   startScriptedProvider,
 } from '../../src/llm/index.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { bearerOf } from '../web/support/serve.ts';
 
 const LOOK = `<directive name="look" version="1.0.0">
   <metadata>
@@ -90,7 +91,10 @@ interface Answer {
 
 test.for(['legacy', 'auto'] as const)('a directive, from start to result (%s)', async (mode) => {
   const client = new Client({ name: 'outside', version: '1' }, { versionNegotiation: { mode } });
-  await client.connect(new StreamableHTTPClientTransport(new URL(served?.url ?? '')));
+  // A client without a token may only look.
+  const requestInit = { headers: bearerOf(fixture, 'steer') };
+  const url = new URL(served?.url ?? '');
+  await client.connect(new StreamableHTTPClientTransport(url, { requestInit }));
   const progress: unknown[] = [];
   const execute = async (parameters: Record<string, unknown>): Promise<Answer> => {
     const result = await client.callTool(

@@ -326,7 +326,7 @@ function Outcome({ view }: { view: ThreadView }) {
   if (outputs === undefined && reply === undefined) return null;
   const isEnded = isEndedStatus(view.thread.status);
   return (
-    <section class="card outcome" aria-label={isEnded ? 'Result' : 'Last words'}>
+    <section class="card outcome" tabIndex={0} aria-label={isEnded ? 'Result' : 'Last words'}>
       {outputs === undefined ? null : (
         <>
           <h2>Outputs</h2>
