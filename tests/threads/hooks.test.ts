@@ -811,8 +811,10 @@ test('a hook whose rights a policy takes away counts as no match, and is told', 
   };
   const made = await openStage(files, {
     look: [
-      () => {
+      async () => {
         made.fixture.write('.ai/policy.yaml', 'capabilities: { deny: [kernel.load] }\n');
+        // Policies are looked at every 20 ms.
+        await new Promise((resolve) => setTimeout(resolve, 40));
         return read('notes/none.txt');
       },
       DONE,
