@@ -35,7 +35,7 @@ test.each([
   expect(shown).toContain('[secret]');
 });
 
-/** As HTML writes it: a number with so many zeros, or a name where there is one. */
+/** Writes a character as HTML does: a number with leading zeros, or its name if it has one. */
 const inHtml = (text: string, zeros: number, end: string) =>
   Array.from(text, (char) => `&#${'0'.repeat(zeros)}${char.codePointAt(0)}${end}`).join('');
 const NAMED = new Map(

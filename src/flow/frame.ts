@@ -61,7 +61,7 @@ export interface Frame {
   readonly isHooking: boolean;
   /** A person was asked about this very operation and said yes. */
   readonly isApproved: boolean;
-  /** What they were shown there: a write is held to it. */
+  /** Identity of the file that the person was shown. A write is refused if the file has changed since. */
   readonly approved?: string;
   /** What a privileged guard has lifted for this very operation, and for the parts of it judged again. */
   readonly exception: PolicyException | undefined;

@@ -74,7 +74,7 @@ export type LookAtPlace = (
   given: ReadonlyMap<string, Json>,
 ) => Promise<WritePlace>;
 
-/** What a write would change, for the person who is asked about it. */
+/** The change that a write would make, for the person who is asked about it. */
 export interface WritePreview {
   /** From the project's root. */
   readonly path: string;

@@ -147,7 +147,7 @@ export async function askHere(
       const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
-      // What is asked about has changed: it is asked again.
+      // The file changed, so the question is asked again.
       if (done.error.detail.path !== undefined) return done;
       // Somebody else was quicker: theirs counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);

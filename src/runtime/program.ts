@@ -46,7 +46,7 @@ export type ListedThread = Costed<ThreadSummary>;
 export type ShownThread = Costed<ThreadRow>;
 
 interface ResumeRequest extends Pick<ResumeOptions, 'from' | 'limits' | 'model'> {
-  /** What the person says to it: the next thing in the same conversation. */
+  /** The next message of the person in the same conversation. */
   message?: string;
   signal?: AbortSignal;
 }

@@ -131,7 +131,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     read: (noted: Json) => T,
   ): Promise<Outcome<T>> =>
     mapped(await actions.act(about, async () => mapped(await work(), pack)), read);
-  // What is noted says the same on every machine.
+  // The recorded path is the same on every machine.
   const shown = (path: string): string => shownFile(world.root, path) || '.';
   const look = (name: string, path: string): ScriptAct => ({
     name,

@@ -226,7 +226,7 @@ export function approvalDigest(
 
 type DecisionWord = 'once' | 'value' | 'scope' | 'deny' | 'answer';
 
-/** What can be decided, the safe answer last. */
+/** The possible decisions, the safe one last. */
 export function choicesFor({ kind, state, thread, shown }: Approval): DecisionWord[] {
   if (state !== 'pending') return [];
   if (kind === 'question') return ['answer', 'deny'];

@@ -14,7 +14,7 @@ const MAX_SEARCH = 4000;
 /** So many threads a query with `search` looks at. */
 export const MAX_LOOKED = 20_000;
 
-/** As it is kept and as it is looked for. */
+/** Normalises a text for storage and for search. */
 export const searchForm = (text: string): string =>
   text.toWellFormed().replaceAll('\0', '').normalize('NFC').toLowerCase();
 
@@ -33,7 +33,7 @@ function objectIn(text: string): JsonObject | undefined {
   }
 }
 
-/** Without a field where the text is no JSON: whoever decodes the event says that it cannot be read. */
+/** Returns no field if the text is not JSON; the decoder of the event then reports it. */
 export const eventData = (text: string): JsonObject => objectIn(text) ?? {};
 
 /** A cost that is no JSON does not hide its thread: the row is there, and its title says so. */

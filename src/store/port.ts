@@ -70,7 +70,7 @@ export interface Signals {
 export interface Approvals {
   /** Outside threads (a call, a script); the same open binding again is the same row. Threads ask by `commit`. */
   ask(approval: NewApproval): Answer<Approval>;
-  /** What a pending one shows from now on, because what it is about has changed; a decided one stays. */
+  /** Replaces the text of a pending approval request whose subject has changed. A decided one stays as it is. */
   restate(asked: Pick<Approval, 'id' | 'thread' | 'shown'>): Answer<Approval>;
   /** One use of such an approval, before the effect. `approval_pending/denied/expired/used`. */
   use(id: string, binding: JsonObject): Answer<Approval>;

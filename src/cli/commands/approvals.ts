@@ -135,7 +135,7 @@ function questionOf({ kind, shown, binding }: Approval): string {
   return asked === '' ? plainText(shown.operation ?? shown.action ?? kind) : asked;
 }
 
-/** What asks: rules and guards, by their names. */
+/** Returns the names of the rules and guards that ask. */
 const ruleOf = ({ kind, shown: { asked_by: rules } }: Approval): string =>
   Array.isArray(rules) && rules.length > 0 ? rules.map(plainText).join(', ') : kind;
 

@@ -39,7 +39,7 @@ export function parseParameters(words: readonly string[], isText?: IsText): Outc
     if (at < 1) return fail('usage', `\`${word}\` is not name=value and not a JSON object`);
     const [name, text] = [word.slice(0, at), word.slice(at + 1)];
     const value = parseJson(text);
-    // What a declared text may hold is known with the declaration.
+    // Only a parameter that is declared as text takes such a value, as text.
     const isTooLarge = !value.ok && value.error.detail.not_finite === true;
     if (isTooLarge && isText && !isText(name)) {
       return fail('invalid_input', `\`${name}\` is a number that is too large`);

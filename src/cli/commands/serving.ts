@@ -5,7 +5,7 @@ import { visible } from '../terminal/terminal.ts';
 
 const NOTES = 20;
 const NOTES_MS = 60_000;
-/** In all: whoever sends nonsense for days fills no log either. */
+/** Maximum of all lines, so that a client which sends bad messages for days fills no log. */
 const MAX_NOTES = 200;
 
 /** Prints what clients do wrong: one line each, at most 20 in a minute and 200 in all. */

@@ -175,7 +175,7 @@ export function createTerminal(json: boolean, output: Output) {
     const [on, off] = CODES[colour];
     return coloured ? `\u001b[${on}m${text}\u001b[${off}m` : text;
   };
-  // What is written while a person is asked waits until they have answered.
+  // Output that arrives during a question is written after the answer.
   let later: (() => void)[] | undefined;
   const unlessAsked = (write: (text: string) => void) => (text: string) => {
     if (later) later.push(() => write(text));

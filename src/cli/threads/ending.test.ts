@@ -60,7 +60,7 @@ test.each([
   if (limit === 'spend') expect(notes.join()).not.toContain('hook');
 });
 
-test('whoever stopped a run is told how it goes on', () => {
+test('a person who stopped a run is told how to resume it', () => {
   const notes: string[] = [];
   const terminal = {
     paint: (_colour: string, text: string) => text,

@@ -138,7 +138,7 @@ function spendText(run: ListedRun): string {
   return max === undefined || isOver(run) ? used : `${used}/${max}`;
 }
 
-/** What it does, what waits, or why it ended; then what it is about. */
+/** Shows the current step, the open question or the reason of the end, then the title. */
 function nowText(run: ListedRun, unserved: ReadonlySet<string>): string {
   if (isUnserved(run, unserved)) return NO_WORKER;
   const due = run.due > 1 ? `${run.due} questions, ` : '';

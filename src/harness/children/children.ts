@@ -121,7 +121,7 @@ async function watchEnd(
   const either = AbortSignal.any([signal, over.signal]);
   const moved = ports.store.changes({ threads: [id] }, either)[Symbol.asyncIterator]();
   try {
-    // What moved between the look and the first change is seen by looking again.
+    // A second look finds threads that moved between the first look and the first change.
     for (let [tried, obeyed, next] = [0, 0, moved.next()]; ; ) {
       const now = await ports.store.thread(id);
       const result = now.ok ? resultOf(now.output) : undefined;
@@ -539,7 +539,7 @@ export async function endUnattended(
     await endBelow(store, id, status, by, { sparesDetached, reason, ...(watch && { watch }) });
     const { settle, cost: used } = finalAccount(held);
     const { events, cost } = await withUncounted(store, id, used);
-    // What a detached child lived on is free with its end.
+    // The end of a detached child frees its reservation.
     const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
     const kind = { killed: 'kill', terminated: 'terminate', failed: 'fail' }[status];
     const signal: JournalEvent = { type: 'signal', data: { kind, by } };

@@ -152,7 +152,7 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   injected_message: ({ by, text }) => line('›', 'you', `${by}: ${text}`),
   signal({ kind, by }) {
     if (kind === 'start' || kind === 'resume') return undefined;
-    // What was said is told where the answer is used.
+    // The event that uses the answer shows it.
     return kind === 'approval'
       ? line('›', 'dim', `answered by ${by}`)
       : line('!', 'idle', `${kind} by ${by}`);

@@ -63,7 +63,7 @@ type Notice = {
   event: NoticeKind;
   thread_id: string;
   directive: string;
-  /** What the run is about. Absent: nothing was said or given. */
+  /** Title of the run. Absent: it has no message and no text input. */
   title?: string;
   status: string;
   code: string;

@@ -38,7 +38,7 @@ function hostOf(value: string): string {
 
 type Steering = Readonly<Partial<Record<'path' | 'destination' | 'command', string>>>;
 
-/** Of its arguments the first of each role. */
+/** Returns the first argument of each role. */
 function steering({ arguments: given }: Question, values: JsonObject): Steering {
   const found: { -readonly [role in keyof Steering]: string } = {};
   for (const { name, role } of given) {

@@ -65,7 +65,7 @@ export interface AboutRun {
   readonly search: string;
 }
 
-/** What is recorded of a run when it begins. */
+/** Title and search text that are recorded when a run begins. */
 export function aboutRun(
   ports: HarnessPorts,
   { directive, inputs }: Pick<Prepared, 'directive' | 'inputs'>,

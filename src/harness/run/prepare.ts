@@ -205,7 +205,7 @@ function readyHooks(
   return compileHooks(hooks);
 }
 
-/** What is wrong with the inputs or the rights of a hook; undefined when it can run. */
+/** Returns the problem of a hook's inputs or rights; `undefined` if the hook can run. */
 function hookProblem(
   ports: PreparePorts,
   directive: Directive,

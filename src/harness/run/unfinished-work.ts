@@ -185,7 +185,7 @@ export async function endHooks(thread: Thread): Promise<void> {
 const endHook = async ({ ports }: Thread, id: string): Promise<void> =>
   await endForced(ports, id, 'terminated', 'the thread it served went on without it');
 
-/** Ends a thread that this process does not run, whoever has its lease. */
+/** Ends a thread that this process does not run, also if another process has its lease. */
 export async function endForced(
   ports: HarnessPorts,
   id: string,

@@ -184,7 +184,7 @@ export interface ReplayPort {
   begins(thread: string): boolean;
   /** How many calls were made at once from this one on; undefined when the journal does not say. */
   group(thread: string, call: string): number | undefined;
-  /** What followed the request that failed: a signal, a wait in milliseconds, another model, or nothing. */
+  /** The recorded step after a failed request: a signal, a wait in milliseconds, another model, or nothing. */
   move(thread: string): number | 'again' | 'fallback' | 'none' | undefined;
   /** As it was refused then: by the registry, which knew more of those below than the thread itself. */
   refused(thread: string, now: Failure): Promise<Failure | undefined>;

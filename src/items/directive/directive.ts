@@ -50,7 +50,7 @@ export interface Directive {
   readonly description: string;
   readonly category: string;
   readonly author?: string;
-  /** What a run is called; `${inputs.…}` stands for what it was given. */
+  /** Title of a run; `${inputs.…}` stands for an input. */
   readonly title?: string;
   readonly model?: DirectiveModel;
   /** Absent: the directive cannot be a thread. An empty object: every limit has its default. */

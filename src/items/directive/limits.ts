@@ -27,7 +27,7 @@ export const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_failure: { when: 'event.name == "error"', directive: 'handle_execution_failure' },
 };
 
-/** What to write for a tag of the oldest form of hooks; undefined for any other tag. */
+/** Returns the current form for a tag of the oldest form of hooks; `undefined` for any other tag. */
 export function oldHookHint(element: Element, parent: Element): string | undefined {
   if (parent.name === 'hooks' && Object.hasOwn(OLD_HOOKS, element.name)) {
     const own = childOf(element, 'directive_name') ?? childOf(element, 'directive');

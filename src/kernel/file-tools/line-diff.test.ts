@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { lineDiff } from './line-diff.ts';
 
-/** What a unified diff makes of a text. */
+/** Applies a unified diff to a text. */
 function patched(before: string, diff: string): string {
   const old = before.split('\n');
   const made: string[] = [];

@@ -91,7 +91,7 @@ const changedMeanwhile = (relative: string): Failure =>
 /** Larger files are known by their size and time. */
 export const MAX_IDENTIFIED_BYTES = 128 * 1024 * 1024;
 
-/** What is there, by its content. */
+/** Identity of the file: the hash of its content, or size and time of a file that is too large. */
 export async function identityOf(place: ProjectPath, there: Stats): Promise<string> {
   const { readWhole } = await import('./read-file.ts');
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);

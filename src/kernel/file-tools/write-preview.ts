@@ -27,7 +27,7 @@ const countLines = (bytes: Uint8Array): number => {
   return lines;
 };
 
-/** What would stand there; undefined when the tool would refuse. */
+/** Content after the write; `undefined` if the tool would refuse. */
 function afterwards(
   by: string,
   given: ReadonlyMap<string, Json>,

@@ -70,7 +70,7 @@ export function connectionFailed(
 }
 
 const AGAIN = 'try again';
-/** What to look at if a program does not start as a server. */
+/** Hints for a program that does not start as a server. */
 const lookHint = (endpoint: Endpoint): string =>
   endpoint.kind === 'stdio' && endpoint.isDirect
     ? 'check its command, and that the caller may read the files it needs; it has no network'

@@ -23,7 +23,7 @@ export interface McpLine {
   readonly place: Readonly<Record<string, string | number>>;
   /** How it ended by itself, if it has, and what it said last. */
   ended(): string | undefined;
-  /** Of a process: the last lines that it has written to stderr; empty: none. */
+  /** The last lines that the process wrote to stderr. */
   said(): string;
   /** To be waited for before `ended` is asked about something that went wrong: its end may be on its way. */
   settled(): Promise<void>;

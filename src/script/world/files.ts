@@ -174,7 +174,7 @@ export const createWorldFiles = (access: Access, labels: LabelRecords): WorldFil
   followed(labels, createFiles(access, labels));
 
 function createFiles(access: Access, labels: LabelRecords): WorldFiles {
-  /** As messages have it: from the project. */
+  /** Path relative to the project, for messages. */
   const shown = (path: string): string => pathWithin(labels.root, path);
 
   /** Where a path really leads, if that is a place the script may read. */

@@ -60,7 +60,7 @@ export interface ListedRun {
   readonly version: string;
   readonly runner: string;
   readonly detached: boolean;
-  /** What the run is about, in one line of at most 80 characters. Foreign. Absent: nothing was said or given. */
+  /** Title of the run, at most 80 characters. Foreign. Absent: it has no message and no text input. */
   readonly title?: string;
   readonly status: string;
   /** How many events its journal holds. */
@@ -131,9 +131,9 @@ export interface ThreadView {
   readonly thread: ListedRun;
   readonly inputs: Data;
   readonly result?: Data;
-  /** Of a thread that has ended; absent when it gave none. Foreign. */
+  /** Outputs of an ended thread. Absent: it gave none. Foreign. */
   readonly outputs?: Data;
-  /** What it said last, at most 20,000 characters; absent until it has said something. Foreign. */
+  /** The last reply, at most 20,000 characters. Absent: there is none yet. Foreign. */
   readonly reply?: string;
   readonly model: string;
   /** `explain --thread`: items by hash and key, permissions, policies, guards, rules, by, sandbox. */
@@ -382,7 +382,7 @@ export interface ApprovalReview {
   };
   /** The question itself; of a changed directive also what is proposed. Foreign. */
   readonly question?: string;
-  /** Of a write over a file: a unified diff against what was there when it was asked. Foreign. */
+  /** Unified diff of a write over a file, against its content when the question was asked. Foreign. */
   readonly diff?: string;
   /** Why it is asked, as the fault says it. Foreign. */
   readonly because?: string;

@@ -51,7 +51,7 @@ interface OpenBook {
   last: CallBook['last'];
   used: Map<string, number>;
   reply: string;
-  /** Of a reply that hooks may still withhold. */
+  /** Text of a reply that hooks can still withhold. */
   unjudged: string;
   seq: number;
 }
