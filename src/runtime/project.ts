@@ -39,7 +39,6 @@ import type { ProviderEndpoint } from '../llm/index.ts';
 import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
-  type CapabilityCatalog,
   createKeyFolder,
   createTrustStore,
   type KeyFolder,
@@ -153,8 +152,6 @@ export interface OpenProject {
   audit: Audit;
   /** Filled after the library exists: the library asks for names, the primitives for the library. */
   primitives: Map<string, Primitive>;
-  /** The capabilities of the library, once it exists: policies name no others. */
-  capabilities?: () => CapabilityCatalog;
   sandbox(): Promise<SandboxReport>;
   /** The threads this process runs, from the first one on. */
   live?: LiveThreads;
@@ -260,7 +257,6 @@ export function openProject(
       (text, file) => examinePolicy(text, file, trustStore),
       clock,
       project,
-      () => open.capabilities?.(),
     ),
     trustStore,
     keys: createKeyFolder(join(home, 'keys')),

@@ -160,13 +160,16 @@ export function createPolicyFiles(
   clock: Pick<Clock, 'monotonic'>,
   /** Real path of the project. */
   root: string,
-  /** The capabilities there are; the same object for as long as they are the same. */
-  catalogNow: () => CapabilityCatalog | undefined = () => undefined,
 ) {
+  let catalogNow: () => CapabilityCatalog | undefined = () => undefined;
   let known: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     places,
+    /** The library comes after the policies. Its catalog is the same object until it changes. */
+    checkCapabilities(now: () => CapabilityCatalog): void {
+      catalogNow = now;
+    },
     current(): PolicyState {
       if (known && looks.isRecent()) return known.state;
       looks.begin();
