@@ -125,7 +125,7 @@ async function wireRuntime(
     checkConfig: (config, chain) => checkConfig(config, chain, open.primitives, files),
   });
   const library = withProgramTools(files, items);
-  open.policies.checkCapabilities(() => files.capabilities().catalog);
+  open.policies.checkCapabilities(files);
   mountPrimitives(open, library, functions);
   const worlds = createWorlds(() => rooms, host);
   const registry = await createRegistryDoor(open, worlds.store);

@@ -32,6 +32,10 @@ export interface PolicyState {
   diagnostics: readonly Diagnostic[];
 }
 
+interface CapabilitySource {
+  capabilities(): { catalog: CapabilityCatalog };
+}
+
 export type PolicyFiles = ReturnType<typeof createPolicyFiles>;
 
 export interface ExaminedPolicy {
@@ -161,21 +165,21 @@ export function createPolicyFiles(
   /** Real path of the project. */
   root: string,
 ) {
-  let catalogNow: () => CapabilityCatalog | undefined = () => undefined;
+  let library: CapabilitySource | undefined;
   let known: { stamp: string; catalog: unknown; state: PolicyState } | undefined;
   const looks = createLooks(clock);
   return {
     places,
     /** The library comes after the policies. Its catalog is the same object until it changes. */
-    checkCapabilities(now: () => CapabilityCatalog): void {
-      catalogNow = now;
+    checkCapabilities(source: CapabilitySource): void {
+      library = source;
     },
     current(): PolicyState {
       if (known && looks.isRecent()) return known.state;
       looks.begin();
       let stamp = '';
       for (const { file } of places) stamp += `${stampOf(file)}\n`;
-      const catalog = catalogNow();
+      const catalog = library?.capabilities().catalog;
       if (known?.stamp === stamp && known.catalog === catalog) return known.state;
       const read = places.flatMap((place) => readPolicyFile(place, examine, catalog) ?? []);
       const state = {
