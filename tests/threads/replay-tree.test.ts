@@ -16,6 +16,7 @@ import {
   run,
   type Stage,
   spawn,
+  types,
 } from '../support/thread-project.ts';
 
 const PROBES = ['look', 'write', 'leave']
@@ -187,6 +188,55 @@ test('a thread that was stopped, and the children that it stopped with it', asyn
   expect(await running).toMatchObject({ status: 'terminated' });
   await same(made, lead?.id ?? '', 'terminated');
   await same(made, part?.id ?? '', 'terminated');
+});
+
+/** The second is refused, and the third is at work until `stop` has been obeyed. */
+const THREE = {
+  tool_calls: [
+    call('probe/look', { n: 1 }),
+    call('fs/read_file', { path: 'secret.txt' }),
+    call('probe/look', { n: 3 }),
+  ],
+  usage,
+};
+function stopAfterRefusal(made: Stage, name: string, stop: (id: string) => Promise<unknown>): void {
+  heard = async () => {
+    heard = async () => {
+      heard = undefined;
+      const mine = (await rows(made)).find((row) => row.directive === name)?.id ?? '';
+      await expect.poll(() => types(made, mine)).toContain('permission_denied');
+      await stop(mine);
+    };
+  };
+}
+
+test('a thread that its parent stopped after one of the calls that it made at once was refused', async () => {
+  const made = await open({
+    lead: [{ tool_calls: [spawn('part')], usage }, forever],
+    part: [THREE],
+  });
+  stopAfterRefusal(made, 'part', async (part) => {
+    const [lead] = await rows(made);
+    const signal = { thread: lead?.id ?? '', kind: 'terminate', payload: {}, key: 'k', by: 'me' };
+    await made.threads.store.signal(signal);
+    await expect.poll(() => types(made, part)).toContain('signal');
+  });
+  expect(await run(made, 'lead')).toMatchObject({ status: 'terminated' });
+  const [lead, part] = await rows(made);
+  const seen = await types(made, part?.id ?? '');
+  expect(seen.filter((type) => type === 'tool_result')).toHaveLength(2);
+  await same(made, lead?.id ?? '', 'terminated');
+  await same(made, part?.id ?? '', 'terminated');
+});
+
+test('a thread that was left after one of the calls that it made at once was refused', async () => {
+  const made = await open({ lead: [THREE, { text: 'done', usage }] });
+  stopAfterRefusal(made, 'lead', async () => leaving.abort());
+  const left = await made.threads.run({ directive: 'lead' }, leaving.signal);
+  const id = left.ok ? left.output.thread_id : '';
+  expect(left).toMatchObject({ output: { status: 'interrupted' } });
+  expect(await made.threads.resume(id)).toMatchObject({ output: { status: 'completed' } });
+  await same(made, id);
 });
 
 test('a thread that an end was written for, and that went on all the same', async () => {

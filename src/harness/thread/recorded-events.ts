@@ -14,7 +14,7 @@ import {
 import { markFailure, restoreFields, type Value } from '../../flow/index.ts';
 import type { BadArguments, ModelReply } from '../../llm/index.ts';
 import type { Signal } from '../../store/index.ts';
-import { asLimitFault } from '../limits/limit.ts';
+import { asLimitFault, limitFault } from '../limits/limit.ts';
 import { unpackMarks } from './conversation.ts';
 import {
   type JournalEvent,
@@ -141,7 +141,9 @@ const isQuestionAbout = (data: RecordedOf<'approval'>['data'], id: string): bool
 
 /**
  * The result of the call that was begun at this place, also as it was held while a hook was asked about it;
- * none when its process was lost, unless `isLate`. It is a limit where an event in between says so.
+ * none when its process was lost, unless `isLate`. It is a limit where an event in between says so. A thread that
+ * is stopped while calls are made at once records the results of the first ones alone: a refusal or a limit is
+ * known from its own event then.
  */
 function resultAfter(
   events: readonly Recorded[],
@@ -152,12 +154,19 @@ function resultAfter(
   const after = events.slice(begun + 1);
   const lost = isLate ? -1 : after.findIndex(isResume);
   const limits = new Set<string>();
+  let failed: Failure | undefined;
   const resultOf = (result: ToolResult): Outcome<Value> => {
     const outcome = resultIn(result);
     return outcome.ok || !limits.has(outcome.error.code) ? outcome : asLimitFault(outcome);
   };
   for (const { type, data } of after.slice(0, lost < 0 ? undefined : lost)) {
-    if (type === 'limit') limits.add(data.code);
+    if (type === 'limit') {
+      limits.add(data.code);
+      failed ??= limitFault(data, 0n);
+    }
+    if (type === 'permission_denied' && data.call_id === id) {
+      failed ??= fail(data.code, data.detail.message, data.detail);
+    }
     if (type === 'tool_result' && data.call_id === id) return resultOf(data);
     if (type === 'approval' && data.state === 'pending' && isQuestionAbout(data, id))
       return undefined;
@@ -165,7 +174,7 @@ function resultAfter(
       return resultOf({ ...data.held, call_id: id });
     }
   }
-  return undefined;
+  return failed;
 }
 
 /** The first of these after a request says what became of it. */
