@@ -164,6 +164,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
           toolsOf,
         ),
     }),
+    paths: (change) => actions.paths(change),
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),

@@ -30,7 +30,14 @@ import { compileTop, printReturn } from './compile/statement.ts';
 import { raise, ScriptFault, toFault } from './fault.ts';
 import { lineOf, placeOf, type SyntaxProblem, shownPlace } from './problem.ts';
 import { leaveOf } from './run/control-values.ts';
-import { type Environment, newPath, type RunState, type SourceUnit } from './run/environment.ts';
+import {
+  asPath,
+  type Environment,
+  joinPaths,
+  newPath,
+  type RunState,
+  type SourceUnit,
+} from './run/environment.ts';
 import { createLive, type LiveCount } from './run/live.ts';
 import { ARITIES, PROVIDED } from './run/names.ts';
 import { VariableScope } from './run/scope.ts';
@@ -314,11 +321,12 @@ function startRun(options: ScriptOptions): { run: RunState; printed: string[] } 
       }),
     stderr: (text) => deliver({ kind: 'stderr', value: makeValue(text), text }),
     later(work) {
-      pending.push(work);
+      const path = asPath(run, work);
+      pending.push(path);
       // Whoever waits for it hears of a failure; until then it is nobody's.
-      work.catch(() => undefined);
+      path.catch(() => undefined);
     },
-    written: () => (pending.length === 0 ? undefined : Promise.all(pending.splice(0))),
+    written: () => (pending.length === 0 ? undefined : joinPaths(run, pending.splice(0))),
     breathe(pauseMs = 0) {
       if (pauseMs > 0) return pause(pauseMs, options.signal);
       return ++rounds % ROUNDS === 0 ? breath(options.signal) : undefined;

@@ -118,6 +118,11 @@ export interface ScriptWorld {
   /** An exception, a non-zero exit or a timeout is a fault that shows stderr. */
   code(request: CodeRequest, frame: Frame): Promise<Outcome<CodeResult>>;
   readonly js: JsEngine;
+  /**
+   * Told when the script goes on along more paths at once, or fewer. It begins with one; a path that waits for
+   * others does not count.
+   */
+  paths?(change: number): void;
   /** Any item through the kernel. */
   tool(
     id: string,

@@ -1,3 +1,4 @@
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../base/index.ts';
@@ -67,9 +68,41 @@ test('another step than was recorded is told', async () => {
 
 test('a new step of one branch waits for what another branch did before', async () => {
   const record = await createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', { n: 1 })]);
+  record.paths(1);
+  let isBegun = false;
+  const fresh = dataOf(record, { n: 2 }).then((data) => {
+    isBegun = true;
+    return data;
+  });
+  // However many turns the other branch takes to get there.
+  for (let turn = 0; turn < 200; turn++) await othersTurn();
+  expect(isBegun).toBe(false);
+  expect(await dataOf(record, { n: 1 })).toEqual({ n: 1 });
+  expect(await fresh).toBeUndefined();
+});
+
+test('when every branch waits, or the other ones have ended, another step than was recorded is told', async () => {
+  for (const last of ['waits', 'ends'] as const) {
+    const record = await createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', {})]);
+    record.paths(1);
+    const fresh = dataOf(record, { n: 2 });
+    await othersTurn();
+    if (last === 'ends') record.paths(-1);
+    else expect(await dataOf(record, { n: 3 })).toBe('steps_differ');
+    expect(await fresh).toBe('steps_differ');
+  }
+});
+
+test('between the last branch and the loop that waited for it nothing is decided', async () => {
+  const record = await createScriptRecord([begun('step_1', { n: 1 }), ended('step_1', { n: 1 })]);
+  record.paths(1);
   const fresh = dataOf(record, { n: 2 });
-  const known = record.busy(async () => await dataOf(record, { n: 1 }));
-  expect(await known).toEqual({ n: 1 });
+  await othersTurn();
+  record.paths(-1);
+  await Promise.resolve();
+  record.paths(1);
+  await othersTurn();
+  expect(await dataOf(record, { n: 1 })).toEqual({ n: 1 });
   expect(await fresh).toBeUndefined();
 });
 

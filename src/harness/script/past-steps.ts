@@ -1,6 +1,5 @@
 // What a script has done before, read from its thread's journal. A script that goes on runs again from
 // its beginning; what it already did is not done again: it gets what that came to.
-import { setTimeout as sleep } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
 import type { Value } from '../../flow/index.ts';
 import { waitingCalls } from '../rights/ask-about-call.ts';
@@ -19,9 +18,6 @@ export interface PastStep {
 }
 
 export type ScriptRecord = Awaited<ReturnType<typeof createScriptRecord>>;
-
-/** How long nothing may happen before a step counts as another one than was recorded. */
-const PATIENCE = 50;
 
 const PREFIX = 'step_';
 
@@ -66,28 +62,41 @@ export async function createScriptRecord(
   }
   let left = steps.size;
   let number = before + steps.size;
-  let atWork = 0;
+  let paths = 1;
+  /** Paths that came by a step which is not recorded. */
+  const waiting: (() => void)[] = [];
   const first = (): PastStep | undefined => [...open.values()].flat()[0];
+  /** A path that ends and the path that waits for it are some promises apart: all of them are settled first. */
+  function look(): void {
+    setImmediate(() => {
+      if (left > 0 && waiting.length < paths) return;
+      for (const wake of waiting.splice(0)) wake();
+    });
+  }
   return {
     /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
     async take(verb: string, given: Json): Promise<Outcome<PastStep | undefined>> {
-      const name = nameOf(verb, given);
-      // Branches that run at the same time may come by in another order.
-      for (let idle = 0; ; ) {
-        if (left === 0) return ok(undefined);
-        const step = open.get(name)?.shift();
-        if (step) {
-          left -= 1;
-          return ok(step);
-        }
-        const before = left;
-        if (idle > PATIENCE) {
-          const missing = first();
-          if (missing) return differs(`\`${verb}\` with other arguments`, missing);
-        }
-        await sleep(1);
-        idle = left < before || atWork > 0 ? 0 : idle + 1;
+      const step = open.get(nameOf(verb, given))?.shift();
+      if (step) {
+        left -= 1;
+        look();
+        return ok(step);
       }
+      // Branches that run at the same time may come by in another order. A new step is begun when the recorded
+      // ones were taken; when every path waits for that, nobody is left who could take them.
+      if (left > 0) {
+        const { promise: woken, resolve: wake } = Promise.withResolvers<void>();
+        waiting.push(wake);
+        look();
+        await woken;
+      }
+      const missing = first();
+      return missing ? differs(`\`${verb}\` with other arguments`, missing) : ok(undefined);
+    },
+    /** The script goes on along so many more paths at once, or fewer; one that waits for others counts no more. */
+    paths(change: number): void {
+      paths += change;
+      look();
     },
     /** A name for a step that is begun now. */
     nextCall(): string {
@@ -98,14 +107,5 @@ export async function createScriptRecord(
     count: () => number,
     /** Recorded, and not asked for; undefined when there is none. */
     left: () => (left > 0 ? first() : undefined),
-    /** A step is at work: branches that wait for one another are given time. */
-    async busy<T>(work: () => Promise<T>): Promise<T> {
-      atWork += 1;
-      try {
-        return await work();
-      } finally {
-        atWork -= 1;
-      }
-    },
   };
 }

@@ -187,6 +187,7 @@ function bindActions(
   return {
     auth: () => own.auth(),
     ask: (...given) => own.ask(...given),
+    paths: (change) => own.paths(change),
     async tool(id, values, frame) {
       // INVARIANT: whatever came back before, only a step that stands in the text is done.
       if (!named.has(id)) return await closed();

@@ -142,7 +142,10 @@ export async function runRecorded(
     now: row.ok ? row.output.created : ports.clock.now(),
     signal: AbortSignal.any([control.signal, stop.signal]),
     gate: createGate(thread),
-    actions: actions(createScriptActions(thread, steps, stop)),
+    actions: actions({
+      ...createScriptActions(thread, steps, stop),
+      paths: (change) => record.paths(change),
+    }),
   });
   return { answer };
 }

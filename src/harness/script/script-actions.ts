@@ -209,7 +209,7 @@ export function createScriptActions(
   thread: Thread,
   { step, look, heard }: ScriptSteps,
   stop: AbortController,
-): ScriptActions {
+): Omit<ScriptActions, 'paths'> {
   const { ports, place, rights, control } = thread;
   return {
     auth: () => ({

@@ -139,7 +139,9 @@ export function createScriptSteps(
   ): Promise<Outcome<Value>> {
     if (control.ending) return STOPPED;
     const past = await record.take(facts.verb, given);
-    if (past.ok) return past.output?.result ?? (await record.busy(() => work(past.output)));
+    // Others went on while this one waited.
+    if (control.ending) return STOPPED;
+    if (past.ok) return past.output?.result ?? (await work(past.output));
     const { code, detail } = past.error;
     control.ending ??= { status: 'failed', reason: detail.message, code };
     return past;

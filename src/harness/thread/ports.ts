@@ -46,6 +46,8 @@ export interface ScriptActions {
   /** A guard or a rule asks about a statement. */
   ask(question: Question, frame: Frame): Promise<Outcome<Asked>>;
   act(act: ScriptAct, work: () => MaybePromise<Outcome<Json>>): Promise<Outcome<Json>>;
+  /** The script goes on along so many more paths at once, or fewer. It begins with one. */
+  paths(change: number): void;
 }
 
 export interface ScriptRequest {

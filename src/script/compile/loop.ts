@@ -17,11 +17,13 @@ import { raise, toFault } from '../fault.ts';
 import { placeOf } from '../problem.ts';
 import { leave, leaveOf, takeReturn } from '../run/control-values.ts';
 import {
+  asPath,
   type Compiler,
   given as constant,
   type Environment,
   type Eval,
   evaluateAll,
+  joinPaths,
   newPath,
   onPath,
   under,
@@ -195,7 +197,11 @@ export async function runBranches<T, I extends LoopItem>(
       results[index] = await branch(items[index] as I, index);
     }
   };
-  await Promise.all(Array.from({ length: Math.min(cap, items.length) }, worker));
+  const count = Math.min(cap, items.length);
+  await joinPaths(
+    run,
+    Array.from({ length: count }, () => asPath(run, worker())),
+  );
   return { results, errors, codes, marks };
 }
 

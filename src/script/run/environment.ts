@@ -84,6 +84,31 @@ export interface RunState {
   outputs: Value | undefined;
 }
 
+// Paths of a script that run at the same time. Whoever repeats its steps asks whether one of them can still go on.
+
+/** Adds a path until this work is done. */
+export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promise<T>): Promise<T> {
+  world.paths?.(1);
+  try {
+    return await work;
+  } finally {
+    world.paths?.(-1);
+  }
+}
+
+/** Waits for other paths: this one does nothing meanwhile. */
+export async function joinPaths(
+  { world }: Pick<RunState, 'world'>,
+  works: readonly Promise<unknown>[],
+) {
+  world.paths?.(-1);
+  try {
+    await Promise.all(works);
+  } finally {
+    world.paths?.(1);
+  }
+}
+
 /** The output of one operation while it lasts. */
 export interface LiveOutput {
   push(text: string): void;
