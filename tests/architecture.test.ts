@@ -1,7 +1,7 @@
 // What keeps the house as it is drawn in ARCHITECTURE.md: rooms and folders in their order, doors, no
 // circles, nothing too large, too small or without a user. Lists of exceptions only get shorter: one
 // that is not needed any more fails too.
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, globSync, readFileSync } from 'node:fs';
 import { afterAll, expect, test } from 'vitest';
 import { folderSizes, MAX_FOLDER, MAX_SHORT_FILES, shortFiles } from '../scripts/house/figures.ts';
 import {
@@ -24,6 +24,7 @@ import {
   KNOWN_UNPLACED,
   KNOWN_UPWARD,
 } from './support/house-exceptions.ts';
+import { timeoutMs } from './support/soak.ts';
 
 const FLOORS = [
   ['base'],
@@ -328,6 +329,14 @@ test('ARCHITECTURE.md is short, and names files that are there', () => {
   expectOnly(named.filter((name) => !isThere(name)));
 });
 
+test('every time limit of a test is multiplied by `KERNMANTLE_SLOW`', () => {
+  const fixed =
+    /\b(?:testTimeout|timeout): \d+_000|AbortSignal\.timeout\(\d+_000|^ *(?:\}, )?\d+_000\);$/m;
+  const paths = [...globSync('src/**/*.test.ts'), ...globSync('tests/**/*.ts')];
+  expect(paths.length).toBeGreaterThan(400);
+  expectOnly(paths.filter((path) => fixed.test(readFileSync(path, 'utf8'))));
+});
+
 test('every code of a fault that the runtime makes is one that no module can report', () => {
   const written = files.flatMap(({ path }) => [
     ...readFileSync(`src/${path}`, 'utf8').matchAll(
@@ -351,10 +360,14 @@ const NAMES_CALLERS = [
   'runtime/scripts.ts',
 ];
 
-test('no decision is made by the name of a caller', () => {
-  const [name] = tree.members('kernel/call.ts', 'Caller').filter((one) => one.name === 'name');
-  expectOnly(name?.readers ?? ['there is no such member'], NAMES_CALLERS);
-}, 120_000);
+test(
+  'no decision is made by the name of a caller',
+  () => {
+    const [name] = tree.members('kernel/call.ts', 'Caller').filter((one) => one.name === 'name');
+    expectOnly(name?.readers ?? ['there is no such member'], NAMES_CALLERS);
+  },
+  timeoutMs(120_000),
+);
 
 // What a file may declare is in force or refused, never shown and ignored.
 
@@ -408,20 +421,24 @@ const PARTS_OF_A_WHOLE = [
   'Policy.keep_failed',
 ];
 
-test('every field that a file may declare has a reader', () => {
-  const placeOf = (room: string, type: string): string =>
-    files.find(
-      ({ path, exports }) =>
-        roomOf(path) === room && exports.some(({ name, from }) => name === type && !from),
-    )?.path ?? `no exported type ${type} in ${room}`;
-  const idle = DECLARED.flatMap(({ types, room, passive }) =>
-    types.flatMap((type) => {
-      const members = tree.members(placeOf(room, type), type);
-      expect(members.length, placeOf(room, type)).toBeGreaterThan(0);
-      return members
-        .filter(({ readers }) => readers.every((reader) => passive.test(reader)))
-        .map(({ name }) => `${type}.${name}`);
-    }),
-  );
-  expectOnly(idle, [...FOR_PEOPLE, ...PLACES, ...PARTS_OF_A_WHOLE, ...KNOWN_IDLE]);
-}, 120_000);
+test(
+  'every field that a file may declare has a reader',
+  () => {
+    const placeOf = (room: string, type: string): string =>
+      files.find(
+        ({ path, exports }) =>
+          roomOf(path) === room && exports.some(({ name, from }) => name === type && !from),
+      )?.path ?? `no exported type ${type} in ${room}`;
+    const idle = DECLARED.flatMap(({ types, room, passive }) =>
+      types.flatMap((type) => {
+        const members = tree.members(placeOf(room, type), type);
+        expect(members.length, placeOf(room, type)).toBeGreaterThan(0);
+        return members
+          .filter(({ readers }) => readers.every((reader) => passive.test(reader)))
+          .map(({ name }) => `${type}.${name}`);
+      }),
+    );
+    expectOnly(idle, [...FOR_PEOPLE, ...PLACES, ...PARTS_OF_A_WHOLE, ...KNOWN_IDLE]);
+  },
+  timeoutMs(120_000),
+);

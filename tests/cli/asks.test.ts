@@ -11,6 +11,7 @@ import { getOwn, type JsonObject, plainText, systemClock } from '../../src/base/
 import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { call, directiveText } from '../support/thread-project.ts';
 
 const ASK = 'guards: [{ on: "op:tool:fs/write_file", ask: "write it?" }]';
@@ -338,19 +339,15 @@ test.skipIf(!HAS_SCRIPT).each([
   ['o\r', 0],
   ['v\r', 0],
   ['d\r\r', 4],
-])(
-  'at a terminal the question is put there: %j',
-  async (typed, code) => {
-    const fixture = project();
-    const done = await atTerminal(fixture, WRITE, [[ASKS, typed]], { looks: false });
-    expect([done.code, done.output]).toEqual([code, expect.stringContaining('write it?')]);
-    // No thread would go on with a scope.
-    expect(done.output).toContain('[o]nce [v]alue [d]eny [w]hy [?] ');
-    expect(isThere(fixture)).toBe(code === 0);
-    expect(await queue(fixture)).toEqual([]);
-  },
-  30_000,
-);
+])('at a terminal the question is put there: %j', async (typed, code) => {
+  const fixture = project();
+  const done = await atTerminal(fixture, WRITE, [[ASKS, typed]], { looks: false });
+  expect([done.code, done.output]).toEqual([code, expect.stringContaining('write it?')]);
+  // No thread would go on with a scope.
+  expect(done.output).toContain('[o]nce [v]alue [d]eny [w]hy [?] ');
+  expect(isThere(fixture)).toBe(code === 0);
+  expect(await queue(fixture)).toEqual([]);
+});
 
 test.skipIf(!HAS_SCRIPT)(
   'what is no answer decides nothing, a refusal takes a reason, and Ctrl-C leaves it open',
@@ -375,7 +372,6 @@ test.skipIf(!HAS_SCRIPT)(
     expect(await queue(fixture)).toHaveLength(1);
     expect(isThere(fixture)).toBe(false);
   },
-  60_000,
 );
 
 const APPENDS = (name: string, process: string) =>
@@ -405,7 +401,6 @@ test.skipIf(!HAS_SCRIPT).each(['dumb', 'xterm'])(
     expect(done.output.split('? approval')).toHaveLength(2);
     expect(done.output).toContain('✓ approval');
   },
-  60_000,
 );
 
 test.skipIf(!HAS_SCRIPT)(
@@ -448,7 +443,7 @@ test.skipIf(!HAS_SCRIPT)(
     expect(isThere(fixture, 'out/c.md')).toBe(false);
     expect(done.output).toMatch(/✗ approval \S+ refused by .*: not this/);
   },
-  90_000,
+  timeoutMs(90_000),
 );
 
 test.skipIf(!HAS_SCRIPT)(
@@ -472,7 +467,6 @@ test.skipIf(!HAS_SCRIPT)(
     expect(done, done.output).toMatchObject({ code: 0, between: [''] });
     expect(isThere(fixture, 'out/a.md')).toBe(true);
   },
-  60_000,
 );
 
 test.skipIf(!HAS_SCRIPT)(
@@ -495,5 +489,4 @@ test.skipIf(!HAS_SCRIPT)(
     expect(done.output.split('read it?').length - 1, done.output).toBe(2);
     expect([done.code, done.between]).toEqual([0, ['', '']]);
   },
-  60_000,
 );

@@ -18,6 +18,7 @@ import {
 } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
@@ -500,7 +501,7 @@ test('whoever waits for a thread and is told to stop leaves with 130', async () 
   script = [read('notes/a.txt'), { text: 'end' }];
   const held = await heldRun();
   const waiting = start('threads', 'wait', 'last');
-  await expect.poll(() => isReading(waiting.process), { timeout: 15_000 }).toBe(true);
+  await expect.poll(() => isReading(waiting.process), { timeout: timeoutMs(15_000) }).toBe(true);
   waiting.process.kill('SIGTERM');
   const done = await waiting.done;
   expect(done).toMatchObject({ code: 130 });
@@ -560,7 +561,7 @@ describe('through the launcher', () => {
     held.process.kill('SIGKILL');
     await held.done;
     held.open();
-    await expect.poll(statuses, { timeout: 5000 }).toEqual(['interrupted']);
+    await expect.poll(statuses).toEqual(['interrupted']);
     script = [{ text: 'went on' }];
     expect(await km('threads', 'resume', 'last')).toMatchObject({ code: 0, out: 'went on\n' });
   });
@@ -572,9 +573,7 @@ describe('through the launcher', () => {
   });
 });
 
-test('a process that does not answer is killed, and does nothing when it wakes up', {
-  timeout: 60_000,
-}, async () => {
+test('a process that does not answer is killed, and does nothing when it wakes up', async () => {
   script = [read('notes/a.txt'), { text: 'never' }];
   const held = await heldRun('--json');
   held.process.kill('SIGSTOP');

@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 let fixture: Fixture;
@@ -27,7 +28,7 @@ function kmWith(env: Readonly<Record<string, string>>, ...args: string[]): Done 
     cwd: fixture.root,
     env: { ...fixture.env, KERNMANTLE_SRC: '1', ...env },
     encoding: 'utf8',
-    timeout: 30_000,
+    timeout: timeoutMs(30_000),
   });
   return { code: done.status, out: done.stdout, err: done.stderr };
 }

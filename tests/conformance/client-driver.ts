@@ -18,6 +18,7 @@ import {
 import { createLabelRecords, EMPTY } from '../../src/flow/index.ts';
 import { createMcpPool } from '../../src/mcp/client/create-pool.ts';
 import type { HttpEndpoint, PoolCall, ServerTool } from '../../src/mcp/client/pool.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const folder = realpathSync.native(mkdtempSync(join(tmpdir(), 'km-conformance-')));
 const scenario = process.env['MCP_CONFORMANCE_SCENARIO'] ?? '';
@@ -63,7 +64,7 @@ const pool = createMcpPool({
 });
 
 const call = (): PoolCall => ({
-  signal: AbortSignal.timeout(60_000),
+  signal: AbortSignal.timeout(timeoutMs(60_000)),
   timeoutMs: 20_000,
   given: EMPTY,
   secrets: [],

@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
 import { installServer } from '../mcp/support/changing-server.ts';
 import { makeConnected, QUERY } from '../mcp/support/connected.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 const COUNT = 120;
@@ -25,7 +26,9 @@ test('a sync that is killed leaves whole files, and the next one makes up the re
       env: { ...project.env, KERNMANTLE_SRC: '1' },
       stdio: 'ignore',
     });
-    await expect.poll(() => written().length, { timeout: 20_000, interval: 1 }).toBeGreaterThan(9);
+    await expect
+      .poll(() => written().length, { timeout: timeoutMs(20_000), interval: 1 })
+      .toBeGreaterThan(9);
     child.kill('SIGKILL');
     await once(child, 'exit');
     const left = written();
@@ -40,4 +43,4 @@ test('a sync that is killed leaves whole files, and the next one makes up the re
   } finally {
     project.remove();
   }
-}, 60_000);
+});

@@ -10,7 +10,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import type { Store } from '../../src/store/port.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
-import { runs } from '../support/soak.ts';
+import { runs, timeoutMs } from '../support/soak.ts';
 import { aThread, begin, must, writerOf } from '../support/store-suite/stage.ts';
 
 const WRITER = new URL('../support/store-writer.ts', import.meta.url).pathname;
@@ -120,29 +120,33 @@ test('three that take from the limit of their parent take exactly what there is'
   expect((state?.used.tokens ?? 0n) + (state?.reserved.tokens ?? 0n)).toBe(100n);
 });
 
-test('a process killed in any group loses nothing that it had acknowledged', async () => {
-  const names = upTo(8).map((index) => `t${index}`);
-  const budget = { tokens: 10n ** 9n };
-  for (const id of names) must(await store.createThread(aThread(id, { budget })));
-  for (let round = 0; round < runs(8, 60); round++) {
-    const writer = start('work', ...names);
-    const acknowledged = new Map<string, number>();
-    for (let count = 0; count < 1 + ((round * 37) % 120); count++) {
-      const [thread = '', seq = '0'] = (await writer.line())?.split(' ') ?? [];
-      acknowledged.set(thread, Number(seq));
+test(
+  'a process killed in any group loses nothing that it had acknowledged',
+  async () => {
+    const names = upTo(8).map((index) => `t${index}`);
+    const budget = { tokens: 10n ** 9n };
+    for (const id of names) must(await store.createThread(aThread(id, { budget })));
+    for (let round = 0; round < runs(8, 60); round++) {
+      const writer = start('work', ...names);
+      const acknowledged = new Map<string, number>();
+      for (let count = 0; count < 1 + ((round * 37) % 120); count++) {
+        const [thread = '', seq = '0'] = (await writer.line())?.split(' ') ?? [];
+        acknowledged.set(thread, Number(seq));
+      }
+      writer.child.kill('SIGKILL');
+      await writer.done();
+      for (const id of names) {
+        const seq = await expectGapless(id);
+        expect(seq).toBeGreaterThanOrEqual(acknowledged.get(id) ?? 0);
+        // Two events a commit, after the one of the birth.
+        expect(seq % 2).toBe(1);
+        const [state] = must(await store.budgets([id]));
+        expect([0n, 5n]).toContain(state?.reserved.tokens);
+      }
     }
-    writer.child.kill('SIGKILL');
-    await writer.done();
-    for (const id of names) {
-      const seq = await expectGapless(id);
-      expect(seq).toBeGreaterThanOrEqual(acknowledged.get(id) ?? 0);
-      // Two events a commit, after the one of the birth.
-      expect(seq % 2).toBe(1);
-      const [state] = must(await store.budgets([id]));
-      expect([0n, 5n]).toContain(state?.reserved.tokens);
-    }
-  }
-}, 300_000);
+  },
+  timeoutMs(300_000),
+);
 
 test('a process frozen past its lease writes nothing when it goes on', async () => {
   must(await store.createThread(aThread('a', { start: { queue: {} } })));

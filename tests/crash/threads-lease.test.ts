@@ -68,7 +68,6 @@ test.runIf(hasProof)(
     );
     await store.close();
   },
-  60_000,
 );
 
 test('a thread whose process is frozen is not taken from it before its lease is up', async () => {
@@ -92,7 +91,7 @@ test('a thread whose process is frozen is not taken from it before its lease is 
   await life.over;
   expect(life.lines.at(-1)).toContain('"completed"');
   await store.close();
-}, 60_000);
+});
 
 test('a process frozen past its lease neither appends nor performs when it goes on', async () => {
   made = await crashStage();
@@ -115,4 +114,4 @@ test('a process frozen past its lease neither appends nor performs when it goes 
   const written = linesOf(made, 'write');
   expect(new Set(written).size).toBe(written.length);
   await store.close();
-}, 60_000);
+});

@@ -25,11 +25,11 @@ import {
 } from '../support/crash-project.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { budgetOf } from '../support/registry-reads.ts';
-import { isSoak, runs } from '../support/soak.ts';
+import { isSoak, runs, timeoutMs } from '../support/soak.ts';
 
 const KILLS = runs(30, 200);
 /** Each life needs a second or two to be up, more on a busy machine. */
-const TIMEOUT_MS = 60_000 + KILLS * 10_000;
+const TIMEOUT_MS = timeoutMs(60_000 + KILLS * 10_000);
 
 let made: CrashStage | undefined;
 afterEach(async () => {

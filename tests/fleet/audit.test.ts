@@ -65,9 +65,7 @@ describe.skipIf(server === '')('traces over a server (needs PostgreSQL)', () => 
     await database.close();
   });
 
-  test('a thread that waits for others says so, and goes on when there is room', {
-    timeout: 60_000,
-  }, async () => {
+  test('a thread that waits for others says so, and goes on when there is room', async () => {
     const { km, work, address } = await openCliStage(server, LOOK, [
       read('notes/a.txt'),
       { text: 'seen' },

@@ -3,6 +3,7 @@
 import { describe, expect, inject, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { type CliStage, openCliStage } from './support/cli-stage.ts';
 
@@ -20,11 +21,11 @@ async function openMigrated(): Promise<CliStage> {
 /** Commands of one process share its output: nothing else is typed meanwhile. */
 async function untilReturned({ sql }: CliStage, count = 1): Promise<void> {
   const asked = "SELECT DISTINCT thread FROM thread_events WHERE data LIKE '%handed back%'";
-  await expect.poll(() => sql(asked), { timeout: 60_000, interval: 50 }).toBe(count);
+  await expect.poll(() => sql(asked), { timeout: timeoutMs(60_000), interval: 50 }).toBe(count);
 }
 
 // A thread holds on for ten seconds, and may be tried more than once.
-const SLOW = { timeout: 120_000 };
+const SLOW = { timeout: timeoutMs(120_000) };
 
 describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
   test('why a worker hands a thread back is said to whoever looks', async () => {
@@ -35,7 +36,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     await untilReturned(stage);
     // It is taken and handed back again and again; between that it is at work.
     const told = async () => (await km('doctor')).output;
-    await expect.poll(told, { timeout: 60_000 }).toContain('handed back by a worker');
+    await expect.poll(told, { timeout: timeoutMs(60_000) }).toContain('handed back by a worker');
     expect((await km('threads', 'stop', first)).code).toBe(0);
     const running = km('run', 'look');
     await untilReturned(stage, 2);
@@ -56,7 +57,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     const stage = await openMigrated();
     const { km, work, fixture, sql } = stage;
     const leave = await work({ env: { ...fixture.env, ANTHROPIC_API_KEY: undefined } });
-    await expect.poll(() => sql('SELECT 1 FROM workers'), { timeout: 60_000 }).toBe(1);
+    await expect.poll(() => sql('SELECT 1 FROM workers'), { timeout: timeoutMs(60_000) }).toBe(1);
     const running = km('run', 'look', '--no-wait');
     await untilReturned(stage);
     await leave();
@@ -103,7 +104,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     expect(refused.output).toContain('the disk is full');
     expect(refused.code).toBe(1);
     await work();
-    await expect.poll(() => stage.news.length, { timeout: 60_000 }).toBeGreaterThan(1);
+    await expect.poll(() => stage.news.length, { timeout: timeoutMs(60_000) }).toBeGreaterThan(1);
     expect((await km('threads', 'ls')).output).toContain(idIn(queued.output));
     await sql('DROP TRIGGER full_disk ON thread_events');
     expect((await km('threads', 'wait', idIn(queued.output))).code).toBe(0);
@@ -116,7 +117,9 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', SLOW, () => {
     await stage.work({ clock: off });
     const ran = await stage.km('run', 'look');
     expect(ran.code).toBe(0);
-    await expect.poll(() => stage.sql('SELECT 1 FROM workers'), { timeout: 60_000 }).toBe(1);
+    await expect
+      .poll(() => stage.sql('SELECT 1 FROM workers'), { timeout: timeoutMs(60_000) })
+      .toBe(1);
     expect((await stage.km('doctor')).output).toMatch(/its clock is (10 m|9 m 59).* ahead/);
   });
 });

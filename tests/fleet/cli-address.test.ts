@@ -9,6 +9,7 @@ import pg from 'pg';
 import { describe, expect, inject, test } from 'vitest';
 import { readPlace, shownPlace } from '../../src/store/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { openCliStage } from './support/cli-stage.ts';
 import { freePort } from './support/postgres-server.ts';
@@ -109,7 +110,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     const env = { ...fixture.env, KERNMANTLE_STORE: 'mysql://a:Secret77@b/c' };
     const ran = await runCommand(['threads', 'ls'], fixture.root, env);
     expect(ran).toMatchObject({ code: 3, output: expect.stringContaining('KERNMANTLE_STORE') });
-  }, 60_000);
+  });
 
   test('a registry of a newer version, or of another key, is named as that', async () => {
     const { fixture, address, km } = await openCliStage(server, LOOK, SEEN);
@@ -130,62 +131,66 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     expect(newer.output).toContain('update kernmantle');
   });
 
-  test('a password full of odd characters is said nowhere, whatever is asked and whatever fails', async () => {
-    const stage = await openCliStage(server, LOOK, SEEN);
-    const { fixture, address } = stage;
-    const [secret = ''] = fc.sample(password, { numRuns: 1, seed: 7 });
-    const user = `km_${new URL(address).searchParams.get('schema')}`;
-    const client = new pg.Client(server);
-    await client.connect();
-    await client.query(`CREATE ROLE ${user} LOGIN PASSWORD ${pg.escapeLiteral(secret)}`);
-    await client.query(`GRANT CREATE ON DATABASE km TO ${user}`);
-    const own = new URL(address);
-    own.username = user;
-    own.password = encodeURIComponent(secret);
-    const wrong = new URL(own);
-    wrong.pathname = '/none';
-    const said: string[] = [];
-    const km = async (...words: string[]): Promise<string> => {
-      const { output } = await runCommand(words, fixture.root, fixture.env);
-      said.push(output);
-      return output;
-    };
-    try {
-      for (const url of [wrong.href, own.href]) {
-        fixture.env.KERNMANTLE_STORE = url;
-        for (const more of [[], ['--json']]) {
-          await km('store', 'migrate', ...more);
-          await km('store', 'check', ...more);
-          await km('run', 'look', '--no-wait', ...more);
-          await km('run', 'none', ...more);
-          await km('threads', 'ls', ...more);
-          await km('threads', 'show', 'last', ...more);
-          await km('threads', 'pause', 'last', ...more);
-          await km('threads', 'stop', 'last', ...more);
-          await km('approvals', 'ls', ...more);
-          await km('approvals', 'approve', 'apr_none', ...more);
-          await km('cost', ...more);
-          await km('audit', ...more);
-          await km('doctor', ...more);
-          await km('store', 'limits', 'tenant:a', '--concurrent', '1', ...more);
+  test(
+    'a password full of odd characters is said nowhere, whatever is asked and whatever fails',
+    async () => {
+      const stage = await openCliStage(server, LOOK, SEEN);
+      const { fixture, address } = stage;
+      const [secret = ''] = fc.sample(password, { numRuns: 1, seed: 7 });
+      const user = `km_${new URL(address).searchParams.get('schema')}`;
+      const client = new pg.Client(server);
+      await client.connect();
+      await client.query(`CREATE ROLE ${user} LOGIN PASSWORD ${pg.escapeLiteral(secret)}`);
+      await client.query(`GRANT CREATE ON DATABASE km TO ${user}`);
+      const own = new URL(address);
+      own.username = user;
+      own.password = encodeURIComponent(secret);
+      const wrong = new URL(own);
+      wrong.pathname = '/none';
+      const said: string[] = [];
+      const km = async (...words: string[]): Promise<string> => {
+        const { output } = await runCommand(words, fixture.root, fixture.env);
+        said.push(output);
+        return output;
+      };
+      try {
+        for (const url of [wrong.href, own.href]) {
+          fixture.env.KERNMANTLE_STORE = url;
+          for (const more of [[], ['--json']]) {
+            await km('store', 'migrate', ...more);
+            await km('store', 'check', ...more);
+            await km('run', 'look', '--no-wait', ...more);
+            await km('run', 'none', ...more);
+            await km('threads', 'ls', ...more);
+            await km('threads', 'show', 'last', ...more);
+            await km('threads', 'pause', 'last', ...more);
+            await km('threads', 'stop', 'last', ...more);
+            await km('approvals', 'ls', ...more);
+            await km('approvals', 'approve', 'apr_none', ...more);
+            await km('cost', ...more);
+            await km('audit', ...more);
+            await km('doctor', ...more);
+            await km('store', 'limits', 'tenant:a', '--concurrent', '1', ...more);
+          }
         }
+        fixture.env.KERNMANTLE_STORE = undefined;
+        await km('threads', 'ls', '--store', own.href);
+        await km('threads', 'ls', `--stroe=${own.href}`);
+        await km('threads', own.href);
+        await km('threads', 'ls', `--stroe=${own.href}`, '--json');
+        expect(said.join('')).toContain(user);
+        for (const text of said) expectUnsaid(text, secret);
+        for (const file of filesIn(join(fixture.root, '..'))) {
+          expectUnsaid(readFileSync(file, 'latin1'), secret);
+        }
+        // Of a process that has the address from its environment nothing is seen from outside.
+        const { stdout } = await promisify(execFile)('ps', ['-eo', 'args']);
+        expectUnsaid(stdout, secret);
+      } finally {
+        await client.query(`DROP OWNED BY ${user} CASCADE; DROP ROLE ${user}`);
+        await client.end();
       }
-      fixture.env.KERNMANTLE_STORE = undefined;
-      await km('threads', 'ls', '--store', own.href);
-      await km('threads', 'ls', `--stroe=${own.href}`);
-      await km('threads', own.href);
-      await km('threads', 'ls', `--stroe=${own.href}`, '--json');
-      expect(said.join('')).toContain(user);
-      for (const text of said) expectUnsaid(text, secret);
-      for (const file of filesIn(join(fixture.root, '..'))) {
-        expectUnsaid(readFileSync(file, 'latin1'), secret);
-      }
-      // Of a process that has the address from its environment nothing is seen from outside.
-      const { stdout } = await promisify(execFile)('ps', ['-eo', 'args']);
-      expectUnsaid(stdout, secret);
-    } finally {
-      await client.query(`DROP OWNED BY ${user} CASCADE; DROP ROLE ${user}`);
-      await client.end();
-    }
-  }, 120_000);
+    },
+    timeoutMs(120_000),
+  );
 });

@@ -81,5 +81,5 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
     expect(ran.output).toContain('cannot be reached');
     expect(ran.output).toContain('km threads tail -f look_');
     expect(ran.output).not.toContain('secret-of-tests');
-  }, 60_000);
+  });
 });

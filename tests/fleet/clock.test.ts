@@ -4,6 +4,7 @@ import { type Clock, systemClock } from '../../src/base/index.ts';
 import type { NewThread } from '../../src/store/index.ts';
 import { TRUSTING } from '../support/project.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 import { openWorkerStage } from './support/worker-stage.ts';
@@ -88,7 +89,7 @@ for (const wrong of [10 * MINUTE, -10 * MINUTE]) {
 
 onServer(
   `workers ten minutes off do the work, wait for people and go on${noServer(url)}`,
-  { timeout: 180_000 },
+  { timeout: timeoutMs(180_000) },
   async () => {
     let asked = 0;
     const stage = await openWorkerStage(
@@ -104,7 +105,7 @@ onServer(
       },
     );
     const { store } = stage.threads;
-    const patient = { timeout: 60_000 };
+    const patient = { timeout: timeoutMs(60_000) };
     for (const wrong of [10 * MINUTE, -10 * MINUTE]) {
       const worker = stage.workAs([2], wrong);
       await worker.hears('ready');

@@ -168,7 +168,6 @@ test.skipIf(url === '')(
     }
     expect(provider.output.requests.length).toBeGreaterThan(0);
   },
-  60_000,
 );
 
 test.skipIf(url === '')(`what the page says after a restore can be said${reason}`, async () => {

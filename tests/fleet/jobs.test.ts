@@ -4,6 +4,7 @@ import { afterEach, describe, expect, inject, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import type { Held, Store } from '../../src/store/index.ts';
 import { queueName } from '../../src/store/postgres/jobs.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { aThread, begin, codeOf, must, owner, writerOf } from '../support/store-suite/stage.ts';
 import { noServer, openServerStores, type ServerStores } from './support/server-stores.ts';
 
@@ -102,7 +103,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
   });
 
   test('parking crosses signals 300 times: nobody is stuck, nobody runs twice', {
-    timeout: 120_000,
+    timeout: timeoutMs(120_000),
   }, async () => {
     const on = await stage();
     const [store, other] = [await on.open(), await on.open()];
@@ -141,7 +142,7 @@ describe.skipIf(url === '')(`jobs${noServer(url)}`, () => {
     });
     await Promise.all(speaking);
     await expect
-      .poll(() => threads.map((id) => heard.get(id)), { timeout: 20_000 })
+      .poll(() => threads.map((id) => heard.get(id)), { timeout: timeoutMs(20_000) })
       .toEqual([100, 100, 100]);
     over.abort();
     await Promise.all(workers);

@@ -95,9 +95,7 @@ describe.skipIf(url === '')(`limits over processes${skipped}`, () => {
     return { child, ended: once(child, 'close').then(() => text) };
   }
 
-  test('a provider never sees more at once, whoever dies or stands still', {
-    timeout: 60_000,
-  }, async () => {
+  test('a provider never sees more at once, whoever dies or stands still', async () => {
     await shared.fleet.setLimit({ scope: 'provider:p', concurrent: 4 });
     const [lives, dies, stops] = ['lives', 'dies', 'stops'].map((name) => start(name, 6, 20));
     await provider.until(
@@ -121,9 +119,7 @@ describe.skipIf(url === '')(`limits over processes${skipped}`, () => {
     expect(await shared.query('SELECT * FROM places')).toEqual([]);
   });
 
-  test('three processes that send as fast as they can stay within a minute', {
-    timeout: 60_000,
-  }, async () => {
+  test('three processes that send as fast as they can stay within a minute', async () => {
     await shared.fleet.setLimit({ scope: 'provider:p', requests_per_minute: 90, concurrent: 50 });
     const all = ['a', 'b', 'c'].map((name) => start(name, 10, 20));
     await provider.until(() => provider.seen.arrived === 90);

@@ -7,13 +7,14 @@ import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { call, directive } from '../support/thread-project.ts';
 import { backUp, startPostgres } from './support/postgres-server.ts';
 import { noServer } from './support/server-stores.ts';
 import { openWorkerStage } from './support/worker-stage.ts';
 
 const onServer = test.skipIf(inject('postgres') === '');
-const patient = { timeout: 120_000, interval: 100 };
+const patient = { timeout: timeoutMs(120_000), interval: 100 };
 const STEPS = 5;
 const TAGS = [...Array.from({ length: 10 }, (_, at) => `t${at}`), 'held'];
 
@@ -39,7 +40,7 @@ const count = (lines: readonly string[], line: string): number =>
 
 onServer(
   `a backup under load is restored, and the threads go on${noServer(inject('postgres'))}`,
-  { timeout: 400_000 },
+  { timeout: timeoutMs(400_000) },
   async () => {
     const first = await startPostgres(['-c', 'wal_keep_size=1GB']);
     if (!first) throw new Error('no server');

@@ -6,13 +6,14 @@ import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { startTryServer } from '../../src/fleet/index.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const url = inject('postgres');
 const reason = url === '' ? ' (skipped: no server can be started here)' : '';
 
 test.skipIf(url === '')(
   `it answers who has the address, which only its user can read, and leaves nothing${reason}`,
-  { timeout: 120_000 },
+  { timeout: timeoutMs(120_000) },
   async () => {
     const server = must(await startTryServer());
     onTestFinished(() => server.stop());
@@ -31,9 +32,7 @@ test.skipIf(url === '')(
   },
 );
 
-test('where it is not installed the line that installs it is said', {
-  timeout: 60_000,
-}, async () => {
+test('where it is not installed the line that installs it is said', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'km-bare-'));
   onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
   const started = await startTryServer(join(folder, 'package.json'));

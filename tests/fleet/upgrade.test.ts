@@ -6,13 +6,14 @@ import { systemClock } from '../../src/base/index.ts';
 import { migrateServerStore, openServerStore } from '../../src/store/index.ts';
 import { FUNCTIONS } from '../../src/store/postgres/sql/schema.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { noServer, openServerStores } from './support/server-stores.ts';
 import { openWorkerStage, type WorkerStage } from './support/worker-stage.ts';
 
 const url = inject('postgres');
 const onServer = test.skipIf(url === '');
-const LONG = { timeout: 180_000 };
-const patient = { timeout: 60_000 };
+const LONG = { timeout: timeoutMs(180_000) };
+const patient = { timeout: timeoutMs(60_000) };
 const [OLD, NEXT] = [[2], [2, 3]];
 
 /** Questions that are answered one by one. */

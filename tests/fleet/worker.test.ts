@@ -3,6 +3,7 @@ import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { expectSame } from '../support/expect-same.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import {
   openWorkerStage,
   PROJECT_ID,
@@ -14,8 +15,8 @@ const url = inject('postgres');
 const reason = url === '' ? ' (skipped: no server can be started here)' : '';
 const onServer = test.skipIf(url === '');
 /** Several processes are started, on a machine that may be busy. */
-const LONG = { timeout: 120_000 };
-const patient = { timeout: 60_000 };
+const LONG = { timeout: timeoutMs(120_000) };
+const patient = { timeout: timeoutMs(60_000) };
 
 const queue = async ({ threads }: WorkerStage, directive: string): Promise<string> =>
   must(await threads.enqueue({ directive })).thread;

@@ -44,7 +44,7 @@ test('a person logs in where the server is added; its tools are then called with
     output: { content: [{ text: 'in' }] },
   });
   expect(server.state).toMatchObject({ clients: 1, pages: 1 });
-}, 30_000);
+});
 
 test.each(['SIGTERM', 'SIGHUP', 'SIGINT'] as const)(
   '%s ends a command that waits for a login, and nothing of it is left',
@@ -68,7 +68,6 @@ test.each(['SIGTERM', 'SIGHUP', 'SIGINT'] as const)(
     expect(existsSync(join(project.root, '.ai/tools/mcp/guarded'))).toBe(false);
     expect(existsSync(join(project.home, 'mcp-auth'))).toBe(false);
   },
-  30_000,
 );
 
 test('where nobody can be asked it says which command helps, and nothing is kept', async () => {

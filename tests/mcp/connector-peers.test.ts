@@ -4,6 +4,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { timeoutMs } from '../support/soak.ts';
 import { type Connected, makeConnected } from './support/connected.ts';
 
 let project: Connected;
@@ -28,7 +29,7 @@ beforeAll(async () => {
       if (/listening/i.test(said.toString())) ready();
     });
   });
-}, 60_000);
+}, timeoutMs(60_000));
 
 afterAll(async () => {
   server.kill('SIGKILL');
@@ -53,4 +54,4 @@ test('server-everything over HTTP: its tools are files that check clean, and are
   expect(await project.kmJson('mcp', 'sync', 'every')).toMatchObject({
     output: { status: 'synced', written: [] },
   });
-}, 60_000);
+});

@@ -42,23 +42,19 @@ async function atTerminal(words: readonly string[], typed: string, signal?: Node
   return { code, output };
 }
 
-test.skipIf(!HAS_SCRIPT)(
-  'no keeps nothing, yes signs what was shown',
-  async () => {
-    const { args } = installServer(project, { tools: [QUERY] });
-    const words = ['mcp', 'add', 'db', '--command', process.execPath, '--read', 'server/**'];
-    const no = await atTerminal([...words, '--', ...args], 'n\n');
-    expect(no.code, no.output).toBe(4);
-    expect(no.output).toContain('+ mcp/db/query destructive, open world');
-    expect(no.output).toContain('takes sql: string');
-    expect(no.output).toContain('needs mcp.db.call');
-    expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
-    const yes = await atTerminal([...words, '--', ...args], 'y\n');
-    expect(yes.code, yes.output).toBe(0);
-    expect(await project.run('mcp/db/query', { sql: 'x' })).toMatchObject({ ok: true });
-  },
-  60_000,
-);
+test.skipIf(!HAS_SCRIPT)('no keeps nothing, yes signs what was shown', async () => {
+  const { args } = installServer(project, { tools: [QUERY] });
+  const words = ['mcp', 'add', 'db', '--command', process.execPath, '--read', 'server/**'];
+  const no = await atTerminal([...words, '--', ...args], 'n\n');
+  expect(no.code, no.output).toBe(4);
+  expect(no.output).toContain('+ mcp/db/query destructive, open world');
+  expect(no.output).toContain('takes sql: string');
+  expect(no.output).toContain('needs mcp.db.call');
+  expect(existsSync(join(project.root, '.ai/tools/mcp/db'))).toBe(false);
+  const yes = await atTerminal([...words, '--', ...args], 'y\n');
+  expect(yes.code, yes.output).toBe(0);
+  expect(await project.run('mcp/db/query', { sql: 'x' })).toMatchObject({ ok: true });
+});
 
 test.skipIf(!HAS_SCRIPT).each([
   ['Ctrl-C', '\u0003', undefined],
@@ -76,5 +72,4 @@ test.skipIf(!HAS_SCRIPT).each([
     const { output } = await project.km('approvals', 'ls', '--json');
     expect(JSON.parse(output)).toMatchObject({ ok: true, output: [] });
   },
-  60_000,
 );

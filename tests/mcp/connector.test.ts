@@ -407,7 +407,7 @@ test('three hundred tools are taken over', async () => {
   const { args } = installServer(project, { tools });
   expect(await project.add(args, '--yes')).toMatchObject({ output: { tools: 300 } });
   expect(await project.run('mcp/db/query_299', { sql: 'x' })).toMatchObject({ ok: true });
-}, 30_000);
+});
 
 test('check tells what is wrong with a mapping, and what of it means nothing', async () => {
   const { args } = installServer(project, { tools: [QUERY] });

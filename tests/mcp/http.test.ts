@@ -103,7 +103,7 @@ test('the Inspector lists and calls over HTTP', async () => {
   });
   const call = ['--method', 'tools/call', '--tool-name', 'search', '--tool-arg', 'query=read'];
   expect(await inspect(...call)).toMatchObject({ structuredContent: { ok: true } });
-}, 60_000);
+});
 
 const post = (body: unknown, headers: Record<string, string> = {}): Promise<Response> =>
   fetch(served.url, {

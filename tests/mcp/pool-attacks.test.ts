@@ -25,10 +25,10 @@ import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/f
 import type { Verifier } from '../../src/kernel/primitive.ts';
 import type { McpPool, ServerAnswer, StdioEndpoint } from '../../src/mcp/client/pool.ts';
 import type { McpPoolPorts } from '../../src/mcp/client/ports.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { callWith, makeProject, nodeServer, poolOf, type TestProject } from './support/pool.ts';
 
 /** For a machine that has other things to do. */
-const PATIENT = { timeout: 10_000 };
 
 let project: TestProject;
 const open: McpPool[] = [];
@@ -103,7 +103,7 @@ test('an answer without end is cut off, and the next caller gets another process
   const { call } = rogue('plain', {}, { limits: { maxBytes: 256 * 1024 } });
   const endless = await call('endless');
   expect(endless).toMatchObject({ ok: false, error: { code: 'mcp_connection_failed' } });
-  await expect.poll(async () => said(await call('echo', { value: 'on' })), PATIENT).toBe('on');
+  await expect.poll(async () => said(await call('echo', { value: 'on' }))).toBe('on');
 });
 
 test('a server that dies in the middle of a call is told of, with its last words and no secrets', async () => {
@@ -124,7 +124,7 @@ test('a server that dies in the middle of a call is told of, with its last words
     ok: false,
     error: { detail: { retryable: true, retry_after_ms: expect.any(Number) } },
   });
-  await expect.poll(async () => said(await call('echo', { value: 'back' })), PATIENT).toBe('back');
+  await expect.poll(async () => said(await call('echo', { value: 'back' }))).toBe('back');
 });
 
 test('a server that fails again and again is tried later and later', async () => {
@@ -142,7 +142,7 @@ test('a server that fails again and again is tried later and later', async () =>
     now += pause;
   }
   expect(pauses).toEqual([250, 500, 1000, 2000]);
-}, 30_000);
+});
 
 test('what never answers is given up in time, told so, and replaced', async () => {
   const { call } = rogue();
@@ -153,7 +153,7 @@ test('what never answers is given up in time, told so, and replaced', async () =
   const hung = call('hang', {}, { timeoutMs: 300 });
   expect(await hung).toMatchObject({ ok: false, error: { code: 'timeout' } });
   expect(said(await call('echo', { value: 'again' }))).toBe('again');
-}, 20_000);
+});
 
 test('a server that says nothing at all is no server', async () => {
   const { call } = rogue('mute', {}, { limits: { connectMs: 600 } });
@@ -200,7 +200,7 @@ test('a flood of notifications neither blocks nor reaches anybody', async () => 
   expect(said(flooded)).toBe('flooded');
   expect(told.length).toBeLessThanOrEqual(20_000);
   expect(process.memoryUsage().heapUsed - before).toBeLessThan(200 * 1024 * 1024);
-}, 30_000);
+});
 
 test.each([
   ['garbage', 'after garbage'],
@@ -279,7 +279,7 @@ test('a list is read again when it has changed, once in a second at most, and wh
   expect(await lists()).toBe(before + 1);
   await list(true);
   expect(await lists()).toBe(before + 2);
-}, 20_000);
+});
 
 test('a server that ends when it is asked for the newer revision is greeted in the older one', async () => {
   const { call } = rogue('dies-on-probe');
@@ -293,7 +293,7 @@ test('nothing is left of a server and what it started, however it clings', async
   expect(processesWith(String(seconds))).not.toEqual([]);
   await pool.close();
   expect(processesWith(String(seconds))).toEqual([]);
-}, 20_000);
+});
 
 test('a program that forgets to close ends, and its servers with it', async () => {
   const mark = `mark-${Math.random()}`;
@@ -301,22 +301,20 @@ test('a program that forgets to close ends, and its servers with it', async () =
   const { stdout } = await promisify(execFile)(
     process.execPath,
     ['--no-warnings', script, project.base, mark],
-    { timeout: 15_000 },
+    { timeout: timeoutMs(15_000) },
   );
   expect(stdout.trim()).toBe('asked');
-  await expect.poll(() => processesWith(mark), PATIENT).toEqual([]);
-}, 20_000);
+  await expect.poll(() => processesWith(mark)).toEqual([]);
+});
 
 test('what is idle is closed, and opened again when it is needed', async () => {
   const { call } = rogue('plain', {}, { limits: { idleMs: 100 } });
   const who = said(await call('who'));
   await expect
-    .poll(async () => said(await call('slow', { ms: 0 })), { ...PATIENT, interval: 300 })
+    .poll(async () => said(await call('slow', { ms: 0 })), { interval: 300 })
     .toBe('slow');
-  await expect
-    .poll(async () => said(await call('who')) !== who, { ...PATIENT, interval: 400 })
-    .toBe(true);
-}, 20_000);
+  await expect.poll(async () => said(await call('who')) !== who, { interval: 400 }).toBe(true);
+});
 
 test('a process has of the environment what it was given, and of the project what was granted', async () => {
   const { call } = rogue('plain', {
@@ -450,7 +448,7 @@ test('what went in with one call comes out marked with every other, and so do fi
   expect(labels.recall(untouched, 'any content') ?? EMPTY).not.toMatchObject({
     labels: ['secret'],
   });
-}, 20_000);
+});
 
 test.each([
   ['ends', 'process.exit(3);'],

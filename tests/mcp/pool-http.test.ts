@@ -17,7 +17,6 @@ interface Asked {
 type Answer = (asked: Asked, response: ServerResponse, request: IncomingMessage) => void;
 
 /** For a machine that has other things to do. */
-const PATIENT = { timeout: 10_000 };
 
 let project: TestProject;
 const closing: (() => unknown)[] = [];
@@ -206,8 +205,8 @@ test('what is given up is closed at the server too, also in the older revision',
   });
   const { act } = clientOf(url);
   expect(await act({ timeoutMs: 1000 })).toMatchObject({ ok: false, error: { code: 'timeout' } });
-  await expect.poll(() => closed, PATIENT).toEqual(['call']);
-  await expect.poll(() => seen.map(({ rpc }) => rpc), PATIENT).toContain('notifications/cancelled');
+  await expect.poll(() => closed).toEqual(['call']);
+  await expect.poll(() => seen.map(({ rpc }) => rpc)).toContain('notifications/cancelled');
 });
 
 test('a session that the server has forgotten is begun anew, and the call is made again', async () => {

@@ -77,4 +77,4 @@ test('what a server made that acts by its name is gone when it is closed, and th
   const { output: rows } = await project.km('audit', '--json');
   expect(rows).toContain('mcp:set_aside');
   expect(rows).toContain('out/.git');
-}, 30_000);
+});

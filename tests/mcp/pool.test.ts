@@ -6,6 +6,7 @@ import { createServer } from 'node:net';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { HttpEndpoint } from '../../src/mcp/client/pool.ts';
+import { timeoutMs } from '../support/soak.ts';
 import {
   callWith,
   install,
@@ -47,7 +48,7 @@ beforeAll(async () => {
       if (/listening/i.test(said.toString())) ready();
     });
   });
-}, 60_000);
+}, timeoutMs(60_000));
 
 afterAll(async () => {
   web.kill('SIGKILL');
@@ -61,35 +62,31 @@ const overHttp = (): HttpEndpoint => ({ kind: 'http', url, headers: {} });
 test.each([
   ['over pipes', everything],
   ['over HTTP', overHttp],
-])(
-  'server-everything %s: list, call, progress',
-  async (_name, endpoint) => {
-    const { pool } = poolOf(project);
-    const listed = await pool.list(endpoint(), callWith());
-    expect(listed).toMatchObject({ ok: true, output: { server: { name: expect.any(String) } } });
-    const names = listed.ok ? listed.output.tools.map(({ name }) => name) : [];
-    expect(names).toContain('echo');
-    const echoed = await pool.call(
-      endpoint(),
-      { name: 'echo', arguments: { message: 'hi' } },
-      callWith(),
-    );
-    expect(echoed).toMatchObject({
-      ok: true,
-      output: { result: { content: [{ type: 'text', text: 'Echo: hi' }] } },
-    });
-    const steps: unknown[] = [];
-    const long = await pool.call(
-      endpoint(),
-      { name: 'trigger-long-running-operation', arguments: { duration: 0.3, steps: 3 } },
-      callWith({ onProgress: (progress) => steps.push(progress) }),
-    );
-    expect(long.ok).toBe(true);
-    expect(steps).toContainEqual(expect.objectContaining({ progress: 3, total: 3 }));
-    await pool.close();
-  },
-  60_000,
-);
+])('server-everything %s: list, call, progress', async (_name, endpoint) => {
+  const { pool } = poolOf(project);
+  const listed = await pool.list(endpoint(), callWith());
+  expect(listed).toMatchObject({ ok: true, output: { server: { name: expect.any(String) } } });
+  const names = listed.ok ? listed.output.tools.map(({ name }) => name) : [];
+  expect(names).toContain('echo');
+  const echoed = await pool.call(
+    endpoint(),
+    { name: 'echo', arguments: { message: 'hi' } },
+    callWith(),
+  );
+  expect(echoed).toMatchObject({
+    ok: true,
+    output: { result: { content: [{ type: 'text', text: 'Echo: hi' }] } },
+  });
+  const steps: unknown[] = [];
+  const long = await pool.call(
+    endpoint(),
+    { name: 'trigger-long-running-operation', arguments: { duration: 0.3, steps: 3 } },
+    callWith({ onProgress: (progress) => steps.push(progress) }),
+  );
+  expect(long.ok).toBe(true);
+  expect(steps).toContainEqual(expect.objectContaining({ progress: 3, total: 3 }));
+  await pool.close();
+});
 
 test('a server of the newer revision over pipes: its list is read again when it says so', async () => {
   const versions = new Set<unknown>();
@@ -111,10 +108,10 @@ test('a server of the newer revision over pipes: its list is read again when it 
     output: { result: { content: [{ text: 'again' }] } },
   });
   expect(await call('grow')).toMatchObject({ ok: true });
-  await expect.poll(names, { timeout: 5000, interval: 200 }).toEqual(['echo', 'grow', 'new']);
+  await expect.poll(names, { interval: 200 }).toEqual(['echo', 'grow', 'new']);
   expect([...versions]).toEqual(['2026-07-28']);
   await pool.close();
-}, 30_000);
+});
 
 test('server-filesystem reads and writes where its connector lets it, and nowhere else', async () => {
   const { pool } = poolOf(project);
@@ -140,4 +137,4 @@ test('server-filesystem reads and writes where its connector lets it, and nowher
   });
   expect(readFileSync(join(project.root, 'out/b.txt'), 'utf8')).toBe('new');
   await pool.close();
-}, 60_000);
+});

@@ -65,7 +65,7 @@ test.each(ERAS)('threads are read by their handle, page by page (%s)', async (er
   const status = async () =>
     (JSON.parse((await textOf(client, `thread://${handle}/status`)).text) as { status: string })
       .status;
-  await expect.poll(status, { timeout: 10_000 }).toBe('completed');
+  await expect.poll(status).toBe('completed');
 
   const seen: number[] = [];
   let uri: string | undefined = `thread://${handle}/transcript?after=0&limit=2`;

@@ -11,6 +11,7 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { signAsUser } from '../support/attacks.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 let fixture: Fixture;
@@ -227,7 +228,12 @@ test('what usually holds secrets is not there for a client: not read, not found,
 
 test('the server ends with its input', async () => {
   const { command: node, args, env } = command();
-  const done = spawnSync(node, args, { input: '', env, encoding: 'utf8', timeout: 20_000 });
+  const done = spawnSync(node, args, {
+    input: '',
+    env,
+    encoding: 'utf8',
+    timeout: timeoutMs(20_000),
+  });
   expect(done.status).toBe(0);
   expect(done.stdout).toBe('');
 });
@@ -239,7 +245,7 @@ test.each([
   const { command: node, args, env } = command();
   const child = spawn(node, args, { env, stdio: ['pipe', 'pipe', 'ignore'] });
   // Killed when it does not end by itself.
-  const patience = setTimeout(() => child.kill('SIGKILL'), 20_000);
+  const patience = setTimeout(() => child.kill('SIGKILL'), timeoutMs(20_000));
   child.stdin.on('error', () => {});
   const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}\n';
   child.stdin.write(ping);
@@ -262,7 +268,7 @@ test('the official Inspector lists and calls the tools', async () => {
     const done = spawnSync(node, [entry, '--cli', node, ...args, ...method], {
       env: { ...process.env, ...env },
       encoding: 'utf8',
-      timeout: 60_000,
+      timeout: timeoutMs(60_000),
     });
     expect(done.status, done.stderr).toBe(0);
     return JSON.parse(done.stdout) as Record<string, unknown>;

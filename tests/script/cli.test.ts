@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 const sandbox = await probeSandbox();
@@ -34,7 +35,7 @@ function km(
     ...options(),
     input,
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: timeoutMs(60_000),
   });
   return { code: done.status, out: done.stdout, err: done.stderr };
 }

@@ -13,6 +13,7 @@ import { makeConnected } from '../mcp/support/connected.ts';
 import { type Ran, runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { eventsOf, scripted, TEXT } from '../support/script-project.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { run, stage } from '../support/thread-project.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
@@ -638,7 +639,12 @@ return { text: \`@r.title @r.stars\` }`;
     const loaded = (text: string): string => {
       const words = ['--import', `data:text/javascript,${encodeURIComponent(tell)}`, LAUNCHER];
       const env = { ...fixture.env, KERNMANTLE_SRC: '1' };
-      const options = { cwd: fixture.root, env, encoding: 'utf8', timeout: 60_000 } as const;
+      const options = {
+        cwd: fixture.root,
+        env,
+        encoding: 'utf8',
+        timeout: timeoutMs(60_000),
+      } as const;
       return spawnSync(process.execPath, [...words, 'script', '-e', text], options).stderr;
     };
     const parts = /src\/mcp\/|connector-tools|shared\/connectors/;

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeValue } from '../../src/flow/index.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { type PlayOptions, play } from '../support/script-world.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
@@ -24,7 +25,7 @@ function km(...words: string[]): { code: number | null; out: string; err: string
     cwd: fixture.root,
     env: { ...fixture.env, KERNMANTLE_SRC: '1' },
     encoding: 'utf8',
-    timeout: 60_000,
+    timeout: timeoutMs(60_000),
   });
   return { code: done.status, out: done.stdout, err: done.stderr };
 }

@@ -10,6 +10,7 @@ import { readJournal } from '../../src/harness/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { runScriptIn } from '../../src/runtime/run-script.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { call, directive, openStage, run } from '../support/thread-project.ts';
 
 const sandbox = await probeSandboxNow();
@@ -135,7 +136,7 @@ describe.skipIf(sandbox.kind === 'none')('a file that was written is untrusted',
     });
     const ended = new Promise((resolve) => child.once('exit', resolve));
     await expect
-      .poll(() => existsSync(join(fixture.root, 'got/page.txt')), { timeout: 60_000 })
+      .poll(() => existsSync(join(fixture.root, 'got/page.txt')), { timeout: timeoutMs(60_000) })
       .toBe(true);
     child.kill('SIGKILL');
     await ended;

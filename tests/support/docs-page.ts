@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { expect, vi } from 'vitest';
 import { type Ran, runCommand, splitWords } from './command-line.ts';
 import { type Fixture, makeFixture } from './project.ts';
+import { pollMs } from './soak.ts';
 
 export interface Block {
   kind: string;
@@ -117,7 +118,7 @@ export async function stopBackground({ root }: Fixture): Promise<void> {
   if (!existsSync(file)) return;
   const pids = readFileSync(file, 'utf8').trim().split('\n').map(Number);
   for (const pid of pids) if (isThere(pid)) process.kill(pid);
-  await vi.waitUntil(() => !pids.some(isThere), { timeout: 20_000 });
+  await vi.waitUntil(() => !pids.some(isThere), pollMs);
 }
 
 async function followBlocks(text: string, fixture: Fixture): Promise<void> {

@@ -12,8 +12,9 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
+import { timeoutMs } from './soak.ts';
 
-const GRACE_MS = 5000;
+const GRACE_MS = timeoutMs(5000);
 
 const readProc = (read: () => string): string => {
   try {

@@ -6,6 +6,7 @@ import { fail, type JsonObject, matchGlob, ok, systemClock } from '../../src/bas
 import type { PrimitiveCall, Verifier } from '../../src/kernel/primitive.ts';
 import type { ProcessPorts } from '../../src/kernel/process/environment.ts';
 import type { SandboxReport } from '../../src/kernel/sandbox/plan.ts';
+import { timeoutMs } from './soak.ts';
 
 export interface TestProject {
   /** Real path of a folder that holds `project` and `home`. */
@@ -101,7 +102,7 @@ export function callOf(
 export const shell = (script: string): JsonObject => ({ shell: 'bash', script });
 
 /** Is a process with this id alive? A zombie is not. */
-export async function isGone(pid: number, withinMs = 5000): Promise<boolean> {
+export async function isGone(pid: number): Promise<boolean> {
   const { readFileSync } = await import('node:fs');
   const state = () => {
     try {
@@ -110,7 +111,7 @@ export async function isGone(pid: number, withinMs = 5000): Promise<boolean> {
       return undefined;
     }
   };
-  for (const end = performance.now() + withinMs; performance.now() < end; ) {
+  for (const end = performance.now() + timeoutMs(5000); performance.now() < end; ) {
     const found = state();
     if (found === undefined || found === 'Z') return true;
     await new Promise((resolve) => setTimeout(resolve, 10));

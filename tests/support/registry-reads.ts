@@ -2,6 +2,7 @@
 import { type Outcome, ok } from '../../src/base/index.ts';
 import type { Store, StoredEvent } from '../../src/store/index.ts';
 import type { BudgetState } from '../../src/store/port.ts';
+import { timeoutMs } from './soak.ts';
 
 export async function budgetOf(store: Store, thread: string): Promise<Outcome<BudgetState>> {
   const states = await store.budgets([thread]);
@@ -15,7 +16,7 @@ export async function budgetOf(store: Store, thread: string): Promise<Outcome<Bu
 export async function untilEvent(
   store: Store,
   is: (event: StoredEvent) => boolean,
-  signal: AbortSignal = AbortSignal.timeout(20_000),
+  signal: AbortSignal = AbortSignal.timeout(timeoutMs(20_000)),
 ): Promise<void> {
   const seen = new Map<string, number>();
   const isNew = async (thread: string): Promise<boolean> => {

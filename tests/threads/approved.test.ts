@@ -343,7 +343,7 @@ test.skipIf(isLate)(
     );
     await run(made, 'lead');
     const child = async () => (await rows(made)).find(({ directive: name }) => name === 'save');
-    await expect.poll(async () => (await child())?.status, { timeout: 10_000 }).toBe('completed');
+    await expect.poll(async () => (await child())?.status).toBe('completed');
     expect(await results(made, (await child())?.id ?? '', 'fs/read_file')).toEqual([
       'done',
       expect.stringContaining('was revoked'),

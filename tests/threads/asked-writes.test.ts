@@ -167,7 +167,7 @@ test('a file that is too large to compare is shown by its lines', async () => {
   const { shown } = await pending(made);
   expect(shown.question).toBe('Overwrite out/a.md (1000000 lines to 1 line)?');
   expect(shown.file).not.toHaveProperty('diff');
-}, 60_000);
+});
 
 const SENTENCES: readonly (readonly [string, JsonObject, string])[] = [
   [

@@ -167,7 +167,6 @@ test.skipIf(isLate).each(askers)(
     expect(row.ok && row.output.cost).toMatchObject({ tool_calls: 1 });
     await isReplayed(made, id);
   },
-  60_000,
 );
 
 test.each(askers)(
@@ -217,7 +216,6 @@ test.skipIf(isLate)(
     expect(told).toMatchObject({ content: { error: { code: 'outcome_unknown' } } });
     expect(linesIn(made).length).toBeLessThan(2);
   },
-  60_000,
 );
 
 test('a hook that has an approved write done again has it asked about again', async () => {

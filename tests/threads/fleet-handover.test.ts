@@ -1,6 +1,6 @@
 // A process that goes hands its threads over: each ends its step and somebody else goes on where it stood.
 // Nothing is done twice, nothing counts as failed, and what was said meanwhile is heard.
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { plainText } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import { expectSame } from '../support/expect-same.ts';
@@ -13,6 +13,7 @@ import {
   openWorker,
   statesIn,
 } from '../support/fleet-stage.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { call, directive, hook, READ, read, rows, spawn } from '../support/thread-project.ts';
 
 /** Something that is under way until it is let through. */
@@ -210,7 +211,7 @@ for (const how of ['a wait', 'a spawn that waits', 'the end'] as const) {
     // Where it waits for its child's end it has said its last word.
     const turns = how === 'a spawn that waits' ? 1 : 2;
     const spoken = () => countOf(made, id, 'assistant_message');
-    await vi.waitUntil(async () => (await spoken()) === turns + 1);
+    await expect.poll(spoken).toBe(turns + 1);
     const gone = first.threads.handOver();
     under.letThrough();
     expect(await left).toMatchObject({ thread_id: id, status: 'interrupted' });
@@ -260,7 +261,10 @@ test.skipIf(!isOnServer())('a parent and its child go on in two processes', asyn
   const part = others[0]?.work();
   await later.begun;
   const lead = others[1]?.work();
-  const heard = made.threads.store.changes({ threads: [id] }, AbortSignal.timeout(20_000));
+  const heard = made.threads.store.changes(
+    { threads: [id] },
+    AbortSignal.timeout(timeoutMs(20_000)),
+  );
   for await (const { status } of heard) if (status === 'running') break;
   later.letThrough();
   expect(await part).toMatchObject({ status: 'completed', text: 'part done' });
@@ -352,7 +356,7 @@ test('what only waits does not hold anybody up, and nothing begins in a process 
   const id = await made.queue('look');
   const left = first.work();
   await tried;
-  await vi.waitUntil(async () => (await countOf(made, id, 'error')) > 0);
+  await expect.poll(() => countOf(made, id, 'error')).toBeGreaterThan(0);
   await first.threads.handOver();
   expect(await left).toMatchObject({ status: 'interrupted' });
   // It has gone: what it is given by mistake it leaves at once.

@@ -12,9 +12,10 @@ import {
 import { type CrashStage, crashStage, EXPECTED, linesOf } from '../support/crash-project.ts';
 import { eventsOf, got } from '../support/fleet-stage.ts';
 import { isLate } from '../support/late-store.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 afterEach(endLives);
-vi.setConfig({ testTimeout: 120_000 });
+vi.setConfig({ testTimeout: timeoutMs(120_000) });
 
 /** A project, and a lead that waits in its queue. */
 async function queued() {

@@ -1,5 +1,5 @@
 // Threads that rest: what wakes them, and what those see who look on from another process.
-import { expect, test, vi } from 'vitest';
+import { expect, test } from 'vitest';
 import { plainText, systemClock } from '../../src/base/index.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import { expectSame } from '../support/expect-same.ts';
@@ -215,7 +215,7 @@ test('who does not want to follow any more is told so', async () => {
   const looking = (async () => {
     for await (const { type } of followed) seen.push(type);
   })();
-  await vi.waitUntil(() => seen.includes('signal'));
+  await expect.poll(() => seen).toContain('signal');
   controller.abort();
   expect(await followed.result).toMatchObject({ ok: false, error: { code: 'cancelled' } });
   await looking;

@@ -368,7 +368,6 @@ test.skipIf(isLate).each([
     expect((await rows(made)).map(({ kind }) => kind)).toEqual(['thread', 'hook']);
     await replays(made);
   },
-  60_000,
 );
 
 test('what a hook wrote is not written again after its run was stopped and taken up', async () => {

@@ -98,7 +98,7 @@ test('a stream that keeps breaking ends the thread with a typed reason', async (
   const result = await run(made, 'look');
   expect(result).toMatchObject({ status: 'failed', code: 'stream_incomplete' });
   expect(made.provider.count()).toBe(3);
-}, 20_000);
+});
 
 test('a call whose arguments are no JSON gets an error, and the model can repair it', async () => {
   const made = await stage(LOOK, [
@@ -249,7 +249,7 @@ test('a rate limit is waited for within the time limit', async () => {
     text: 'patience',
     cost: { turns: 1 },
   });
-}, 20_000);
+});
 
 const busy = (status: number, type: string): NonNullable<ScriptedReply['fault']> => ({
   status,

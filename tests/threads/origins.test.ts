@@ -4,7 +4,7 @@ import { existsSync, linkSync, mkdirSync, readFileSync, symlinkSync, writeFileSy
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import { expect, onTestFinished, test, vi } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
@@ -428,12 +428,7 @@ test.skipIf(isLate)(
     const now = await queue(made);
     expect(now).toMatchObject([{ thread: thread_id, shown: { arguments: { path: 'done/b.md' } } }]);
     // The child goes on by itself.
-    await vi.waitFor(
-      () => expect(textOf(made, 'done/log.txt')).toBe('wipe done/a.md\n'.repeat(3)),
-      {
-        timeout: 10_000,
-      },
-    );
+    await expect.poll(() => textOf(made, 'done/log.txt')).toBe('wipe done/a.md\n'.repeat(3));
   },
 );
 

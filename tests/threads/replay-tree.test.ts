@@ -115,7 +115,10 @@ test('a thread that was paused, spoken to and resumed, twice', async () => {
   /** Pauses it after one more call; it may be a call further by then, or at its end. */
   const pauseSoon = async (id: string, running: Promise<unknown>, key: string): Promise<void> => {
     const seq = (await rows(made))[0]?.seq ?? 0;
-    for await (const one of store.watch({ thread: id, seq }, AbortSignal.timeout(20_000))) {
+    for await (const one of store.watch(
+      { thread: id, seq },
+      AbortSignal.timeout(timeoutMs(20_000)),
+    )) {
       if (one.type === 'tool_call') break;
     }
     await store.signal({
@@ -181,7 +184,7 @@ test('a thread that was stopped, and the children that it stopped with it', asyn
     part: [{ ...tool('look', 1), usage }, forever],
   });
   const running = run(made, 'lead');
-  await expect.poll(() => made.provider.count(), { timeout: 20_000 }).toBe(4);
+  await expect.poll(() => made.provider.count(), { timeout: timeoutMs(20_000) }).toBe(4);
   const [lead, part] = await rows(made);
   const signal = { thread: lead?.id ?? '', kind: 'terminate', payload: {}, key: 'k', by: 'me' };
   await made.threads.store.signal(signal);

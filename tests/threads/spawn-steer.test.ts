@@ -6,6 +6,7 @@ import type { ScriptedRequest } from '../../src/llm/index.ts';
 import { readTranscript } from '../../src/store/index.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf, untilEvent } from '../support/registry-reads.ts';
+import { timeoutMs } from '../support/soak.ts';
 import {
   call,
   directive,
@@ -274,7 +275,7 @@ test('a detached child outlives its parent, on what was set aside for it', async
   finishPart();
   for await (const one of made.threads.store.watch(
     { thread: child?.id ?? '', seq: 0 },
-    AbortSignal.timeout(20_000),
+    AbortSignal.timeout(timeoutMs(20_000)),
   )) {
     if (one.type === 'status' && one.data.status === 'completed') break;
   }

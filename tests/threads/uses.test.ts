@@ -174,23 +174,19 @@ const linesIn = ({ fixture }: Stage, name = 'write'): string[] => {
   return existsSync(file) ? readFileSync(file, 'utf8').trim().split('\n') : [];
 };
 
-test.skipIf(isLate)(
-  'a process that is killed wins none back',
-  async () => {
-    const inputs = '<input name="tag" type="string" required="false"/>';
-    const made = await open(directive('lead', { permissions: uses(2), limits: LIMITS, inputs }), {
-      lead: [write('a'), write('b'), write('c'), write('d'), DONE],
-    });
-    // With the intent of the second: whether it had its effect is not known, so it counts.
-    await live(made, 'lead tool_call 2').over;
-    await live(made).over;
-    const [row] = await rows(made);
-    expect(linesIn(made).length).toBeLessThanOrEqual(2);
-    const told = await codes(made, row?.id ?? '');
-    expect(told.slice(2)).toEqual(['permission_denied', 'permission_denied']);
-  },
-  60_000,
-);
+test.skipIf(isLate)('a process that is killed wins none back', async () => {
+  const inputs = '<input name="tag" type="string" required="false"/>';
+  const made = await open(directive('lead', { permissions: uses(2), limits: LIMITS, inputs }), {
+    lead: [write('a'), write('b'), write('c'), write('d'), DONE],
+  });
+  // With the intent of the second: whether it had its effect is not known, so it counts.
+  await live(made, 'lead tool_call 2').over;
+  await live(made).over;
+  const [row] = await rows(made);
+  expect(linesIn(made).length).toBeLessThanOrEqual(2);
+  const told = await codes(made, row?.id ?? '');
+  expect(told.slice(2)).toEqual(['permission_denied', 'permission_denied']);
+});
 
 const check = async (permissions: string) => {
   const made = await open({ '.ai/directives/lead.md': directiveText('lead', { permissions }) }, {});

@@ -7,6 +7,7 @@ import { hostname as machine } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ACCEPT, connect, HELLO, launcher, type Served, serve } from '../mcp/support/http.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 let fixture: Fixture;
 let served: Served;
@@ -171,7 +172,7 @@ test('who begins a request and says no more is not waited for', async () => {
   const client = await connect(served.url, 'modern');
   expect((await client.listTools()).tools).toHaveLength(4);
   await client.close();
-}, 30_000);
+});
 
 test('clients that go away at any moment leave no session behind that is at work', async () => {
   const { hostname, port, host } = new URL(served.url);
@@ -248,5 +249,5 @@ test('over HTTP it outlives the shell that started it, and ends when it is told 
   expect((await client.listTools()).tools).toHaveLength(4);
   await client.close();
   process.kill(pid, 'SIGTERM');
-  await expect.poll(isThere, { timeout: 15_000 }).toBe(false);
-}, 30_000);
+  await expect.poll(isThere, { timeout: timeoutMs(15_000) }).toBe(false);
+});

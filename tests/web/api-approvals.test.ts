@@ -13,6 +13,7 @@ import type {
   LongText,
   ThreadView,
 } from '../../src/web/model/api.ts';
+import { timeoutMs } from '../support/soak.ts';
 import {
   directive,
   execute,
@@ -53,7 +54,9 @@ async function asked(
   served: ServedStage,
 ): Promise<{ id: string; thread: string; review: ApprovalReview }> {
   const { thread_id } = await output<Acted>(served, 'threads', { directive: 'lead' });
-  await expect.poll(async () => (await waits(served)).length, { timeout: 15_000 }).toBe(1);
+  await expect
+    .poll(async () => (await waits(served)).length, { timeout: timeoutMs(15_000) })
+    .toBe(1);
   const [first] = await waits(served);
   const id = first?.id ?? '';
   await expect.poll(() => statusOf(served, thread_id)).toBe('waiting');
@@ -64,7 +67,9 @@ const statusOf = async ({ threads }: ServedStage, id: string): Promise<string> =
   return row.ok ? row.output.status : row.error.code;
 };
 const reaches = (served: ServedStage, id: string, status: string) =>
-  expect.poll(() => statusOf(served, id), { timeout: 15_000, interval: 20 }).toBe(status);
+  expect
+    .poll(() => statusOf(served, id), { timeout: timeoutMs(15_000), interval: 20 })
+    .toBe(status);
 const decide = (
   served: ServedStage,
   { id, review }: { id: string; review: ApprovalReview },
@@ -268,7 +273,9 @@ test('a question is answered in words, a limit shows what it is and may be', asy
   expect(await decide(served, one, { decision: 'answer' })).toMatchObject({ status: 400 });
   const said = await decide(served, one, { decision: 'answer', answer: 'the second' });
   expect(said.answer.ok).toBe(true);
-  await expect.poll(async () => (await waits(served))[0]?.kind, { timeout: 15_000 }).toBe('limit');
+  await expect
+    .poll(async () => (await waits(served))[0]?.kind, { timeout: timeoutMs(15_000) })
+    .toBe('limit');
   const [limit] = await waits(served);
   const id = limit?.id ?? '';
   await reaches(served, one.thread, 'waiting');
@@ -317,9 +324,9 @@ test('the server is killed while something waits; the next one goes on after the
   };
   const list = async (url: string, own: Readonly<Record<string, string>>) =>
     ((await ask(url, 'approvals', own)).answer.output as ApprovalList).approvals;
-  await expect.poll(() => list(first.url, headers), { timeout: 20_000 }).toHaveLength(1);
+  await expect.poll(() => list(first.url, headers), { timeout: timeoutMs(20_000) }).toHaveLength(1);
   // It has asked; before it rests, its end is that of a thread that was at work.
-  await expect.poll(status, { timeout: 20_000 }).toBe('waiting');
+  await expect.poll(status, { timeout: timeoutMs(20_000) }).toBe('waiting');
   await first.stop('SIGKILL');
   const second = await spawnWeb(made.fixture, '--port', '0');
   const own = await login(second.url, second.link);
@@ -327,7 +334,7 @@ test('the server is killed while something waits; the next one goes on after the
   const path = `approvals/${waiting?.id}/decision`;
   const done = await ask(second.url, path, own, { decision: 'once', digest: waiting?.digest });
   expect(done.answer.ok).toBe(true);
-  await expect.poll(status, { timeout: 20_000 }).toBe('completed');
+  await expect.poll(status, { timeout: timeoutMs(20_000) }).toBe('completed');
   expect(await second.stop()).toBe(0);
 });
 
@@ -350,7 +357,9 @@ test('a call is approved for a scope: what the page sends is held to what was sh
   }
   const given = await send({ decision: 'scope', glob: 'out/*', uses: 3, for_seconds: 600 });
   expect(given.answer).toMatchObject({ ok: true, output: { state: 'approved' } });
-  await expect.poll(() => statusOf(served, thread), { timeout: 15_000 }).toBe('completed');
+  await expect
+    .poll(() => statusOf(served, thread), { timeout: timeoutMs(15_000) })
+    .toBe('completed');
   const rows = await served.threads.store.approvals({ id });
   expect(rows.ok && rows.output[0]).toMatchObject({
     answer: { scope: { path: 'out/*' }, counted: true },

@@ -19,8 +19,7 @@ import {
   spawn,
 } from '../support/thread-project.ts';
 
-const until = (holds: () => Promise<boolean>) =>
-  expect.poll(holds, { timeout: 10_000, interval: 20 }).toBe(true);
+const until = (holds: () => Promise<boolean>) => expect.poll(holds, { interval: 20 }).toBe(true);
 
 const ANN: WebAsker = { id: 's1', who: 'ann', role: 'approve', expires: 0 };
 const DONE: ScriptedReply = { text: 'done' };

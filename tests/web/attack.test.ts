@@ -2,6 +2,7 @@
 // of a project wrote: nothing is drawn, loaded, clicked or run, and nothing passes for the page itself.
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
+import { timeoutMs } from '../support/soak.ts';
 import { call, directive, type Play } from '../support/thread-project.ts';
 import { browserTest, openPage, type WatchedPage } from './support/browser.ts';
 import { HOSTILE, hostileArguments, hostileText, hugeLine } from './support/hostile.ts';
@@ -140,5 +141,5 @@ browserTest(
     }
     expectInert(watched, served.url);
   },
-  180_000,
+  timeoutMs(180_000),
 );

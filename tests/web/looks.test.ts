@@ -5,6 +5,7 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
+import { timeoutMs } from '../support/soak.ts';
 import { browserTest, LOOKS, launchBrowser, openPage } from './support/browser.ts';
 import { spawnDemo } from './support/serve.ts';
 
@@ -122,5 +123,5 @@ browserTest(
     }
     expect(met).toEqual([]);
   },
-  480_000,
+  timeoutMs(480_000),
 );

@@ -73,7 +73,7 @@ browserTest('a thread that does not answer a stop can be killed after ten second
   const dialog = page.getByRole('dialog');
   expect(await dialog.getByRole('button', { name: 'Kill', exact: true }).count()).toBe(0);
   await dialog.getByRole('button', { name: 'Stop', exact: true }).click();
-  await page.getByText('It did not answer the stop within 10 s.').waitFor({ timeout: 15_000 });
+  await page.getByText('It did not answer the stop within 10 s.').waitFor();
   await page.getByRole('button', { name: 'Kill…' }).click();
   await dialog.getByRole('button', { name: 'Kill', exact: true }).click();
   await expect.poll(() => pill.textContent()).toBe('killed');
@@ -89,7 +89,7 @@ browserTest('a replay says whether it would go the same way', async () => {
   await page.getByRole('button', { name: /^More/ }).click();
   await page.getByRole('button', { name: 'Replay…' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Replay', exact: true }).click();
-  await page.getByText(/^ ?The same: \d+ of \d+ events/).waitFor({ timeout: 20_000 });
+  await page.getByText(/^ ?The same: \d+ of \d+ events/).waitFor();
 });
 
 browserTest('who is not connected sees what there was, and cannot act', async () => {

@@ -10,11 +10,12 @@ import { expect, onTestFinished, test } from 'vitest';
 import { startPostgres } from '../fleet/support/postgres-server.ts';
 import { openWorkerStage, type WorkerStage } from '../fleet/support/worker-stage.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { browserTest, LOOKS, openPage } from './support/browser.ts';
 import { openServed, serveStage } from './support/serve.ts';
 
 const KM = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
-const LONG = 300_000;
+const LONG = timeoutMs(300_000);
 
 /** A stage on a server of its own, or undefined where none can be started. */
 async function openFleetStage(
@@ -102,10 +103,14 @@ browserTest(
     await page.getByRole('link', { name: 'Fleet' }).click();
     await table('Workers')
       .getByText(/^(silent|gone)$/)
-      .waitFor({ timeout: 60_000 });
-    await table('Workers').getByText('gone').waitFor({ timeout: 60_000 });
+      .waitFor({ timeout: timeoutMs(60_000) });
+    await table('Workers')
+      .getByText('gone')
+      .waitFor({ timeout: timeoutMs(60_000) });
     const other = workers.find((one) => one !== holder);
-    await table('Who holds what').getByText(`:${other?.child.pid}`).waitFor({ timeout: 60_000 });
+    await table('Who holds what')
+      .getByText(`:${other?.child.pid}`)
+      .waitFor({ timeout: timeoutMs(60_000) });
     await page.getByText('1 gone').waitFor();
     await look(page, 'killed');
     await page.getByText('What more would need').click();
@@ -119,7 +124,9 @@ browserTest(
 
     held.resolve();
     await expect
-      .poll(async () => must(await threads.store.thread(thread)).status, { timeout: 30_000 })
+      .poll(async () => must(await threads.store.thread(thread)).status, {
+        timeout: timeoutMs(30_000),
+      })
       .toBe('completed');
     await table('Who holds what').getByText('Nothing is held now').waitFor();
     expect(await page.content()).not.toContain('secret-of-tests');

@@ -5,6 +5,7 @@ import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import type { NewEvent, Store } from '../../src/store/index.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { aThread, owner, writerOf } from '../support/store-suite/stage.ts';
 import { directive, READ, read, run } from '../support/thread-project.ts';
 import { browserTest, openPage } from './support/browser.ts';
@@ -179,5 +180,5 @@ browserTest(
     });
     expect(errors).toEqual([]);
   },
-  180_000,
+  timeoutMs(180_000),
 );

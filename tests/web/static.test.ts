@@ -15,6 +15,7 @@ import { gunzipSync } from 'node:zlib';
 import { expect, onTestFinished, test } from 'vitest';
 import { startWeb } from '../../src/web/index.ts';
 import { buildPackage } from '../support/built-package.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { openStage } from '../support/thread-project.ts';
 import { rawRequest } from './support/raw-request.ts';
 import { ask, login, openServed, spawnLauncher } from './support/serve.ts';
@@ -140,17 +141,21 @@ test('a page that is not built is said to be, with what to do', async () => {
 });
 
 // As long as the package takes to be built, on a busy machine.
-test('the package that is published serves the page from what was built', async () => {
-  const built = buildPackage();
-  onTestFinished(built.remove);
-  const page = fileURLToPath(new URL('../../dist/page', import.meta.url));
-  cpSync(page, join(built.dir, 'dist', 'page'), { recursive: true });
-  const { fixture } = await openStage({}, {});
-  const web = await spawnLauncher(join(built.dir, 'bin', 'km.js'), fixture);
-  const { status, body } = await rawRequest(web.url, { path: '/' });
-  expect(status).toBe(200);
-  expect(body.toString()).toBe(readFileSync(join(page, 'index.html'), 'utf8'));
-  const headers = await login(web.url, web.link);
-  expect((await ask(web.url, 'me', headers)).status).toBe(200);
-  expect(await web.stop()).toBe(0);
-}, 240_000);
+test(
+  'the package that is published serves the page from what was built',
+  async () => {
+    const built = buildPackage();
+    onTestFinished(built.remove);
+    const page = fileURLToPath(new URL('../../dist/page', import.meta.url));
+    cpSync(page, join(built.dir, 'dist', 'page'), { recursive: true });
+    const { fixture } = await openStage({}, {});
+    const web = await spawnLauncher(join(built.dir, 'bin', 'km.js'), fixture);
+    const { status, body } = await rawRequest(web.url, { path: '/' });
+    expect(status).toBe(200);
+    expect(body.toString()).toBe(readFileSync(join(page, 'index.html'), 'utf8'));
+    const headers = await login(web.url, web.link);
+    expect((await ask(web.url, 'me', headers)).status).toBe(200);
+    expect(await web.stop()).toBe(0);
+  },
+  timeoutMs(240_000),
+);

@@ -2,6 +2,7 @@
 // out while somebody looks at it. The thread works in another process all the while.
 import { expect } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { directive, openStage, READ, read, run } from '../support/thread-project.ts';
 import { browserTest, openPage } from './support/browser.ts';
 import { openServed, spawnWeb } from './support/serve.ts';
@@ -75,7 +76,7 @@ browserTest(
       errors: [],
     });
   },
-  120_000,
+  timeoutMs(120_000),
 );
 
 browserTest('what runs out under an open review cannot be given', async () => {

@@ -4,6 +4,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
+import { timeoutMs } from '../support/soak.ts';
 import { browserTest, openPage, type WatchedPage, watchPage } from './support/browser.ts';
 import { spawnDemo } from './support/serve.ts';
 
@@ -129,7 +130,7 @@ browserTest(
     expect(await demo.stop('SIGINT')).toBe(0);
     expect(existsSync(dirname(demo.project))).toBe(false);
   },
-  180_000,
+  timeoutMs(180_000),
 );
 
 browserTest(
@@ -163,5 +164,5 @@ browserTest(
     expectCalm(watched, demo.url);
     expectCalm(second, demo.url);
   },
-  120_000,
+  timeoutMs(120_000),
 );

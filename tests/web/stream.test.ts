@@ -2,6 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { NewEvent } from '../../src/store/index.ts';
 import { must } from '../support/registry.ts';
+import { timeoutMs } from '../support/soak.ts';
 import { aThread, owner, writerOf } from '../support/store-suite/stage.ts';
 import { directiveText, READ, read, run } from '../support/thread-project.ts';
 import { message } from './support/live.ts';
@@ -95,33 +96,39 @@ describe('breaks', () => {
 });
 
 describe('bounds', () => {
-  test('a slow reader is told to read anew while others run on, and memory stays', async () => {
-    const served = await openServed();
-    const thread = await openThread(served, 'one');
-    const topics = ['thread:one'];
-    const [slow, quick] = await Promise.all(
-      [0, 1].map(() => openStream(served.url, served.headers, topics, { after: 'x.x,one.0' })),
-    );
-    if (!slow || !quick) throw new Error('two streams are open');
-    await expect.poll(() => [slow.heard.seqs, quick.heard.seqs]).toEqual([[1], [1]]);
-    slow.pause();
-    global.gc?.();
-    const before = process.memoryUsage().rss;
-    // More than the buffers of both ends hold.
-    for (let round = 0; round < 100; round++) await thread.must(many(400, 'y'.repeat(400)));
-    await expect.poll(() => quick.heard.seqs.length, { timeout: 60_000 }).toBe(thread.seq);
-    expect(quick.heard.resets).toEqual([]);
-    expect(process.memoryUsage().rss - before).toBeLessThan(400 * 1024 * 1024);
-    slow.resume();
-    await expect.poll(() => slow.heard.resets.length).toBeGreaterThan(0);
-    const [reset] = slow.heard.resets;
-    // Up to there every event came, once.
-    expect(reset).toEqual({ topic: 'thread:one', after: expect.any(Number) });
-    const after = reset?.after ?? 0;
-    expect(slow.heard.seqs.slice(0, after)).toEqual(upTo(after));
-    await thread.must(many(1));
-    await expect.poll(() => slow.heard.seqs.at(-1)).toBe(thread.seq);
-  }, 90_000);
+  test(
+    'a slow reader is told to read anew while others run on, and memory stays',
+    async () => {
+      const served = await openServed();
+      const thread = await openThread(served, 'one');
+      const topics = ['thread:one'];
+      const [slow, quick] = await Promise.all(
+        [0, 1].map(() => openStream(served.url, served.headers, topics, { after: 'x.x,one.0' })),
+      );
+      if (!slow || !quick) throw new Error('two streams are open');
+      await expect.poll(() => [slow.heard.seqs, quick.heard.seqs]).toEqual([[1], [1]]);
+      slow.pause();
+      global.gc?.();
+      const before = process.memoryUsage().rss;
+      // More than the buffers of both ends hold.
+      for (let round = 0; round < 100; round++) await thread.must(many(400, 'y'.repeat(400)));
+      await expect
+        .poll(() => quick.heard.seqs.length, { timeout: timeoutMs(60_000) })
+        .toBe(thread.seq);
+      expect(quick.heard.resets).toEqual([]);
+      expect(process.memoryUsage().rss - before).toBeLessThan(400 * 1024 * 1024);
+      slow.resume();
+      await expect.poll(() => slow.heard.resets.length).toBeGreaterThan(0);
+      const [reset] = slow.heard.resets;
+      // Up to there every event came, once.
+      expect(reset).toEqual({ topic: 'thread:one', after: expect.any(Number) });
+      const after = reset?.after ?? 0;
+      expect(slow.heard.seqs.slice(0, after)).toEqual(upTo(after));
+      await thread.must(many(1));
+      await expect.poll(() => slow.heard.seqs.at(-1)).toBe(thread.seq);
+    },
+    timeoutMs(90_000),
+  );
 
   test('200 streams are open at most', async () => {
     const served = await openServed();

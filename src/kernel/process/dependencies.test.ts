@@ -160,7 +160,6 @@ with zipfile.ZipFile(sys.argv[1], "w") as z:
     ]);
     expect(said.toString()).toBe('hello\n');
   },
-  60_000,
 );
 
 test('the answer for a missing package is a line to paste', async () => {

@@ -12,6 +12,7 @@ import {
   verifierOf,
 } from '../../../tests/support/processes.ts';
 import { working } from '../../../tests/support/sandboxes.ts';
+import { pollMs } from '../../../tests/support/soak.ts';
 import type { JsonObject, Outcome } from '../../base/index.ts';
 import { hasBegun, type PrimitiveResult } from '../primitive.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
@@ -193,7 +194,7 @@ describe.each(kinds)('%s', (_, report) => {
     const [up, stopper] = [`up-${Math.random()}`, new AbortController()];
     const config = { ...shell(script), args: [up], grace_ms: 10_000 };
     const running = run(config, { signal: stopper.signal });
-    await expect.poll(() => existsSync(join(project.root, up)), { timeout: 10_000 }).toBe(true);
+    await expect.poll(() => existsSync(join(project.root, up))).toBe(true);
     stopper.abort();
     expect(faultOf(await running)).toMatchObject({
       code: 'cancelled',
@@ -271,7 +272,7 @@ describe.each(kinds)('%s', (_, report) => {
 
 /** Waits until so many `sleep` processes of this length exist. */
 async function findSleeps(length: string, count: number): Promise<number[]> {
-  for (const end = performance.now() + 10_000; performance.now() < end; ) {
+  for (const end = performance.now() + pollMs; performance.now() < end; ) {
     const found = readdirSync('/proc').filter((name) => {
       if (!/^\d+$/.test(name)) return false;
       try {

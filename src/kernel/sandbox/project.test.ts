@@ -13,6 +13,7 @@ import {
   type TestProject,
 } from '../../../tests/support/processes.ts';
 import { working } from '../../../tests/support/sandboxes.ts';
+import { timeoutMs } from '../../../tests/support/soak.ts';
 import { bundleCatalog } from '../../../tests/support/trust.ts';
 import { type JsonObject, plainText } from '../../base/index.ts';
 import { createCeilingVerifier, type Grant } from '../../trust/index.ts';
@@ -108,33 +109,37 @@ describe.each(working)('%s', (_, report) => {
   const textOf = async (...given: Parameters<typeof run>): Promise<string> =>
     plainText((await run(...given))['stdout']);
 
-  test('nothing is read, changed, moved or made that `fs.read` and `fs.write` do not cover', async () => {
-    const rule = fc.tuple(fc.constantFrom('fs.read', 'fs.write'), fc.constantFrom(...GLOBS));
-    const rules = rule.map((parts) => parts.join(' '));
-    await fc.assert(
-      fc.asyncProperty(
-        fc.option(fc.array(rules, { maxLength: 4 }), { nil: undefined }),
-        fc.array(rules, { maxLength: 3 }),
-        async (allow, deny) => {
-          project.remove();
-          project = makeProject(FILES);
-          const verify = rights(allow, deny);
-          const paths = [...EXISTING, ...NEW];
-          const facts = await run(verify, { ...shell(TRY), args: paths });
-          const said = plainText(facts['stdout'] ?? '');
-          for (const path of EXISTING) {
-            if (!may(verify, 'fs.read', path)) expect(said, path).not.toContain(`of ${path}`);
-            const isSame = existsSync(at(path)) && readFileSync(at(path), 'utf8') !== 'made\n';
-            if (!may(verify, 'fs.write', path)) expect(isSame, path).toBe(true);
-          }
-          for (const path of NEW) {
-            if (!may(verify, 'fs.write', path)) expect(existsSync(at(path)), path).toBe(false);
-          }
-        },
-      ),
-      { numRuns: 8 },
-    );
-  }, 120_000);
+  test(
+    'nothing is read, changed, moved or made that `fs.read` and `fs.write` do not cover',
+    async () => {
+      const rule = fc.tuple(fc.constantFrom('fs.read', 'fs.write'), fc.constantFrom(...GLOBS));
+      const rules = rule.map((parts) => parts.join(' '));
+      await fc.assert(
+        fc.asyncProperty(
+          fc.option(fc.array(rules, { maxLength: 4 }), { nil: undefined }),
+          fc.array(rules, { maxLength: 3 }),
+          async (allow, deny) => {
+            project.remove();
+            project = makeProject(FILES);
+            const verify = rights(allow, deny);
+            const paths = [...EXISTING, ...NEW];
+            const facts = await run(verify, { ...shell(TRY), args: paths });
+            const said = plainText(facts['stdout'] ?? '');
+            for (const path of EXISTING) {
+              if (!may(verify, 'fs.read', path)) expect(said, path).not.toContain(`of ${path}`);
+              const isSame = existsSync(at(path)) && readFileSync(at(path), 'utf8') !== 'made\n';
+              if (!may(verify, 'fs.write', path)) expect(isSame, path).toBe(true);
+            }
+            for (const path of NEW) {
+              if (!may(verify, 'fs.write', path)) expect(existsSync(at(path)), path).toBe(false);
+            }
+          },
+        ),
+        { numRuns: 8 },
+      );
+    },
+    timeoutMs(120_000),
+  );
 
   test('what is granted is there, and everything that is not denied', async () => {
     const list = shell('cat a.txt docs/x.md docs/deep/y.md secrets/key src/main.ts 2>/dev/null');
@@ -312,7 +317,7 @@ describe.each(working)('%s', (_, report) => {
       stdio: 'ignore',
       env: { ...process.env, TMPDIR: project.base, ASIDE: join(project.base, 'aside') },
     });
-    await expect.poll(() => existsSync(at('started')), { timeout: 20_000 }).toBe(true);
+    await expect.poll(() => existsSync(at('started')), { timeout: timeoutMs(20_000) }).toBe(true);
     child.kill('SIGKILL');
     await new Promise((resolve) => child.once('exit', resolve));
     expect(existsSync(at('docs/.git'))).toBe(true);

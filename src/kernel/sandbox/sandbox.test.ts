@@ -182,9 +182,7 @@ function attempts(report: SandboxReport): void {
   test('environment values do not show in the list of processes', async () => {
     const running = run('while ! test -e seen; do sleep 0.05; done', { tool: { env: ['CANARY'] } });
     const lists = () => execFileSync('ps', ['-eo', 'args'], { encoding: 'utf8' });
-    await expect
-      .poll(() => lists().includes('while ! test -e seen'), { timeout: 10_000 })
-      .toBe(true);
+    await expect.poll(() => lists().includes('while ! test -e seen')).toBe(true);
     expect(lists()).not.toContain('tweet-tweet');
     project.write('seen', '');
     expect((await running).ok).toBe(true);

@@ -3,6 +3,7 @@
 // were dropped. A case is one token and one question; there are more than 130,000 of them.
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
+import { timeoutMs } from '../../../tests/support/soak.ts';
 import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
 import { canonicalJson, type Json, type JsonObject, type Outcome } from '../../base/index.ts';
 import type { Grant, Need } from '../grants/grant.ts';
@@ -24,7 +25,7 @@ import type { VerifiedToken } from './verified-token.ts';
 type BlockContent = Parameters<typeof mintToken>[1];
 
 // Tens of thousands of signature checks: seconds of work, more on a busy machine.
-vi.setConfig({ testTimeout: 180_000 });
+vi.setConfig({ testTimeout: timeoutMs(180_000) });
 
 const random = seededRandom(7);
 const root = generateKeyPair(random);

@@ -11,6 +11,7 @@ import { startScriptedProvider } from '../../../src/llm/index.ts';
 import type { Runtime, Threads } from '../../../src/runtime/index.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../../support/project.ts';
 import { must } from '../../support/registry.ts';
+import { timeoutMs } from '../../support/soak.ts';
 import { directive } from '../../support/thread-project.ts';
 
 const KM = join(import.meta.dirname, '..', '..', '..', 'bin', 'km.js');
@@ -83,7 +84,7 @@ function startSpeaking(words: readonly string[], cwd: string, env: Fixture['env'
       const heard = () => said.filter((one) => one.kind === kind).length;
       // As a text, so that a failure shows what was said instead.
       const told = () => (heard() >= count ? kind : `${JSON.stringify(said.slice(-5))} ${errors}`);
-      await expect.poll(told, { timeout: 60_000 }).toBe(kind);
+      await expect.poll(told, { timeout: timeoutMs(60_000) }).toBe(kind);
     },
   };
 }

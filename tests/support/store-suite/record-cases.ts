@@ -9,10 +9,7 @@ async function collect<T>(list: AsyncIterable<T>, into: T[]): Promise<void> {
 }
 
 async function until(isSo: () => boolean): Promise<void> {
-  for (const end = performance.now() + 10_000; !isSo() && performance.now() < end; ) {
-    await new Promise((resolve) => setTimeout(resolve, 2));
-  }
-  expect(isSo()).toBe(true);
+  await expect.poll(isSo, { interval: 2 }).toBe(true);
 }
 
 function watching(inStage: InStage): void {

@@ -13,6 +13,7 @@ import {
   type Request,
 } from 'playwright-core';
 import { onTestFinished, test } from 'vitest';
+import { timeoutMs } from '../../support/soak.ts';
 
 function findBrowser(): string | undefined {
   const script = fileURLToPath(new URL('../../../scripts/browser.js', import.meta.url));
@@ -26,8 +27,8 @@ function findBrowser(): string | undefined {
 export const BROWSER = findBrowser();
 
 /** A test in a browser; where there is none its name says why it is skipped. */
-export function browserTest(name: string, run: () => Promise<void>, timeoutMs = 60_000): void {
-  if (BROWSER) test(name, run, timeoutMs);
+export function browserTest(name: string, run: () => Promise<void>, limitMs?: number): void {
+  if (BROWSER) test(name, run, limitMs);
   else test.skip(`${name} (no Chromium on this machine; KERNMANTLE_BROWSER names one)`, run);
 }
 
@@ -92,6 +93,7 @@ export async function watchPage(page: Page): Promise<WatchedPage> {
     WatchedPage,
     'page'
   >;
+  page.setDefaultTimeout(timeoutMs(30_000));
   await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
     console.warn(${JSON.stringify(REPORT)} + event.violatedDirective + ' ' + event.blockedURI));`);
   const lineOf = (request: Request): string =>
