@@ -59,6 +59,7 @@ const OWN_CODES: ReadonlySet<string> = new Set<string>([
   'project_unnamed',
   'other_place',
   'anneal_refused',
+  'retry_in_group',
 ]);
 const OWN_FAMILIES = /_exceeded$|^(?:approval|store|lease|journal|hook|stale|disk|mcp|sandbox)_/;
 

@@ -84,6 +84,13 @@ test('a step that was left out says so and why', () => {
 test('errors reach the model in the envelope every door uses', () => {
   expect(badArgumentsResult('execute', '{"a":'.padEnd(2000, 'x'), 'unexpected end')).toMatchObject({
     ok: false,
-    error: { code: 'invalid_input', detail: { received: expect.stringMatching(/…$/) } },
+    error: {
+      code: 'invalid_input',
+      detail: {
+        reason: 'bad_arguments',
+        problem: 'unexpected end',
+        received: expect.stringMatching(/…$/),
+      },
+    },
   });
 });

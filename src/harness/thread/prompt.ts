@@ -88,11 +88,16 @@ export const countedResult = (step: string): JsonObject => ({
 
 const SHOWN = 500;
 
+/** The `reason` in the result of a call that was never made, because its arguments are no JSON object. */
+export const BAD_ARGUMENTS = 'bad_arguments';
+
 /** A call whose arguments are no JSON object: not run, so that the model can repair it. */
 export function badArgumentsResult(name: string, text: string, problem: string): Json {
-  const shown = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
-  const message = `the arguments of \`${name}\` cannot be read: ${oneLine(problem)}; nothing was run, send the call again`;
-  return { ok: false, error: { code: 'invalid_input', detail: { received: shown, message } } };
+  const received = text.length > SHOWN ? `${text.slice(0, SHOWN)}…` : text;
+  const told = oneLine(problem);
+  const message = `the arguments of \`${name}\` cannot be read: ${told}; nothing was run, send the call again`;
+  const detail = { reason: BAD_ARGUMENTS, problem: told, received, message };
+  return { ok: false, error: { code: 'invalid_input', detail } };
 }
 
 /** After a stream that broke off: which calls were never run. */

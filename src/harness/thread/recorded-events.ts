@@ -24,6 +24,7 @@ import {
   type ToolResult,
 } from './journal-event.ts';
 import type { LostCommits } from './ports.ts';
+import { BAD_ARGUMENTS } from './prompt.ts';
 
 /** A process took the thread up here; what is said to a running thread has a number. */
 export const isResume = ({ type, data }: JournalEvent): boolean =>
@@ -45,13 +46,9 @@ function faultIn(content: Json): Failure | undefined {
   return fail(plainText(error.code), plainText(detail.message), detail);
 }
 
-/** As `badArgumentsResult` tells it. */
-function isUnread({ content, is_error }: ToolResult): boolean {
-  const detail = getOwn(getOwn(content, 'error'), 'detail');
-  return (
-    is_error && /cannot be read: .*; nothing was run/s.test(plainText(getOwn(detail, 'message')))
-  );
-}
+/** As `badArgumentsResult` makes it. A tool cannot say this: the result of a call comes after its intent. */
+const isUnread = ({ content, is_error }: ToolResult): boolean =>
+  is_error && getOwn(getOwn(getOwn(content, 'error'), 'detail'), 'reason') === BAD_ARGUMENTS;
 
 /** Calls whose arguments could not be read were answered at once, without being made. */
 function unreadCalls(events: readonly Recorded[], at: number): Map<string, ToolResult> {
@@ -83,9 +80,7 @@ export function replyAt(events: readonly Recorded[], at: number): ModelReply | u
     }
     const detail = getOwn(getOwn(answer.content, 'error'), 'detail');
     const text = plainText(getOwn(detail, 'received'));
-    const told = plainText(getOwn(detail, 'message'));
-    // Around the problem stands what the model is told about it (badArgumentsResult).
-    const message = /cannot be read: (.*); nothing was run/s.exec(told)?.[1] ?? told;
+    const message = plainText(getOwn(detail, 'problem'));
     bad.push({ id: block.id, name: block.name, text, message });
   }
   const broken =

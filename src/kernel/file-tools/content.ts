@@ -67,7 +67,10 @@ export function diskFault(error: unknown, path: string): Failure {
   const errno = errnoOf(error);
   if (errno === 'ELOOP') return moved(path);
   const known = DISK_FAULTS[errno];
-  if (known) return fail(known[0], `\`${path}\` ${known[1]}`, { path });
+  if (known) {
+    const reason = errno === 'EEXIST' ? { reason: 'exists' } : {};
+    return fail(known[0], `\`${path}\` ${known[1]}`, { path, ...reason });
+  }
   return fail('tool_failed', `\`${path}\`: ${DISK_TROUBLE[errno] ?? errno}`, { path, errno });
 }
 

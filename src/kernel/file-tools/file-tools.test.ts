@@ -303,6 +303,7 @@ test('of many who create the same file one does', async () => {
 test('`overwrite: false` refuses what exists', async () => {
   await works('write_file', { path: 'a.txt', content: 'one', overwrite: false });
   const error = await refused('write_file', { path: 'a.txt', content: 'two', overwrite: false });
+  expect(error.detail).toMatchObject({ reason: 'exists' });
   expect(error.detail.message).toContain('exists already');
   expect(await onDisk('a.txt')).toBe('one');
 });

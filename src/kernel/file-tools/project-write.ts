@@ -39,8 +39,7 @@ export async function writeProjectFile(
     });
     if (written.ok) return ok(null);
     const { code, detail } = written.error;
-    const isRace =
-      append && (detail.reason === 'changed' || detail.message.endsWith('exists already'));
+    const isRace = append && (detail.reason === 'changed' || detail.reason === 'exists');
     if (!isRace || code === 'permission_denied') return written;
     if (tries === MAX_TRIES) {
       return fail('tool_failed', `\`${place.relative}\` is written by others all the time`);

@@ -175,11 +175,11 @@ function groupRun(c: Compiler, stage: NodeOf<'group-stage'>, isFirst: boolean): 
       async ({ member }) => {
         const value = await member.run(input, { ...env, path: newPath(env.path) });
         if (leaveOf(value)?.word === 'retry')
-          raise('invalid_input', '`retry` has no meaning inside a parallel group');
+          raise('retry_in_group', '`retry` has no meaning inside a parallel group');
         await runEffects(member.effects, value, env);
         return value;
       },
-      ({ code, detail }) => code === 'invalid_input' && /retry/.test(detail.message),
+      ({ code }) => code === 'retry_in_group',
     );
     env.path.errors = { list: errors, marks };
     return makeContainer(results);

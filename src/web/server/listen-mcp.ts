@@ -39,8 +39,8 @@ interface Env {
 }
 
 function refuse(verdict: Rejection): Response {
-  const { status, message, wait } = verdict;
-  const error = message.startsWith('a bearer') ? '' : ', error="invalid_token"';
+  const { status, message, wait, isWithoutToken } = verdict;
+  const error = isWithoutToken ? '' : ', error="invalid_token"';
   const headers = {
     ...(status === 401 ? { 'www-authenticate': `Bearer realm="kernmantle"${error}` } : {}),
     ...(wait === undefined ? {} : { 'retry-after': String(wait) }),

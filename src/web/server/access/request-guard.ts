@@ -17,6 +17,8 @@ const MAX_ADDRESSES = 1000;
 export interface Rejection {
   readonly status: number;
   readonly message: string;
+  /** The request came without a token. */
+  readonly isWithoutToken?: true;
   readonly wait?: number;
 }
 
@@ -167,7 +169,9 @@ export function createGuard({ hostname, port, ...options }: GuardOptions) {
       if (problem) return problem;
       const given = headers.get('authorization');
       if (given === null) {
-        return isLocal ? { client: local } : { status: 401, message: NO_TOKEN };
+        return isLocal
+          ? { client: local }
+          : { status: 401, message: NO_TOKEN, isWithoutToken: true };
       }
       const judged = guard.judge(given, address);
       if (!('token' in judged)) return judged;
