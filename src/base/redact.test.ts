@@ -160,6 +160,56 @@ test('base64 hides it at every alignment and across broken lines', () => {
   }
 });
 
+const ALNUM = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789'.split('');
+const WRITTEN_AS = {
+  base64: (text: string) => Buffer.from(text).toString('base64'),
+  base64url: (text: string) => Buffer.from(text).toString('base64url'),
+  'padded base64url': (text: string) =>
+    Buffer.from(text).toString('base64').replaceAll('+', '-').replaceAll('/', '_'),
+  'base64 without padding': (text: string) =>
+    Buffer.from(text).toString('base64').replaceAll('=', ''),
+};
+
+test.each(Object.entries(WRITTEN_AS))(
+  '%s: every character with bits of the secret is hidden, with its padding, and no other',
+  (_, write) => {
+    const beside = fc.string({ unit: fc.constantFrom('~', '?', '>', '{'), maxLength: 4 });
+    const secrets = fc.uniqueArray(fc.constantFrom(...ALNUM), { minLength: 9, maxLength: 24 });
+    fc.assert(
+      fc.property(
+        beside,
+        secrets,
+        beside,
+        fc.integer({ min: 1, max: 9 }),
+        (left, own, right, size) => {
+          const secret = own.join('');
+          const text = write(left + secret + right);
+          const first = Math.floor((left.length * 8) / 6);
+          const last = Math.ceil(((left.length + secret.length) * 8) / 6);
+          const rest = right === '' ? '' : text.slice(last);
+          const expected = `<${text.slice(0, first)}[secret]${rest}> and`;
+          const hidden = createRedactor([secret]);
+          const whole = `<${text}> and`;
+          expect(hidden.text(whole)).toBe(expected);
+          const stream = hidden.stream();
+          const parts = whole.match(new RegExp(`.{1,${size}}`, 'g')) ?? [];
+          expect(parts.map((part) => stream.push(part)).join('') + stream.end()).toBe(expected);
+          const escaped = whole.replaceAll('=', '%3D');
+          expect(hidden.text(escaped)).toBe(expected.replaceAll('=', '%3D'));
+        },
+      ),
+      { numRuns: runs(300) },
+    );
+  },
+);
+
+test('what follows base64 of a secret and holds no bits of it stays', () => {
+  const hidden = createRedactor(['hunter2hunter2']);
+  const encoded = Buffer.from('hunter2hunter2').toString('base64');
+  expect(hidden.text(`key=${encoded}== more`)).toBe('key=[secret]= more');
+  expect(hidden.text(`${encoded.slice(0, -2)}! no`)).toBe('[secret]! no');
+});
+
 test('keys, numbers and deep values are looked through, and nothing else changes', () => {
   const numbers = createRedactor(['12345678', 'hunter2hunter2']);
   const value = { hunter2hunter2: [12345678, 1234, true, null, { a: 'x hunter2hunter2 y' }] };

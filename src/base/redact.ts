@@ -75,15 +75,60 @@ function* piecesOf(secret: string): Generator<string> {
 }
 
 /**
- * The part of base64 that depends on the secret alone, at three alignments: nobody knows how many
- * bytes came before it.
+ * The characters beside the core of a base64 form that hold bits of the secret and of its neighbours, as
+ * strings of all that can stand there. Empty: all bits of that side are in the core.
  */
-function base64Forms(bytes: Buffer): string[] {
-  const cores = [0, 1, 2].map((before) => {
+interface Edges {
+  head: string;
+  tail: string;
+}
+
+interface Base64Form extends Edges {
+  core: string;
+}
+
+const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
+const forUrls = (text: string): string => text.replaceAll('+', '-').replaceAll('/', '_');
+
+/** All characters, of both alphabets, whose bits under `mask` are those of `char`. */
+function alikeUnder(mask: number, char: string): string {
+  const bits = BASE64.indexOf(char) & mask;
+  const alike = Array.from(BASE64).filter((_, value) => (value & mask) === bits);
+  return alike.join('') + forUrls(alike.join('')).replace(/[^-_]/g, '');
+}
+
+/**
+ * The part of base64 that depends on the secret alone, and what can stand beside it, at three
+ * alignments: nobody knows how many bytes came before it.
+ */
+function base64Cores(bytes: Buffer): Base64Form[] {
+  return [0, 1, 2].map((before) => {
     const padded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
-    return padded.slice(Math.ceil((before * 8) / 6), Math.floor(((before + bytes.length) * 8) / 6));
+    const [first, last] = [before * 8, (before + bytes.length) * 8];
+    const [start, end] = [Math.ceil(first / 6), Math.floor(last / 6)];
+    const ownFirst = (1 << (start * 6 - first)) - 1;
+    const ownLast = 63 - ((1 << (6 - (last - end * 6))) - 1);
+    return {
+      core: padded.slice(start, end),
+      head: ownFirst === 0 ? '' : alikeUnder(ownFirst, padded.charAt(start - 1)),
+      tail: ownLast === 0 ? '' : alikeUnder(ownLast, padded.charAt(end)),
+    };
   });
-  return [...cores, ...cores.map((core) => core.replaceAll('+', '-').replaceAll('/', '_'))];
+}
+
+function base64Forms(bytes: Buffer): string[] {
+  const cores = base64Cores(bytes).map(({ core }) => core);
+  return [...cores, ...cores.map(forUrls)];
+}
+
+/** Adds what can stand beside each base64 form of a secret. */
+function addEdges(edges: Map<string, Edges>, bytes: Buffer): void {
+  for (const { core, head, tail } of base64Cores(bytes)) {
+    for (const form of new Set([core, forUrls(core)])) {
+      const known = edges.get(form) ?? { head: '', tail: '' };
+      edges.set(form, { head: known.head + head, tail: known.tail + tail });
+    }
+  }
 }
 
 interface Forms {
@@ -91,6 +136,8 @@ interface Forms {
   folded: Set<string>;
   digits: Set<string>;
   letters: Set<string>;
+  /** By base64 form. */
+  edges: Map<string, Edges>;
 }
 
 const reversed = (text: string): string => Array.from(text).reverse().join('');
@@ -136,6 +183,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
     folded: new Set(),
     digits: new Set(),
     letters: new Set(),
+    edges: new Map(),
   };
   const add = (set: Set<string>, least: number, list: readonly string[]) => {
     for (const form of list) if (form.length >= least) set.add(form);
@@ -147,6 +195,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const own = areBytes ? [piece].map(toBytes) : [piece];
       const cases = [piece.toLowerCase(), piece.toUpperCase()];
       const hex = bytes.toString('hex');
+      addEdges(forms.edges, bytes);
       const turned = [reversed(hex), Buffer.from(reversed(piece)).toString('hex')];
       const turnedHex = [...turned, ...turned.map((form) => form.toUpperCase())];
       add(forms.plain, LEAST.plain, own);
@@ -503,6 +552,29 @@ interface Look {
   spans: Span[];
   /** From here on more of the text could make a secret of it. */
   open: number;
+  /** The same, with the character before it that base64 could share with its beginning. */
+  openWithHead: number;
+}
+
+/** A base64 form with the characters beside it that hold bits of it, and its padding. */
+interface Widened extends Span {
+  /** True if what comes next can belong to it. */
+  isOpen: boolean;
+}
+
+const MAX_PADDING = 2;
+
+function widened(edges: ReadonlyMap<string, Edges>, text: string, span: Span): Widened {
+  let { start, end } = span;
+  const { head, tail } = edges.get(text.slice(start, end)) ?? { head: '', tail: '' };
+  if (start > 0 && head.includes(text.charAt(start - 1))) start--;
+  if (tail === '') return { start, end, isOpen: false };
+  if (end === text.length) return { start, end, isOpen: true };
+  if (!tail.includes(text.charAt(end))) return { start, end, isOpen: false };
+  end++;
+  const most = end + MAX_PADDING;
+  while (end < most && text.charAt(end) === '=') end++;
+  return { start, end, isOpen: end < most && end === text.length };
 }
 
 type Finder = ReturnType<typeof createFinder>;
@@ -517,6 +589,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
   );
   const reach = 12 * Math.max(...lengths);
   const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
+  const heads = new Set([...forms.edges.values()].flatMap(({ head }) => Array.from(head)));
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
   // What is seen as letters need not be looked for as it stands, only where it is to be replaced.
@@ -527,6 +600,16 @@ function createFinder(forms: Forms, areBytes: boolean) {
     return list.length > 0 ? createMatcher(list) : undefined;
   };
   const [bare, bareFolded] = [others(forms.plain), others(forms.folded)];
+
+  /** Can base64 of a secret that begins here have bits in the character before it, too? */
+  function mayShareBefore(text: string, at: number): boolean {
+    const char = text.charAt(at - 1);
+    if (!heads.has(char)) return false;
+    const begun = text.slice(at);
+    return [...forms.edges].some(
+      ([core, { head }]) => head.includes(char) && core.startsWith(begun),
+    );
+  }
 
   const foldedText = (text: string): string => byteText(text).replace(TOKEN, decode);
 
@@ -545,11 +628,19 @@ function createFinder(forms: Forms, areBytes: boolean) {
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];
-    let open = text.length;
+    let [open, openWithHead] = [text.length, text.length];
+    const openFrom = (view: View, at: number): void => {
+      const from = at > 0 && mayShareBefore(view.text, at) ? at - 1 : at;
+      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
+      if (from < view.text.length) openWithHead = Math.min(openWithHead, view.starts[from] ?? from);
+    };
     const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
-      const take = (first: number, last: number): boolean => {
+      const take = (from: number, until: number): boolean => {
+        const part = { start: from, end: until };
+        const { start: first, end: last, isOpen } = widened(forms.edges, view.text, part);
         const [start, end] = [view.starts[first] ?? first, view.ends[last - 1] ?? last];
         if (isOne?.({ start, end }) === false) return false;
+        if (isOpen && hasMore) openFrom(view, first);
         const before = found.at(-1);
         if (before && before.start <= start && start < before.end) {
           before.end = Math.max(before.end, end);
@@ -557,8 +648,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
         return true;
       };
       if (isFound) matcher.find(view.text, take);
-      const at = view.text.length - matcher.openAt(view.text);
-      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
+      openFrom(view, view.text.length - matcher.openAt(view.text));
     };
     scan(plain, { ...AS_IT_STANDS, text });
     scan(letters, { ...AS_IT_STANDS, text });
@@ -574,13 +664,18 @@ function createFinder(forms: Forms, areBytes: boolean) {
       // An escape that is not finished may be anything: the folded view ends before it.
       const rest = hasMore ? unfinishedIn(text) : 0;
       open = Math.min(open, text.length - rest);
+      openWithHead = Math.min(openWithHead, open);
       const view = fold(text.slice(0, text.length - rest), areBytes);
       scan(folded, view);
       scan(letters, view);
       ({ tokens } = view);
     }
     const spans = joined(found);
-    return { spans, open: aligned(open, [spans, tokens]) };
+    return {
+      spans,
+      open: aligned(open, [spans, tokens]),
+      openWithHead: aligned(openWithHead, [spans, tokens]),
+    };
   }
 
   return {
@@ -588,16 +683,20 @@ function createFinder(forms: Forms, areBytes: boolean) {
     /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
     look(text: string, hasMore: boolean): Look {
       if (isIn(text)) return lookAt(text, hasMore, true);
-      if (!hasMore) return { spans: [], open: text.length };
+      if (!hasMore) return { spans: [], open: text.length, openWithHead: text.length };
       // Most of a long text is out of reach of what comes next.
       const isLong = text.length > reach + 1000 && !LONG_ESCAPE.test(text);
       const from = isLong ? quietPlace(text, text.length - reach) : 0;
-      return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
+      const { open, openWithHead } = lookAt(text.slice(from), true, false);
+      return { spans: [], open: from + open, openWithHead: from + openWithHead };
     },
     mayGoOn,
-    /** The same over whatever may stand between letters. */
+    /** The same over whatever may stand between letters, and where base64 of a secret can follow. */
     mayGoOnSpelt: (text: string): boolean =>
-      mayGoOn(text) || letters.openAt(text) > 0 || (hasMark(text) && REAL_ESCAPE.test(text)),
+      mayGoOn(text) ||
+      heads.has(text.slice(-1)) ||
+      letters.openAt(text) > 0 ||
+      (hasMark(text) && REAL_ESCAPE.test(text)),
   };
 }
 
@@ -650,7 +749,7 @@ function createStream(finder: Finder, mask: string): RedactionStream {
       held += chunk;
       // More leading zeros of an escape decide nothing.
       if (isInZeros && held.length < MAX_HELD && /^0+$/.test(chunk)) return '';
-      const { spans, open } = finder.look(wholeOf(held), true);
+      const { spans, openWithHead: open } = finder.look(wholeOf(held), true);
       const shown = give(held.length - open > MAX_HELD ? held.length : open, spans);
       isInZeros = unfinishedIn(held) > MAX_ESCAPE;
       return shown;
