@@ -31,7 +31,9 @@ export {
   callTarget,
   createAudit,
   forwardAudit,
+  isOfUser,
   liftedIn,
+  withUserAudit,
 } from './rights/audit.ts';
 export {
   forViewer,

@@ -34,6 +34,7 @@ import {
   type ProgramTool,
   probeSandboxNow,
   type SandboxReport,
+  withUserAudit,
 } from '../kernel/index.ts';
 import type { ProviderEndpoint } from '../llm/index.ts';
 import type { Authorizer } from '../mcp/index.ts';
@@ -237,7 +238,7 @@ export function openProject(
   const trustStore = createTrustStore(join(home, 'trust.jsonl'), clock);
   const file = createAudit(join(recordsFolder(project, home), 'audit.jsonl'), clock);
   // Where machines share a registry, it has the rows of all of them.
-  const audit =
+  const ofProject =
     address === undefined
       ? file
       : forwardAudit(file, async (rows) => {
@@ -245,6 +246,7 @@ export function openProject(
           if (!store) return fail('store_closed', 'there is no registry');
           return store.ok ? await store.output.audit(rows) : store;
         });
+  const audit = withUserAudit(ofProject, createAudit(join(home, 'trust', 'audit.jsonl'), clock));
   const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {

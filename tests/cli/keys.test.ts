@@ -1,7 +1,7 @@
 import { existsSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { systemRandom } from '../../src/base/index.ts';
 import { generateKeyPair } from '../../src/trust/keys/key.ts';
 import { openKeys, sealKeys } from '../../src/trust/keys/key-parcel.ts';
@@ -168,4 +168,28 @@ describe('keys export and import', () => {
       expect(text).not.toContain(PASSPHRASE);
     }
   });
+});
+
+test('trust holds in all projects of a user: each shows who decided, and a revoked key stays so', async () => {
+  const [one, two] = [makeFixture(), makeFixture()];
+  onTestFinished(() => {
+    for (const fixture of [one, two]) fixture.remove();
+  });
+  const km = (at: Fixture, ...words: string[]) => runCommand(words, at.root, one.env);
+  const { id, publicKey } = generateKeyPair();
+  expect((await km(one, 'trust', 'add', publicKey, '--name', 'anna')).code).toBe(0);
+  expect((await km(one, 'trust', 'revoke', id)).code).toBe(0);
+  const again = await km(one, 'trust', 'add', publicKey);
+  expect(again.code).not.toBe(0);
+  expect(again.output).toContain('was revoked and stays revoked; trust a new key of its owner');
+  expect((await km(two, 'init', '--id')).code).toBe(0);
+  for (const at of [one, two]) {
+    const { output } = await km(at, 'audit');
+    expect(output).toContain(`trust:add ${id}  anna; holds in all your projects`);
+    expect(output).toMatch(/allowed .*trust:revoke .*\n.*failed .*trust:add/);
+    const file = join(at.root, '.ai/audit.jsonl');
+    expect(existsSync(file) ? readFileSync(file, 'utf8') : '').not.toContain('trust:');
+  }
+  // Another user has decided nothing.
+  expect((await runCommand(['audit'], one.root, two.env)).output).not.toContain('trust:');
 });

@@ -1,6 +1,6 @@
 // `audit`: what was done, by threads and by all others, by time.
 import { compact, fail, type Outcome, ok } from '../../base/index.ts';
-import type { AuditFilter, AuditRow } from '../../kernel/index.ts';
+import { type AuditFilter, type AuditRow, isOfUser } from '../../kernel/index.ts';
 import { asText, type CommandCall } from '../command.ts';
 import { inProject } from '../project.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -47,7 +47,9 @@ function show(row: AuditRow, { out, paint }: Terminal): void {
   const { time, decision, surface, caller, operation, target, reason } = row;
   const who = caller === '' ? surface : `${surface} ${caller}`;
   const done = `${operation}${target === '' ? '' : ` ${target}`}`;
-  const why = reason === '' ? '' : `  ${paint('dim', visible(reason))}`;
+  const whose = isOfUser(row) ? 'holds in all your projects' : '';
+  const notes = [reason, whose].filter(Boolean).join('; ');
+  const why = notes === '' ? '' : `  ${paint('dim', visible(notes))}`;
   out(`${time} ${paint(COLOURS[decision], decision.padEnd(7))} ${visible(`${who} ${done}`)}${why}`);
 }
 

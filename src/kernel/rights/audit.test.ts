@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
 import { fail, ok } from '../../base/index.ts';
-import { type AuditFilter, createAudit, forwardAudit } from './audit.ts';
+import { type AuditFilter, createAudit, forwardAudit, withUserAudit } from './audit.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'km-audit-'));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -101,6 +101,30 @@ test('rows are found by surface, thread, tool and time, at any place of a long f
   expect(operations(audit, { surface: 'thread' })).toEqual(['tool:fs/read_file']);
   const since = '2030-01-01T00:00:00.500Z'; // filler rows say 't', which is later
   expect(operations(audit, { since, decision: 'allowed' })).toEqual(['last']);
+});
+
+test("rows about keys and trust are the user's, and are read with those of every project", () => {
+  let now = Date.UTC(2030, 0, 1);
+  const ticking = { now: () => now++, monotonic: () => 0 };
+  const user = createAudit(join(dir, 'home/trust/audit.jsonl'), ticking);
+  const open = (name: string) => withUserAudit(createAudit(join(dir, name), ticking), user);
+  const [one, two] = [open('one.jsonl'), open('two.jsonl')];
+  const done = { ...row, decision: 'allowed' } as const;
+  const byPerson = { ...done, subject: 'person' };
+  for (const operation of ['sign', 'trust:add']) one.write({ ...byPerson, operation });
+  for (const operation of ['keys', 'keys:import', 'keyset']) two.write({ ...byPerson, operation });
+  // An operation that a person did not do belongs to its project, whatever it is called.
+  two.write({ ...done, operation: 'trust:revoke' });
+  expect(operations(user)).toEqual(['trust:add', 'keys', 'keys:import']);
+  expect(operations(one)).toEqual(['sign', 'trust:add', 'keys', 'keys:import']);
+  const all = ['trust:add', 'keys', 'keys:import', 'keyset', 'trust:revoke'];
+  expect(operations(two)).toEqual(all);
+  expect(operations(two, { limit: 3 })).toEqual(all.slice(-3));
+  writeFileSync(join(dir, 'no-folder'), '');
+  const broken = withUserAudit(user, createAudit(join(dir, 'no-folder/audit.jsonl'), ticking));
+  expect(broken.write({ ...byPerson, operation: 'trust:add' }).ok).toBe(false);
+  expect(broken.read({ limit: 1 }).ok).toBe(false);
+  two.close?.();
 });
 
 test('rows that go elsewhere arrive in order; those that do not stand in the file', async () => {

@@ -248,6 +248,32 @@ export function createAudit(file: string, clock: Clock): Audit {
   };
 }
 
+/** True for rows about keys and trust, which a user has for all projects. */
+export const isOfUser = ({
+  subject,
+  operation,
+}: Pick<AuditRow, 'subject' | 'operation'>): boolean =>
+  subject === 'person' && /^(?:keys|trust)(?::|$)/.test(operation);
+
+/** Adds the user's own audit to that of a project: its rows are written to it and read with the others. */
+export function withUserAudit(project: Audit, user: Audit): Audit {
+  return {
+    ...project,
+    write: (row) => (isOfUser(row) ? user : project).write(row),
+    read(filter) {
+      const [rows, own] = [project.read(filter), user.read(filter)];
+      if (!rows.ok || !own.ok) return rows.ok ? own : rows;
+      const all = [...rows.output, ...own.output];
+      const byTime = all.toSorted((a, b) => Number(a.time > b.time) - Number(a.time < b.time));
+      return ok(byTime.slice(-filter.limit));
+    },
+    close() {
+      project.close?.();
+      user.close?.();
+    },
+  };
+}
+
 /** Rows go where `send` brings them, in order; those that do not arrive stand in the file. */
 export function forwardAudit(
   file: Audit,

@@ -83,16 +83,15 @@ function applyLine(keys: Keys, line: JsonObject): string | undefined {
     const problem = entryProblem(rest);
     if (problem !== undefined) return problem;
     const entry = rest as unknown as TrustedKey;
-    // A revocation stands until the key is removed, also against an older decision that came late.
+    // A revocation is final, also against an older decision that came late.
     const revoked = keys.get(entry.id)?.revoked === true;
     keys.set(entry.id, revoked ? { ...entry, revoked } : entry);
     return undefined;
   }
   if (typeof id !== 'string' || Object.keys(rest).length !== 1) return 'unknown decision';
+  if (op !== 'revoke') return 'unknown decision';
   const known = keys.get(id);
-  if (op === 'remove') keys.delete(id);
-  else if (op !== 'revoke') return 'unknown decision';
-  else if (known) keys.set(id, { ...known, revoked: true });
+  if (known) keys.set(id, { ...known, revoked: true });
   return undefined;
 }
 
@@ -191,7 +190,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const keys = load();
       return keys.ok ? ok([...keys.output.values()]) : keys;
     },
-    /** Trusts a key, or changes what it is trusted for. A revoked key must be removed first. */
+    /** Trusts a key, or changes what it is trusted for. `invalid_input` for a revoked key, which stays revoked. */
     add(entry: TrustedKey): Outcome<null> {
       const { revoked, ...key } = entry;
       const problem = revoked ? 'it is revoked already' : entryProblem(key);
@@ -199,7 +198,7 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
       const keys = load();
       if (!keys.ok) return keys;
       if (keys.output.get(key.id)?.revoked) {
-        const message = `key \`${key.id}\` was revoked; remove it first to trust it again`;
+        const message = `key \`${key.id}\` was revoked and stays revoked; trust a new key of its owner`;
         return fail('invalid_input', message);
       }
       return appendLine(file, { op: 'trust', ...key });
@@ -207,10 +206,6 @@ export function createTrustStore(file: string, clock: Pick<Clock, 'now'>) {
     revoke(id: string): Outcome<null> {
       const key = known(id);
       return key.ok ? appendLine(file, { op: 'revoke', id }) : key;
-    },
-    remove(id: string): Outcome<null> {
-      const key = known(id);
-      return key.ok ? appendLine(file, { op: 'remove', id }) : key;
     },
     /** `not_found` for a key nobody decided about; `signature_invalid` when it does not count here. */
     judge(keyId: string, kind: string, itemId: string): Outcome<TrustedKey> {
