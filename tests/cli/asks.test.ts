@@ -107,7 +107,7 @@ test('a list has two lines for each question, and all of it with -v', async () =
   const one = await km(fixture, 'approvals', 'show', plainText(second?.id));
   expect(all.output).toContain('operation tool fs/write_file');
   // The question, why, the call, what would change.
-  expect(one.output).toMatch(/question Create b\.txt.*because write it\?.*asked_by.*arguments/s);
+  expect(one.output).toMatch(/question Create b\.txt.*because write it\?.*asked by.*arguments/s);
   const shown = await km(fixture, 'approvals', 'show', plainText(first?.id));
   expect(shown.output).toMatch(/@@ -1,1 \+1,1 @@\n {2}-old\n {2}\+x/);
 });

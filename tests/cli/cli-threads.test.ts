@@ -722,6 +722,26 @@ test('everything a person does is a row of the audit, with who did it', async ()
   expect(await peek('audit', '--decision', 'maybe')).toMatchObject({ code: 2 });
 });
 
+test('explain says in words whether a directive can be run, and what a right without a scope is of', async () => {
+  const whole = await peek('explain', 'directive', 'look');
+  expect(whole.out).toMatch(/^can be run +yes$/m);
+  expect(whole.out).toMatch(/^ {2}knowledge\.read +any$/m);
+  expect(whole.out).not.toContain('can_spawn_thread');
+  const half = look().replace('name="look"', 'name="half"').replace('<limits></limits>', '');
+  fixture.write('.ai/directives/half.md', half);
+  expect((await peek('explain', 'directive', 'half')).out).toMatch(
+    /^can be run +no, it lacks <limits>$/m,
+  );
+});
+
+test('what the model says between calls is shown whole, line by line', async () => {
+  const long = `First ${'word '.repeat(100)}end.`;
+  script = [{ ...read('notes/a.txt'), text: `${long}\n- one\n- two\n` }, { text: 'done' }];
+  const { out } = await peek('run', 'look');
+  expect(out).toContain(`  ‹ ${long}\n    - one\n    - two\n`);
+  expect(out).not.toContain('…');
+});
+
 test('what explain says about limits is what a run has', async () => {
   fixture.write('.ai/policy.yaml', 'limits: {turns: 3, spend: "0.02"}\n');
   script = [{ text: 'one' }];

@@ -108,12 +108,14 @@ test('a person is shown which argument is tainted, where it stands and what was 
   await run(made, 'lead');
   const [again] = await queue(made);
   expect(again?.shown.before).toMatchObject([
-    { thread: first.thread_id, same: true, to: EVE, came_to: 'done' },
+    { thread: first.thread_id, same: true, to: EVE, outcome: 'done' },
   ]);
   const shown = await km(made, 'approvals', 'show', again?.id ?? '');
-  for (const part of [EVE, 'stands_in', 'please write to', 'came_to', '--value', '--scope GLOB']) {
+  const words = [EVE, 'found in tool own/page', 'please write to', 'outcome done', 'asked by'];
+  for (const part of [...words, '--value', '--scope GLOB']) {
     expect(shown.output).toContain(part);
   }
+  expect(shown.output).not.toMatch(/came_to|stands_in|asked_by/);
 });
 
 test('once is once: the same value is asked about again', async () => {

@@ -109,9 +109,12 @@ const MAX_LINE = 100;
 
 const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE;
 
+/** Labels in words, where the name of a field is none. */
+const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_in: 'found in' };
+
 /** Names and values below each other, a dash before each of a list; text as it is. */
 function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
-  const label = paint('dim', visible(name));
+  const label = paint('dim', visible(plainText(getOwn(LABELS, name) ?? name)));
   if (value === null || typeof value !== 'object' || !isLong(value)) {
     return [`${label} ${valueText(value)}`];
   }

@@ -35,6 +35,19 @@ async function ofItem(runtime: Runtime, kind: string, id: string): Promise<Outco
 /** Shown below the outline, each in its own way. */
 const PARTS = ['limits', 'permissions', 'guards', 'rules', 'items', 'policies', 'tools'];
 
+/** Says in words whether `km run` takes a directive, and which parts it lacks. */
+function inWords(explained: Json): Json {
+  if (!isObject(explained) || explained.can_spawn_thread === undefined) return explained;
+  const missing = listAt(explained, 'missing').map((part) => `<${plainText(part)}>`);
+  const canRun = missing.length === 0 ? 'yes' : `no, it lacks ${missing.join(' and ')}`;
+  return Object.fromEntries(
+    Object.entries(explained).flatMap(([name, part]) => {
+      if (name === 'missing') return [];
+      return [name === 'can_spawn_thread' ? ['can be run', canRun] : [name, part]];
+    }),
+  );
+}
+
 /** Nested values as an indented outline: names left, values right. */
 function outline(value: Json, terminal: Terminal): void {
   if (!isObject(value)) return terminal.out(valueText(value));
@@ -68,7 +81,8 @@ function showGrants(permissions: Json, terminal: Terminal): void {
     const shown = [...scope, ...counted]
       .map(([field, glob]) => `${field} ${valueText(glob)}`)
       .join(', ');
-    terminal.out(`  ${valueText(getOwn(grant, 'capability') ?? '').padEnd(15)} ${shown}`);
+    const capability = valueText(getOwn(grant, 'capability') ?? '').padEnd(15);
+    terminal.out(`  ${capability} ${shown || 'any'}`);
     for (const cap of listAt(grant, 'capped')) {
       const much = getOwn(cap, 'extent') === 'whole' ? 'but not at all' : 'but in part';
       const why = `the ${textAt(cap, 'from')} policy ${textAt(cap, 'message')}`;
@@ -160,7 +174,7 @@ export const run = inProject(async (runtime, { args, options, terminal }) => {
       : await ofThread(runtime, thread);
   return terminal.finish(explained, (output) => {
     const [limits, permissions] = [getOwn(output, 'limits'), getOwn(output, 'permissions')];
-    outline(output, terminal);
+    outline(inWords(output), terminal);
     showRan(output, terminal);
     if (limits) showLimits(limits, terminal);
     if (permissions) showGrants(permissions, terminal);

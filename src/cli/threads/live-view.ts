@@ -188,9 +188,9 @@ function lineFor(
   const told = UNSAID.has(event.type) ? undefined : toldOf(event);
   if (!told) return undefined;
   const from = isOwn ? '' : `${terminal.paint('dim', shorten(thread, 40))} `;
-  // A plan is seen as it is written, before any of it is done.
-  const text =
-    event.type === 'plan' ? told.text.replaceAll('\n', '\n    ') : shorten(told.text, 300);
+  // A plan is shown as it is written, before any of it is done. So is a reply of the thread itself.
+  const isWhole = event.type === 'plan' || (isOwn && event.type === 'assistant_message');
+  const text = isWhole ? told.text.trim().replaceAll('\n', '\n    ') : shorten(told.text, 300);
   return `  ${from}${terminal.paint(told.colour, told.mark)} ${visible(text)}`;
 }
 

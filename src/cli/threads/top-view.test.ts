@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { ListedRun } from '../../web/index.ts';
-import { topGroups, topHead, topLines } from './top-view.ts';
+import { commandFor, topGroups, topHead, topLines } from './top-view.ts';
 
 const AT = { now: 0 };
 const plain = (_: string, text: string): string => text;
@@ -68,6 +68,17 @@ test('turns and spend stand beside their limits, refusals and what is done now t
     /^› ● look_1 +running +turn 5\/12 +█+.* 0\.2500\/0\.5 +█{4}·+ 2 denied +5 s fs\/grep$/,
   );
   expect(topHead(groups, 80, plain)).toBe('1 running, 0 waiting, 0 for you, 0.2500 spent by them');
+});
+
+test('the command for a thread has its whole id, and is for answers where one waits', () => {
+  const id = `nightly_report_of_incidents_${'x'.repeat(40)}`;
+  const [, line = ''] = topLines(topGroups([run(id)]), { width: 80, height: 5 }, AT, plain);
+  expect(line).not.toContain(id);
+  expect(commandFor(run(id))).toBe(`km threads show ${id}`);
+  const asks = `answer it with km approvals ls --thread ${id}`;
+  expect(commandFor(run(id, { status: 'waiting', due: 1 }))).toBe(asks);
+  expect(commandFor(run(id, { status: 'needs_input' }))).toBe(asks);
+  expect(commandFor(run('x\u001b[2J'))).not.toContain('\u001b');
 });
 
 test('control characters of a reason do not reach the terminal', () => {

@@ -177,6 +177,12 @@ function lineOf(
   return cells.join(' ');
 }
 
+/** The command that helps with a thread next. It holds the whole id, which a narrow list cuts. */
+export const commandFor = (run: ListedRun): string =>
+  waitsForPerson(run)
+    ? `answer it with km approvals ls --thread ${visible(run.id)}`
+    : `km threads show ${visible(run.id)}`;
+
 const NONE: ReadonlySet<string> = new Set();
 
 /** What a picture is of. */

@@ -269,7 +269,7 @@ async function doneBefore(thread: Thread, { op, arguments: given }: Question): P
       at: new Date(ts).toISOString(),
       thread: id,
       ...(named.length > 0 && { same: isSame, ...Object.fromEntries(values) }),
-      came_to: end,
+      outcome: end,
     };
   });
   return { before: before.length > 0 ? before : 'never called by this directive' };

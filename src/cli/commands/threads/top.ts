@@ -18,7 +18,7 @@ import { createScreen } from '../../terminal/screen.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 import { fleetHead, fleetLines } from '../../threads/fleet-view.ts';
 import { type ThreadWork, untilInterrupted, withRegistry } from '../../threads/open-threads.ts';
-import { isOver, topGroups, topHead, topLines } from '../../threads/top-view.ts';
+import { commandFor, isOver, topGroups, topHead, topLines } from '../../threads/top-view.ts';
 import { fit, toldOf, unreadableOf } from '../../threads/words.ts';
 
 const ENDED = THREAD_STATUSES.filter(isEnded);
@@ -221,7 +221,7 @@ async function watch(
 
   const screen = createScreen(terminal.write);
   async function draw(): Promise<Outcome<null>> {
-    const height = Math.max(4, terminal.rows() - 3);
+    const height = Math.max(4, terminal.rows() - 4);
     const seen = await look(height);
     if (!seen.ok) return seen;
     ({ runs: now, fleet } = seen.output);
@@ -239,8 +239,12 @@ async function watch(
             terminal.paint('bold', fit(visible(open), width)),
             ...(await openedLines(store, open, terminal, height)),
           ];
-    const foot = said === '' ? keysOf(view, fleet !== null) : said;
-    return [...body, terminal.paint('dim', fit(visible(foot), width))];
+    const run = view.isFleet ? undefined : current();
+    const foot = [
+      ...(run ? [commandFor(run)] : []),
+      said === '' ? keysOf(view, fleet !== null) : said,
+    ];
+    return [...body, ...foot.map((line) => terminal.paint('dim', fit(visible(line), width)))];
   }
 
   async function listen(): Promise<void> {

@@ -218,7 +218,7 @@ function toldOf({ kind, shown }: Approval): Partial<ApprovalReview> {
       at: plainText(getOwn(told, 'at')),
       thread: plainText(getOwn(told, 'thread')),
       ...(typeof same === 'boolean' && { same }),
-      came_to: plainText(getOwn(told, 'came_to')),
+      came_to: plainText(getOwn(told, 'outcome')),
     };
   });
   return {
