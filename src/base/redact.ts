@@ -564,17 +564,55 @@ interface Widened extends Span {
 
 const MAX_PADDING = 2;
 
-function widened(edges: ReadonlyMap<string, Edges>, text: string, span: Span): Widened {
-  let { start, end } = span;
-  const { head, tail } = edges.get(text.slice(start, end)) ?? { head: '', tail: '' };
-  if (start > 0 && head.includes(text.charAt(start - 1))) start--;
-  if (tail === '') return { start, end, isOpen: false };
-  if (end === text.length) return { start, end, isOpen: true };
-  if (!tail.includes(text.charAt(end))) return { start, end, isOpen: false };
-  end++;
-  const most = end + MAX_PADDING;
-  while (end < most && text.charAt(end) === '=') end++;
-  return { start, end, isOpen: end < most && end === text.length };
+type EdgeRules = ReturnType<typeof createEdgeRules>;
+
+function createEdgeRules(edges: ReadonlyMap<string, Edges>) {
+  const heads = new Set([...edges.values()].flatMap(({ head }) => Array.from(head)));
+  return {
+    /** Can the character hold the first bits of a secret? */
+    isHead: (char: string): boolean => heads.has(char),
+    /** Can base64 of a secret that begins here have bits in the character before it, too? */
+    mayShareBefore(text: string, at: number): boolean {
+      const char = text.charAt(at - 1);
+      if (!heads.has(char)) return false;
+      const begun = text.slice(at);
+      return [...edges].some(([core, { head }]) => head.includes(char) && core.startsWith(begun));
+    },
+    /** Any other form stays as it is. */
+    widened(text: string, span: Span): Widened {
+      let { start, end } = span;
+      const { head, tail } = edges.get(text.slice(start, end)) ?? { head: '', tail: '' };
+      if (start > 0 && head.includes(text.charAt(start - 1))) start--;
+      if (tail === '') return { start, end, isOpen: false };
+      if (end === text.length) return { start, end, isOpen: true };
+      if (!tail.includes(text.charAt(end))) return { start, end, isOpen: false };
+      end++;
+      const most = end + MAX_PADDING;
+      while (end < most && text.charAt(end) === '=') end++;
+      return { start, end, isOpen: end < most && end === text.length };
+    },
+  };
+}
+
+/** Collects from where on a text of this length is open. */
+function createOpening(length: number, { mayShareBefore }: EdgeRules) {
+  let [open, openWithHead] = [length, length];
+  return {
+    /** More of the text can make a secret of what stands at this place of a view. */
+    inView(view: View, at: number): void {
+      const from = mayShareBefore(view.text, at) ? at - 1 : at;
+      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
+      if (from < view.text.length) openWithHead = Math.min(openWithHead, view.starts[from] ?? from);
+    },
+    inText(at: number): void {
+      [open, openWithHead] = [Math.min(open, at), Math.min(openWithHead, at)];
+    },
+    /** Back to where nothing of the lists is cut. */
+    aligned: (lists: readonly (readonly Span[])[]): Omit<Look, 'spans'> => ({
+      open: aligned(open, lists),
+      openWithHead: aligned(openWithHead, lists),
+    }),
+  };
 }
 
 type Finder = ReturnType<typeof createFinder>;
@@ -589,7 +627,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
   );
   const reach = 12 * Math.max(...lengths);
   const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
-  const heads = new Set([...forms.edges.values()].flatMap(({ head }) => Array.from(head)));
+  const edges = createEdgeRules(forms.edges);
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
   // What is seen as letters need not be looked for as it stands, only where it is to be replaced.
@@ -600,16 +638,6 @@ function createFinder(forms: Forms, areBytes: boolean) {
     return list.length > 0 ? createMatcher(list) : undefined;
   };
   const [bare, bareFolded] = [others(forms.plain), others(forms.folded)];
-
-  /** Can base64 of a secret that begins here have bits in the character before it, too? */
-  function mayShareBefore(text: string, at: number): boolean {
-    const char = text.charAt(at - 1);
-    if (!heads.has(char)) return false;
-    const begun = text.slice(at);
-    return [...forms.edges].some(
-      ([core, { head }]) => head.includes(char) && core.startsWith(begun),
-    );
-  }
 
   const foldedText = (text: string): string => byteText(text).replace(TOKEN, decode);
 
@@ -628,19 +656,14 @@ function createFinder(forms: Forms, areBytes: boolean) {
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];
-    let [open, openWithHead] = [text.length, text.length];
-    const openFrom = (view: View, at: number): void => {
-      const from = at > 0 && mayShareBefore(view.text, at) ? at - 1 : at;
-      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
-      if (from < view.text.length) openWithHead = Math.min(openWithHead, view.starts[from] ?? from);
-    };
+    const opening = createOpening(text.length, edges);
     const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
       const take = (from: number, until: number): boolean => {
-        const part = { start: from, end: until };
-        const { start: first, end: last, isOpen } = widened(forms.edges, view.text, part);
-        const [start, end] = [view.starts[first] ?? first, view.ends[last - 1] ?? last];
+        const wide = edges.widened(view.text, { start: from, end: until });
+        const start = view.starts[wide.start] ?? wide.start;
+        const end = view.ends[wide.end - 1] ?? wide.end;
         if (isOne?.({ start, end }) === false) return false;
-        if (isOpen && hasMore) openFrom(view, first);
+        if (wide.isOpen && hasMore) opening.inView(view, wide.start);
         const before = found.at(-1);
         if (before && before.start <= start && start < before.end) {
           before.end = Math.max(before.end, end);
@@ -648,7 +671,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
         return true;
       };
       if (isFound) matcher.find(view.text, take);
-      openFrom(view, view.text.length - matcher.openAt(view.text));
+      opening.inView(view, view.text.length - matcher.openAt(view.text));
     };
     scan(plain, { ...AS_IT_STANDS, text });
     scan(letters, { ...AS_IT_STANDS, text });
@@ -663,19 +686,14 @@ function createFinder(forms: Forms, areBytes: boolean) {
     if (isFoldable(text)) {
       // An escape that is not finished may be anything: the folded view ends before it.
       const rest = hasMore ? unfinishedIn(text) : 0;
-      open = Math.min(open, text.length - rest);
-      openWithHead = Math.min(openWithHead, open);
+      opening.inText(text.length - rest);
       const view = fold(text.slice(0, text.length - rest), areBytes);
       scan(folded, view);
       scan(letters, view);
       ({ tokens } = view);
     }
     const spans = joined(found);
-    return {
-      spans,
-      open: aligned(open, [spans, tokens]),
-      openWithHead: aligned(openWithHead, [spans, tokens]),
-    };
+    return { spans, ...opening.aligned([spans, tokens]) };
   }
 
   return {
@@ -694,7 +712,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
     /** The same over whatever may stand between letters, and where base64 of a secret can follow. */
     mayGoOnSpelt: (text: string): boolean =>
       mayGoOn(text) ||
-      heads.has(text.slice(-1)) ||
+      edges.isHead(text.slice(-1)) ||
       letters.openAt(text) > 0 ||
       (hasMark(text) && REAL_ESCAPE.test(text)),
   };
