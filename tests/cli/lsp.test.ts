@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { DocumentSymbol } from 'vscode-languageserver-protocol/node';
 import { type Editor, openEditor, startServer } from '../support/lsp-client.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
@@ -47,6 +48,7 @@ test('it says what it can do', () => {
   expect(editor.capabilities).toMatchObject({
     hoverProvider: true,
     definitionProvider: true,
+    documentSymbolProvider: true,
     completionProvider: { triggerCharacters: expect.arrayContaining(['@', '.']) },
   });
 });
@@ -394,4 +396,73 @@ describe('how it ends', () => {
     child.stdin?.write(`Content-Length: ${text.length}\r\n\r\n${text}`);
     expect(await ended).toEqual([1, null]);
   });
+});
+
+describe('symbols', () => {
+  const symbols = async (file: string): Promise<string[] | null> => {
+    const found = await editor.connection.sendRequest<DocumentSymbol[] | null>(
+      'textDocument/documentSymbol',
+      { textDocument: { uri: editor.uri(file) } },
+    );
+    return found && found.map(({ name, range }) => `${range.start.line + 1} ${name}`);
+  };
+
+  test('of a script: what it binds for all of it, its guards and its hooks', async () => {
+    expect(await symbols('main.mld')).toEqual(
+      expect.arrayContaining(['3 @key', '4 @o', '5 @hello']),
+    );
+    expect(await symbols('main.mld')).not.toContain('6 @line');
+    const text = `var secret @k = "k"
+guard @named before op:show = when [ * => allow ]
+guard before secret = when [ * => deny "no" ]
+exe @f(x) = [
+  let @inner = @x
+  => @inner
+]
+show "open
+`;
+    await editor.open('symbols.mld', text);
+    expect(await symbols('symbols.mld')).toEqual(['1 @k', '2 @named', '3 guard secret', '4 @f']);
+  });
+
+  test('of markdown: headings outside of fences, and the names of its statements', async () => {
+    await editor.open('outline.md', '# One\n\n```\n# no heading\n```\n\n## Two ##\n/var @x = 1\n');
+    expect(await symbols('outline.md')).toEqual(['1 One', '7 Two', '8 @x']);
+  });
+
+  test('of a directive: its sections, and the names in its script', async () => {
+    const text = `# Greet
+
+<directive name="greet" version="1.0.0">
+  <metadata><description>d</description></metadata>
+  <inputs><input name="who" type="string"/></inputs>
+  <process><script>
+/var @text = "<inputs> is text here"
+/return { "text": @text }
+  </script></process>
+</directive>
+`;
+    await editor.open('.ai/directives/greet.md', text);
+    expect(await symbols('.ai/directives/greet.md')).toEqual([
+      '1 Greet',
+      '3 directive greet',
+      '4 <metadata>',
+      '5 <inputs>',
+      '5 input who',
+      '6 <process>',
+      '7 @text',
+    ]);
+  });
+
+  test('of a file that is not open there are none', async () => {
+    expect(await symbols('nowhere.mld')).toBeNull();
+  });
+});
+
+test.each([
+  ['guard before secrt = when [ * => deny "x" ]', 2, 'secret'],
+  ['guard before op:shwo = when [ * => deny "x" ]', 1, 'did you mean `show`'],
+])('a filter that nothing has is diagnosed: %s', async (rule, severity, near) => {
+  const found = await editor.open(`filter-${severity}.mld`, `var secret @k = "k"\n${rule}\n`);
+  expect(found).toMatchObject([{ severity, message: expect.stringContaining(near) }]);
 });

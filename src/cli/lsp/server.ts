@@ -10,6 +10,7 @@ import { createOpenDocuments, fileOf, type Notify, type OpenDocuments } from './
 import { hoverAt } from './hover.ts';
 import { createModules, type Modules } from './modules.ts';
 import { ERROR, placeField, Refusal, textField } from './protocol.ts';
+import { symbolsOf } from './symbols.ts';
 import type { View } from './view.ts';
 
 /** By method; null is the answer when there is nothing to say, or the document is not kept. */
@@ -40,6 +41,14 @@ function createRequests(
       return { uri, range: createDocument(uri, text, 0).spanOf(at, end) };
     }),
     'textDocument/completion': about(completeAt, completionList),
+    'textDocument/documentSymbol'({ textDocument }) {
+      const document = documents.get(textField(textDocument, 'uri'));
+      if (!document) return null;
+      return symbolsOf(documents.view(document)).map(({ name, kind, at, end }) => {
+        const range = document.spanOf(at, end);
+        return { name, kind, range, selectionRange: range };
+      });
+    },
   };
 }
 
@@ -70,6 +79,7 @@ const CAPABILITIES: JsonObject = {
   textDocumentSync: { openClose: true, change: 2, save: { includeText: false } },
   hoverProvider: true,
   definitionProvider: true,
+  documentSymbolProvider: true,
   completionProvider: { triggerCharacters: ['@', '.', '/', '<', ':', '{'] },
 };
 
