@@ -290,3 +290,65 @@ test('what is exposed to MCP clients can be served as it says', async () => {
   const [knowledge] = library.all('knowledge');
   expect(knowledge?.expose).toEqual({ mcp: 'resource' });
 });
+
+test('a folder of an older layout that nothing reads is one warning with the form to use', async () => {
+  const library = await open({
+    'project/.ai/tools/capabilities/fs.py': 'CAPABILITIES = ["shop.buy"]\n',
+    'project/.ai/tools/capabilities/net.py': 'CAPABILITIES = []\n',
+    'project/.ai/tools/capabilities/shop.yaml': 'capabilities: [shop.read]\n',
+    'project/.ai/parsers/markdown_xml.py': 'x = 1\n',
+    'project/.ai/extractors/directive/markdown_xml.py': 'x = 1\n',
+    'project/.ai/primitives/http_client.py': 'x = 1\n',
+    // The module of a tool is read.
+    'project/.ai/tools/parsers/csv.yaml': toolText('csv', 'executor_id: subprocess\n'),
+    'project/.ai/tools/parsers/csv.py': 'x = 1\n',
+    'user/.ai/parsers/own.py': 'x = 1\n',
+  });
+  const all = library.check();
+  const warned = all.filter(({ code }) => code === 'not_read');
+  expect(found(warned).sort()).toEqual([
+    'project/.ai/extractors/directive not_read',
+    'project/.ai/parsers/markdown_xml.py not_read',
+    'project/.ai/primitives/http_client.py not_read',
+    'project/.ai/tools/capabilities/fs.py not_read',
+    'user/.ai/parsers/own.py not_read',
+  ]);
+  expect(warned.every(({ severity, hint }) => severity === 'warning' && hint)).toBe(true);
+  const capabilities = warned.find(({ file }) => file.endsWith('fs.py'));
+  expect(capabilities?.message).toContain('and 1 more');
+  expect(capabilities?.hint).toContain('capabilities: [shop.read, shop.buy]');
+  expect(library.check({ sources: ['user'] }).map(({ code }) => code)).toEqual(['not_read']);
+});
+
+test('the form that is named for capabilities is read', async () => {
+  const library = await open({
+    'project/.ai/tools/capabilities/shop.yaml': 'capabilities: [shop.read, shop.buy]\n',
+  });
+  expect(library.check()).toEqual([]);
+  expect(library.capabilities().catalog.get('shop.buy')).toBeDefined();
+});
+
+test('a hook that names an ambiguous directive is told so, with both ids', async () => {
+  const answers = '<outputs><action type="string">continue|fail</action></outputs>';
+  const hooks =
+    '<hooks><hook><when>event.name == "error"</when><directive>judge</directive></hook></hooks>';
+  const files = {
+    'project/.ai/directives/x/judge.md': directive('judge', '', answers),
+    'bundle/directives/hooks/judge.md': directive('judge', '', answers),
+  };
+  const library = await open({ ...files, 'project/.ai/directives/a.md': directive('a', hooks) });
+  const about = library.check().filter(({ file }) => file.endsWith('/a.md'));
+  expect(about).toMatchObject([
+    {
+      code: 'hook_directive_ambiguous',
+      severity: 'error',
+      message: '`judge` is ambiguous: 2 directive items have this name: hooks/judge, x/judge',
+    },
+  ]);
+  for (const id of ['x/judge', 'hooks/judge']) {
+    const named = directive('a', hooks.replace('>judge<', `>${id}<`));
+    fixture.put('project/.ai/directives/a.md', named);
+    await library.refresh();
+    expect(library.check().filter(({ file }) => file.endsWith('/a.md'))).toEqual([]);
+  }
+});

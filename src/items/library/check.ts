@@ -44,6 +44,7 @@ import { groupExposed } from './exposed.ts';
 import type { FileRecord } from './record.ts';
 import { examinePolicy } from './sign.ts';
 import { requiredBy } from './tool-chain.ts';
+import { unreadFolders } from './unread-folders.ts';
 
 export interface CheckOptions {
   /** Only items and files of these; absent: of all. */
@@ -303,6 +304,7 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
       .flatMap(({ dir, source }) => [
         ...readCatalogSettings(dir).diagnostics,
         ...(source === 'project' ? readProjectFile(dir).diagnostics : []),
+        ...unreadFolders({ dir }),
       ]),
   ];
 }

@@ -67,7 +67,7 @@ export function createShelves(rankOf: (record: FileRecord) => number) {
       if (first === undefined) return notFound(kind, id, source);
       if (ids.length > 1) {
         const list = ids.sort(compare);
-        const message = `\`${id}\` is the name of ${list.length} ${kind} items: ${list.slice(0, 10).join(', ')}`;
+        const message = `\`${id}\` is ambiguous: ${list.length} ${kind} items have this name: ${list.slice(0, 10).join(', ')}`;
         return fail('ambiguous', message, { candidates: list });
       }
       return ok(frontOf(stacks[kind].get(first), source) as FileRecord);
