@@ -59,6 +59,10 @@ export function warningLine({ limit, percent, current, max }: WarningEvent): str
   return `[limits] ${percent} % of \`${limit}\` reached (${current} of ${max}${unit}). Finish what matters most and return what you have.`;
 }
 
+/** Stands in the request of the last turn and nowhere else: the thread's journal and its conversation have none. */
+export const lastTurnLine = (turns: number): string =>
+  `[limits] This is your last turn (${turns} of ${turns}): you will not see the results of calls. Return what you have.`;
+
 /** What a hook had to say besides its action. Undefined when that was nothing. */
 export function notesLine(hook: string, notes: JsonObject): string | undefined {
   if (Object.keys(notes).length === 0) return undefined;

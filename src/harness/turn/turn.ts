@@ -3,7 +3,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Failure, fail, type Json, type Outcome, ok, plainJson } from '../../base/index.ts';
 import { type ActPorts, makeValue, type Operation, perform, type Value } from '../../flow/index.ts';
-import type { ModelReply } from '../../llm/index.ts';
+import { estimateTokens, type Message, type ModelReply } from '../../llm/index.ts';
 import { raise } from '../hooks/raise-checkpoint.ts';
 import { asLimitFault } from '../limits/limit.ts';
 import type { Turn } from '../loop.ts';
@@ -18,22 +18,39 @@ import {
 } from '../thread/interruption.ts';
 import type { JournalEvent } from '../thread/journal-event.ts';
 import type { ModelLine, ModelRequest } from '../thread/ports.ts';
+import { lastTurnLine } from '../thread/prompt.ts';
 import { addToConversation } from '../thread/talk.ts';
 import type { Thread } from '../thread/thread.ts';
 import { MODEL_TOOLS } from './ask-model.ts';
 import { NO_TRIES, type Tries } from './retry-turn.ts';
 import { TurnAccount } from './turn-account.ts';
 
+/** The messages with a line at their end. Providers want users and assistants to take turns. */
+function withLine(messages: readonly Message[], text: string): Message[] {
+  const last = messages.at(-1);
+  const block = { type: 'text', text } as const;
+  return last?.role === 'user'
+    ? [...messages.slice(0, -1), { role: 'user', content: [...last.content, block] }]
+    : [...messages, { role: 'user', content: [block] }];
+}
+
 /** What is asked, as the thread stands. */
 function requestOf(thread: Thread, account: TurnAccount): ModelRequest {
-  const { ports, place, journal, talk } = thread;
+  const { ports, place, journal, talk, budget } = thread;
   const { conversation, ratio, isStreamKept } = talk;
   const { watch } = ports;
+  const messages = conversation.messages();
+  // The last turn follows from the turns that are counted and the limit in force. The journal has both, so a
+  // replay needs no event for it. A question of a script has no turns to plan.
+  const { turns } = budget.meter.read();
+  const isLast = BigInt(turns) === budget.limits.turns?.value && talk.tools?.length !== 0;
+  const line = isLast ? lastTurnLine(turns) : undefined;
   return {
     system: talk.system,
-    messages: conversation.messages(),
+    messages: line === undefined ? messages : withLine(messages, line),
     tools: talk.tools ?? MODEL_TOOLS,
-    maxTokens: account.maxTokens,
+    // The answer pays for the line, which the reservation does not count.
+    maxTokens: Math.max(1, account.maxTokens - estimateTokens(line?.length ?? 0)),
     written: conversation.written,
     reading: {
       requestBytes: account.bytes,
