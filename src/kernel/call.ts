@@ -69,6 +69,8 @@ export interface Authority {
   allowsDirective(signed: boolean): Outcome<null>;
   /** Do the lists over categories and names let this item be seen and used? */
   sees(kind: ItemKind, category: string, id: string): boolean;
+  /** The list that leaves this item out, as `directives.allow_categories`; absent: there are no lists. */
+  listAgainst?(kind: ItemKind, category: string, id: string): string | undefined;
   /** Folders of items of which some are left out: a file tool that read them would show those too. */
   readonly filtered?: readonly string[];
   /** Names of rights that it was given, for whoever is refused. */

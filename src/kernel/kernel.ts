@@ -204,7 +204,7 @@ const uncounted = (tool: string): Failure =>
   fail(
     'permission_denied',
     `uses of \`${tool}\` are counted for this thread, and inside another tool nobody could: call it by itself`,
-    { missing: 'tool.execute', attempted: tool },
+    { missing: '', rule: 'uses', attempted: tool },
   );
 
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */

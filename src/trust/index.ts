@@ -20,7 +20,12 @@ export {
   type Need,
   type Scope,
 } from './grants/grant.ts';
-export { type CategoryFilter, FILTER_LISTS } from './grants/item-filter.ts';
+export {
+  type CategoryFilter,
+  FILTER_LISTS,
+  listRefusal,
+  missingInList,
+} from './grants/item-filter.ts';
 export {
   type GrantedRights,
   grantsFromPermissions,

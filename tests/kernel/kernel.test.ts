@@ -138,7 +138,7 @@ test('items written by nobody known run without change, egress and processes', a
     ok: false,
     error: {
       code: 'permission_denied',
-      detail: { missing: 'net.http', unsigned: 'x/lower', file: expect.any(String) },
+      detail: { missing: '', rule: 'unsigned', unsigned: 'x/lower', file: expect.any(String) },
     },
   });
   expect(!result.ok && result.error.detail.message).toMatch(/sign it, .*unsigned: allow/);

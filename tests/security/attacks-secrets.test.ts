@@ -147,7 +147,10 @@ test('an unsigned tool is handed nothing of the environment', async () => {
   for (const id of ['leak', 'over']) {
     expect(await fixture.call('execute', tool(id))).toMatchObject({
       ok: false,
-      error: { code: 'permission_denied', detail: { missing: 'env.CANARY' } },
+      error: {
+        code: 'permission_denied',
+        detail: { rule: 'unsigned', message: expect.stringContaining('may not read `CANARY`') },
+      },
     });
   }
 });

@@ -222,13 +222,195 @@ test('a denial says what is missing, for what, and what is held, whatever refuse
   const granted = expect.arrayContaining(['fs.read', 'tool.read_file']);
   const left = { granted, scope: { category: 'private', id: 'plan' }, attempted: 'knowledge:plan' };
   expect(denied).toMatchObject([
-    { ...left, missing: 'knowledge.read', missing_all: ['knowledge.read'] },
-    { ...left, missing: 'knowledge.read' },
+    { ...left, missing: '', missing_all: [], rule: 'knowledge.deny_categories' },
+    { ...left, missing: '', rule: 'knowledge.deny_categories' },
     { missing: 'fs.write', scope: { path: 'out/new.md' }, attempted: 'fs/write_file', granted },
     { missing: 'fs.write', attempted: 'fs/write_file', granted },
   ]);
   expect(denied[2]?.message).toContain('path="out/new.md"');
 });
+
+const ALL = `${READ}<read resource="filesystem" path="**"/><write resource="filesystem" path="**"/><execute resource="tool" id="fs/write_file"/><execute resource="tool" id="raw"/>`;
+const knowledge = (lists: string) => `${READ}<knowledge>${lists}</knowledge>`;
+const use = (item_type: string, item_id: string, more: JsonObject = {}) => ({
+  name: 'execute',
+  arguments: { item_type, item_id, ...more },
+});
+const write = (path: string) => execute('fs/write_file', { path, content: 'x' });
+const spawned = execute('threads/thread_directive', { directive_name: 'child' });
+const KERNEL = '<execute resource="kernmantle" action="*"/>';
+const spawns = (lists: string) =>
+  `${READ}${KERNEL}<orchestration enabled="true">${lists}</orchestration>`;
+
+/** Every way in which something that the thread holds is refused: what is missing, and by which rule. */
+const REFUSED_THOUGH_HELD: [
+  string,
+  string,
+  JsonObject & { name: string },
+  string,
+  string,
+  string?,
+][] = [
+  [
+    'denied category',
+    knowledge('<deny_categories>private</deny_categories>'),
+    use('knowledge', 'plan'),
+    '',
+    'knowledge.deny_categories',
+  ],
+  [
+    'category not allowed',
+    knowledge('<allow_categories>public</allow_categories>'),
+    use('knowledge', 'plan'),
+    'knowledge.allow_categories',
+    'knowledge.allow_categories',
+  ],
+  [
+    'directive not allowed',
+    `${READ}${KERNEL}<directives><allow_categories>other</allow_categories></directives>`,
+    use('directive', 'child'),
+    'directives.allow_categories',
+    'directives.allow_categories',
+  ],
+  [
+    'directive denied',
+    `${READ}${KERNEL}<directives><deny_categories>test</deny_categories></directives>`,
+    use('directive', 'child'),
+    '',
+    'directives.deny_categories',
+  ],
+  [
+    'spawn not allowed',
+    spawns('<allow_categories>other</allow_categories>'),
+    spawned,
+    'orchestration.allow_categories',
+    'orchestration.allow_categories',
+  ],
+  [
+    'spawn denied',
+    spawns('<deny_directives>child</deny_directives>'),
+    spawned,
+    '',
+    'orchestration.deny_directives',
+  ],
+  [
+    'records of the runtime',
+    ALL,
+    execute('fs/read_file', { path: '.ai/audit.jsonl' }),
+    '',
+    'closed_place',
+  ],
+  ['an item as a file', ALL, write('.ai/policy.yaml'), '', 'closed_place'],
+  ["a file of git's", ALL, write('.git/config'), '', 'closed_place'],
+  ['a policy', ALL, write('out/a.md'), '', 'policy', 'capabilities: { deny: [fs.write] }\n'],
+  [
+    'a policy for a place',
+    ALL,
+    write('out/a.md'),
+    '',
+    'policy',
+    'capabilities: { deny: [{ capability: fs.write, path: "out/**" }] }\n',
+  ],
+  [
+    'a private host',
+    `${READ}<execute resource="tool" id="http/get"/><execute resource="net" action="http"/>`,
+    execute('http/get', { url: 'http://192.168.0.9/' }),
+    '',
+    'hosts',
+  ],
+  [
+    'used up',
+    READ.replace('<execute', '<execute uses="1"'),
+    execute('fs/read_file', { path: 'notes/a.txt' }),
+    '',
+    'uses',
+  ],
+];
+
+test.each(REFUSED_THOUGH_HELD)(
+  'nothing that is held is said to be missing, and no person is asked for it: %s',
+  async (_name, permissions, asked, missing, rule, policy) => {
+    const files = {
+      '.ai/knowledge/plan.md': '---\ntitle: Plan\ncategory: private\n---\nWe move in May.\n',
+      '.ai/directives/child.md': directiveText('child', { permissions: READ }),
+      '.ai/directives/look.md': directiveText('look', {
+        permissions,
+        hooks:
+          '<hook><when>event.code == "permission_denied"</when><directive>request_elevated_permissions</directive><inputs><missing_cap>${event.detail.missing}</missing_cap></inputs></hook>',
+      }),
+      ...(policy !== undefined && { '.ai/policy.yaml': policy }),
+    };
+    const calls = rule === 'uses' ? [asked, asked] : [asked];
+    const made = await stage(files, [{ tool_calls: calls }, { text: 'done' }]);
+    const { thread_id, status } = await run(made, 'look');
+    const stored = await readJournal(made.threads.store, thread_id);
+    const denied = (stored.ok ? stored.output : []).flatMap(({ type, data }) =>
+      type === 'permission_denied' || type === 'error' ? [data.detail] : [],
+    );
+    expect(denied.at(-1)).toMatchObject({ missing, rule });
+    expect(status).toBe('completed');
+    expect(await made.threads.store.approvals({})).toMatchObject({ output: [] });
+    expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('a rule refuses this');
+  },
+);
+
+const MODIFY = '<execute resource="directive" action="modify"/>';
+const ONLY_DOCS = '<directives><allow_categories>docs</allow_categories></directives>';
+const NOT_SECRET = '<directives><deny_categories>secret,test</deny_categories></directives>';
+const BROKEN = '<directive name="made" version="1.0.0"><metadata>';
+
+test.each([
+  ['broken, under an allow list', MODIFY + ONLY_DOCS, BROKEN, 'invalid_item', 'was not written'],
+  ['broken, under a deny list', MODIFY + NOT_SECRET, BROKEN, 'invalid_item', 'was not written'],
+  [
+    'broken, with a denied category',
+    MODIFY + NOT_SECRET,
+    directiveText('made').replace('</limits>', ''),
+    'invalid_item',
+    'was not written',
+  ],
+  [
+    'right, not allowed',
+    MODIFY + ONLY_DOCS,
+    directiveText('made'),
+    'permission_denied',
+    '`allow_categories` of `<directives>` in the directive does not name it',
+  ],
+  [
+    'right, denied',
+    MODIFY + NOT_SECRET,
+    directiveText('made'),
+    'permission_denied',
+    '`deny_categories` of `<directives>` in the directive names it',
+  ],
+  [
+    'broken, without the right',
+    ONLY_DOCS,
+    BROKEN,
+    'permission_denied',
+    '`directive.modify` is not granted',
+  ],
+])(
+  'an item that is created is refused for what is wrong with it: %s',
+  async (_name, lists, content, code, message) => {
+    const files = {
+      '.ai/directives/look.md': directiveText('look', { permissions: READ + lists }),
+    };
+    const made = await stage(files, [
+      { tool_calls: [use('directive', 'made', { action: 'create', content })] },
+      { text: 'done' },
+    ]);
+    const { thread_id } = await run(made, 'look');
+    const stored = await readJournal(made.threads.store, thread_id);
+    const results = (stored.ok ? stored.output : []).flatMap(({ type, data }) =>
+      type === 'tool_result' ? [data.content] : [],
+    );
+    expect(results.at(-1)).toMatchObject({
+      error: { code, detail: { message: expect.stringContaining(message) } },
+    });
+    expect(existsSync(join(made.fixture.root, '.ai/directives/made.md'))).toBe(false);
+  },
+);
 
 test('what a model is told names files from the project, not where it lies on this machine', async () => {
   const permissions = `${READ}<execute resource="knowledge" action="modify"/><execute resource="kernmantle" action="load"/><execute resource="tool" id="broken"/><execute resource="tool" id="sends"/>`;

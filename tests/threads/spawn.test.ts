@@ -133,11 +133,11 @@ test('a directive executed inside a thread runs under that thread’s token', as
 });
 
 test.each([
-  ['an allowed category', 'audit_one', 'audit', 'spawned'],
-  ['an allowed name', 'verify_all', 'misc', 'spawned'],
-  ['a category and a name nobody listed', 'other', 'misc', 'denied'],
-  ['a name on the deny list, in an allowed category', 'delete_logs', 'audit', 'denied'],
-])('orchestration lists: %s', async (_, name, category, expected) => {
+  ['an allowed category', 'audit_one', 'audit', ''],
+  ['an allowed name', 'verify_all', 'misc', ''],
+  ['a category and a name nobody listed', 'other', 'misc', 'allow_categories'],
+  ['a name on the deny list, in an allowed category', 'delete_logs', 'audit', 'deny_directives'],
+])('orchestration lists: %s', async (_, name, category, list) => {
   const lists =
     '<orchestration enabled="true"><allow_categories>audit,deploy</allow_categories><allow_directives>verify_*</allow_directives><deny_directives>delete_*,drop_*</deny_directives></orchestration>';
   const made = await openStage(
@@ -145,10 +145,10 @@ test.each([
     { lead: [{ tool_calls: [spawn(name)] }, { text: 'ok' }], [name]: [{ text: 'ran' }] },
   );
   await run(made, 'lead');
-  expect(await rows(made)).toHaveLength(expected === 'spawned' ? 2 : 1);
-  if (expected === 'denied') {
+  expect(await rows(made)).toHaveLength(list === '' ? 2 : 1);
+  if (list !== '') {
     expect(lastSaid(made, 'lead')).toContain(
-      `directive \`${name}\` may not be spawned: the lists of \`<orchestration>\``,
+      `directive \`${name}\` may not be spawned: \`${list}\` of \`<orchestration>\``,
     );
   }
 });

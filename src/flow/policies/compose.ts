@@ -214,8 +214,7 @@ function modelRefusal(levels: readonly Policy[], id: string): string | undefined
 function modelRule(levels: readonly Policy[], id: string): Outcome<null> {
   const refusal = modelRefusal(levels, id);
   if (refusal === undefined) return ok(null);
-  const missing = `model.${id}`;
-  const about = { missing, missing_all: [missing], attempted: id, granted: [], model: id };
+  const about = { missing: '', rule: 'models', attempted: id, model: id };
   return fail('permission_denied', refusal, about);
 }
 

@@ -12,6 +12,7 @@ import {
 } from '../../base/index.ts';
 import type { Approval, NewApproval } from '../../store/index.ts';
 import {
+  capsOn,
   createCeilingVerifier,
   describeNeed,
   formatPermission,
@@ -90,8 +91,17 @@ function refusal({ ports }: Thread, grant: Grant): Outcome<null> {
       missing: grant.capability,
     });
   }
-  const left = createCeilingVerifier(ports.policies().policy.ceilings(), catalog);
-  return left.holds(grant.capability);
+  const ceilings = ports.policies().policy.ceilings();
+  const left = createCeilingVerifier(ceilings, catalog).holds(grant.capability);
+  // A ceiling may leave the name and take the whole scope: an approval would not count there.
+  const taken = ceilings
+    .flatMap((ceiling) => capsOn(ceiling, grant, catalog))
+    .find(({ extent }) => extent === 'whole');
+  if (!left.ok || !taken) return left;
+  return fail('permission_denied', `the policy ${taken.message}; an approval does not lift it`, {
+    missing: '',
+    rule: 'policy',
+  });
 }
 
 /** How much of it the directive declares. */

@@ -77,7 +77,7 @@ function usedUp({ tool, max, thread, directive }: UseBudget): Failure {
   return fail(
     'permission_denied',
     `\`${tool}\` may be used ${times} in thread \`${thread}\` and below it, and that is used up: \`uses="${max}"\` in the permissions of directive \`${directive}\` says so`,
-    { missing: 'tool.execute', attempted: tool, uses: max, thread, directive },
+    { missing: '', rule: 'uses', attempted: tool, uses: max, thread, directive },
   );
 }
 

@@ -32,7 +32,7 @@ export function protectedPlace(relative: string): Failure | undefined {
       ? 'is under `.ai/`; items change through `execute` with `create`, `update` or `delete`'
       : 'belongs to git; file tools never write there';
   if (parts[0] !== '.ai' && !parts.includes('.git')) return undefined;
-  const detail = { missing: 'fs.write', attempted: relative };
+  const detail = { missing: '', rule: 'closed_place', attempted: relative };
   return fail('permission_denied', `\`${relative}\` ${why}`, detail);
 }
 

@@ -123,9 +123,9 @@ export function allowTarget(
   const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
   if (!held.ok) return held;
   const port = portOf(url);
-  if (isIP(host) !== 0) return judged(host, port, [host], capability, ports);
+  if (isIP(host) !== 0) return judged(host, port, [host], ports);
   const found = (ports.lookup ?? allAddresses)(host).then(
-    (addresses) => judged(host, port, addresses, capability, ports),
+    (addresses) => judged(host, port, addresses, ports),
     (error: unknown) => {
       const reason = errnoOf(error);
       const words = `cannot resolve host \`${host}\`: ${reason}`;
@@ -143,7 +143,6 @@ function judged(
   host: string,
   port: number,
   addresses: string[],
-  missing: string,
   ports: AddressPorts,
 ): Outcome<string[]> {
   if (addresses.length === 0) {
@@ -157,7 +156,7 @@ function judged(
     return fail(
       'permission_denied',
       `host \`${host}\` is at ${kind} address ${address}; add it to \`hosts\` in the policy to allow it`,
-      { missing, attempted: host, host, address, kind, sent: false },
+      { missing: '', rule: 'hosts', attempted: host, host, address, kind, sent: false },
     );
   }
   return ok(addresses);

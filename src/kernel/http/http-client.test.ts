@@ -192,7 +192,7 @@ test('loopback is refused unless granted', async () => {
   const base = await serve((_, response) => response.end(String(hits++)));
   const closed = { clock: systemClock, isHostAllowed: () => false };
   expect(await run({ url: base }, {}, closed)).toMatchObject({
-    error: { code: 'permission_denied', detail: { kind: 'loopback', missing: 'net.http' } },
+    error: { code: 'permission_denied', detail: { kind: 'loopback', missing: '', rule: 'hosts' } },
   });
   expect(hits).toBe(0);
 });

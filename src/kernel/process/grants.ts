@@ -31,7 +31,9 @@ export function verifierOfGrants(
     const path = need.scope?.path ?? '';
     if (isGranted(need.capability, path)) return policy(need);
     return fail('permission_denied', `\`${need.capability}\` is not among what it is granted`, {
-      missing: need.capability,
+      // The grants of a program are not those of its caller, who may hold it.
+      missing: '',
+      rule: 'grants',
       attempted: path,
     });
   };

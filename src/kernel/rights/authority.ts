@@ -6,6 +6,8 @@ import type { ItemKind } from '../../items/index.ts';
 import {
   type CapabilityCatalog,
   createCeilingVerifier,
+  listRefusal,
+  missingInList,
   type VerifiedToken,
 } from '../../trust/index.ts';
 import type { Authority } from '../call.ts';
@@ -69,6 +71,7 @@ export function tokenAuthority(token: VerifiedToken): Authority {
     check: token.check,
     holds: token.holds,
     sees: token.sees,
+    listAgainst: token.listAgainst,
     globs: () => token.globs(),
     granted: () => token.granted(),
     uses: token.budget.uses,
@@ -80,23 +83,23 @@ export function tokenAuthority(token: VerifiedToken): Authority {
   return authority;
 }
 
-const NEEDED: Readonly<Record<ItemKind, string>> = {
-  tool: 'tool.execute',
-  directive: 'kernel.execute',
-  knowledge: 'knowledge.read',
-};
-
-/** A list over categories and names leaves this item out; what a refusal tells of it is always the same. */
+/**
+ * Refuses an item that a list over categories and names leaves out. What is missing is an entry of an
+ * allow list, never a capability; a deny list misses nothing.
+ */
 export function leftOut(
   authority: Authority,
   kind: ItemKind,
   { category, id }: { readonly category: string; readonly id: string },
   message: string,
 ): Failure {
-  const missing = NEEDED[kind];
-  return fail('permission_denied', message, {
-    missing,
-    missing_all: [missing],
+  const list = authority.listAgainst?.(kind, category, id);
+  const missing = list === undefined ? [] : missingInList(list).map(({ capability }) => capability);
+  const said = list === undefined ? message : `${message}: ${listRefusal(list)}`;
+  return fail('permission_denied', said, {
+    missing: missing[0] ?? '',
+    missing_all: missing,
+    rule: list ?? 'lists',
     attempted: `${kind}:${id}`,
     granted: [...(authority.granted?.() ?? [])],
     scope: { category, id },
@@ -144,7 +147,8 @@ export function heldTo(authority: Authority, only: readonly string[] | undefined
       : fail(
           'permission_denied',
           `the tool that does this does not require \`${capability}\`; add it to its \`requires\``,
-          { missing: capability },
+          // The thread may hold it: the tool is what has to name it.
+          { missing: '', rule: 'requires' },
         ),
   );
 }
@@ -167,7 +171,7 @@ function withoutFiles(
       if (!mode || path === undefined) return authority.check(need);
       const why = refusal(mode, path, isProcess);
       if (why === undefined) return authority.check(need);
-      return fail('permission_denied', why, { missing: need.capability, attempted: path });
+      return fail('permission_denied', why, { missing: '', rule: 'policy', attempted: path });
     },
     ...(known && { globs: () => [...known(), ...globs] }),
   };

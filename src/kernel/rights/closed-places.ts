@@ -127,7 +127,9 @@ export function createKeepOut(
           : undefined;
       if (reason === undefined) return held ?? authority.check(need);
       return fail('permission_denied', `\`${path}\` ${reason}`, {
-        missing: need.capability,
+        // No right reaches it, so none is missing.
+        missing: '',
+        rule: 'closed_place',
         attempted: path ?? '',
         closed: true,
       });

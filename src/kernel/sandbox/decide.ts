@@ -28,7 +28,7 @@ export function decideSandbox(tool: Tool, policy: SandboxPolicy): Outcome<Sandbo
     return fail(
       'permission_denied',
       `tool \`${tool.id}\` wants to run without a sandbox; set \`sandbox: none\` in the user-level policy, or \`sandbox: workspace\` on the tool`,
-      { missing: 'sandbox: none', attempted: tool.id },
+      { missing: '', rule: 'sandbox', attempted: tool.id },
     );
   }
   if (policy.sandbox.kind !== 'none') return ok(tool.sandbox);
@@ -52,10 +52,11 @@ export const needsNetwork = (tool: Tool, mode: SandboxMode): boolean =>
 function verifyNetwork(capability: string, verify: Verifier, unguessable: string): Outcome<null> {
   const held = verify({ capability, scope: { host: `${unguessable}.invalid`, method: 'ANY' } });
   if (held.ok) return held;
+  const isMissing = held.error.detail.missing !== '';
   return fail(
     'permission_denied',
     `a process cannot be held to single hosts, so this needs \`${capability}\` for every host and method; use \`http/request\` for a narrower right`,
-    { ...held.error.detail, missing: capability, scope: { host: '**' } },
+    { ...held.error.detail, ...(isMissing && { missing: capability, scope: { host: '**' } }) },
   );
 }
 

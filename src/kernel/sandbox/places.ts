@@ -245,7 +245,7 @@ function bounded(given: Places): Outcome<Places> {
       return fail(
         'permission_denied',
         `the rights over files cover more than ${MAX_PLACES} separate places, too many to mount; grant whole folders`,
-        { missing: 'fs.read' },
+        { missing: '', rule: 'sandbox' },
       );
     }
     found = closing(found, coarser(closed));

@@ -104,7 +104,7 @@ function closeTraps(
     return fail(
       'permission_denied',
       `more than ${MAX_TRAPS} repositories lie where \`fs.write\` is held, too many to mount read-only; grant narrower folders`,
-      { missing: 'fs.write' },
+      { missing: '', rule: 'sandbox' },
     );
   }
   const isOpenGit = found.root !== 'write' && [...opened].some(({ path }) => path === '.git');

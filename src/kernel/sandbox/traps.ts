@@ -236,7 +236,7 @@ export function findEndpoints(
     return fail(
       'permission_denied',
       `\`${basename(whole)}\` holds more than ${most} folders, too many to search for sockets; list under \`sees\` what the tool needs, or grant \`fs.read\` for less`,
-      { missing: 'fs.read' },
+      { missing: '', rule: 'sandbox' },
     );
   }
   const open = found.filter((path) => !closed.some((folder) => isInside(path, folder)));
@@ -244,7 +244,7 @@ export function findEndpoints(
     return fail(
       'permission_denied',
       `more than ${MAX_ENDPOINTS} sockets, FIFOs and devices are in view, for example \`${basename(open[0] ?? '')}\`; move them out of the project`,
-      { missing: 'fs.read' },
+      { missing: '', rule: 'sandbox' },
     );
   }
   return ok([...closed, ...open]);

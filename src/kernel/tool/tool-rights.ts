@@ -42,7 +42,9 @@ export function unsignedRefusal(
           'permission_denied',
           `tool \`${unsigned.id}\` is not signed, so it may not use \`${capability}\`: ${WAYS_OUT}`,
           {
-            missing: capability,
+            // The thread may hold it: what is absent is a signature.
+            missing: '',
+            rule: 'unsigned',
             attempted: plan.leaf.id,
             unsigned: unsigned.id,
             file: unsigned.file,
@@ -66,7 +68,13 @@ export function refuseSecrets(plan: Plan, unsigned: PlannedTool | undefined): Ou
   return fail(
     'permission_denied',
     `tool \`${unsigned.id}\` is not signed, so its chain may not read \`${name}\` from the environment: ${WAYS_OUT}`,
-    { missing: `env.${name}`, attempted: plan.leaf.id, unsigned: unsigned.id, file: unsigned.file },
+    {
+      missing: '',
+      rule: 'unsigned',
+      attempted: plan.leaf.id,
+      unsigned: unsigned.id,
+      file: unsigned.file,
+    },
   );
 }
 
@@ -80,7 +88,7 @@ export function refusePatterns(plan: Plan, ask: AskSignatures): Outcome<null> {
   return fail(
     'permission_denied',
     `tool \`${link.id}\` is not signed, so the \`pattern\` in its schema is not used: ${WAYS_OUT}`,
-    { missing: 'pattern', attempted: plan.leaf.id, unsigned: link.id, file: link.file },
+    { missing: '', rule: 'unsigned', attempted: plan.leaf.id, unsigned: link.id, file: link.file },
   );
 }
 
@@ -109,14 +117,18 @@ export function gateTool(
   for (const name of plan.requires) {
     const held = authority.holds(name);
     if (held.ok) continue;
-    const missing = plan.requires.filter((other) => !authority.holds(other).ok);
+    // A name that is held and refused by a rule is not missing.
+    const missing = plan.requires.filter((other) => {
+      const asked = authority.holds(other);
+      return !asked.ok && asked.error.detail.missing !== '';
+    });
     // Where it is known what it would be for, the refusal and the line that helps say so.
     const scope = scopeOf(plan, name, parameters);
     const exact = scope ? authority.check({ capability: name, scope }) : held;
     const { detail } = exact.ok ? held.error : exact.error;
     return fail('permission_denied', detail.message, {
       ...detail,
-      missing: name,
+      missing: missing.includes(name) ? name : '',
       missing_all: missing,
       attempted: id,
     });

@@ -108,10 +108,16 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
             authority,
             kind,
             { category, id },
-            `${kind} \`${id}\` is on a deny list of this thread`,
+            `${kind} \`${id}\` of category \`${category}\` may not be changed by this thread`,
           );
-    const seesContent = (authority: Authority, text: string): Outcome<null> =>
-      action === 'delete' ? ok(null) : sees(authority, contentCategory(kind, id, text));
+    const seesContent = (authority: Authority, text: string): Outcome<null> => {
+      if (action === 'delete') return ok(null);
+      const fitting = sees(authority, contentCategory(kind, id, text));
+      if (fitting.ok) return fitting;
+      // A text that cannot be read has no category, so its mistakes are the reason and not a list.
+      const checked = library.write(kind, id, text, action, { dryRun: true });
+      return checked.ok ? fitting : shownRefusal(library, checked);
+    };
     return ok({
       op: {
         type: 'modify',
@@ -131,9 +137,8 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
       gate(authority) {
         const visible = sees(authority, present.output);
         if (!visible.ok) return visible;
-        const fitting = seesContent(authority, content.output);
-        if (!fitting.ok) return fitting;
-        return mayModify(kind, id, authority);
+        const allowed = mayModify(kind, id, authority);
+        return allowed.ok ? seesContent(authority, content.output) : allowed;
       },
       body([passed], { authority }) {
         if (!passed || action === 'delete') return asValue(remove(request, kind));

@@ -62,8 +62,10 @@ export function formatPermission(permission: Permission): string {
 }
 
 interface Denial {
-  /** What is missing, the first one first. */
+  /** Needs that no directive of the chain grants, the first one first. Empty if `rule` refuses. */
   missing: readonly Need[];
+  /** The rule that refuses although nothing is missing: `policy`, or a list such as `directives.deny_categories`. */
+  rule?: string;
   /** Names held. */
   granted: readonly string[];
   /** The tool or operation that was tried; the need itself when not given. */
@@ -73,7 +75,7 @@ interface Denial {
 }
 
 /** `permission_denied` as hooks match it. */
-export function denied({ missing, granted, attempted, message }: Denial): Failure {
+export function denied({ missing, granted, attempted, message, rule }: Denial): Failure {
   const [first] = missing;
   return fail('permission_denied', message, {
     missing: first ? needName(first) : '',
@@ -81,6 +83,7 @@ export function denied({ missing, granted, attempted, message }: Denial): Failur
     attempted: attempted ?? (first ? describeNeed(first).replaceAll('`', '') : ''),
     granted: [...granted],
     ...(first?.scope && { scope: { ...first.scope } }),
+    ...(rule !== undefined && { rule }),
   });
 }
 

@@ -1,5 +1,8 @@
 import { expect, test } from 'vitest';
-import { filterAllows, readFilters } from './item-filter.ts';
+import { listRefusal, missingInList, readFilters, refusingList } from './item-filter.ts';
+
+const filterAllows = (...given: Parameters<typeof refusingList>): boolean =>
+  refusingList(...given) === undefined;
 
 test('without lists everything passes', () => {
   expect(filterAllows({}, 'any', 'a/b')).toBe(true);
@@ -41,4 +44,26 @@ test.each([
   [{ spawn: [] }],
 ])('filters with anything unknown are refused: %j', (value) => {
   expect(readFilters(value).ok).toBe(false);
+});
+
+test.each([
+  [{ deny_categories: ['ops'] }, 'deny_categories'],
+  [{ deny_directives: ['drop*'], allow_categories: ['ops'] }, 'deny_directives'],
+  [{ allow_categories: ['test'], allow_directives: ['x'] }, 'allow_categories'],
+  [{ allow_directives: ['x'] }, 'allow_directives'],
+  [{ allow_categories: [] }, 'allow_categories'],
+] as const)('the list that leaves an item out is named: %o', (filter, list) => {
+  const lists = Object.fromEntries(
+    Object.entries(filter).map(([name, globs]) => [name, [...globs]]),
+  );
+  expect(refusingList(lists, 'ops', 'a/drop_all')).toBe(list);
+});
+
+test('only an entry of an allow list can be missing', () => {
+  expect(missingInList('directives.allow_categories')).toEqual([
+    { capability: 'directives.allow_categories' },
+  ]);
+  expect(missingInList('directives.deny_categories')).toEqual([]);
+  expect(listRefusal('orchestration.allow_directives')).toContain('add it');
+  expect(listRefusal('knowledge.deny_categories')).toContain('remove it');
 });

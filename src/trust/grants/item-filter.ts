@@ -31,18 +31,50 @@ const matchesName = (glob: string, id: string): boolean =>
 
 const lower = (text: string): string => text.toLowerCase();
 
-/** Deny wins. Without an allow list all pass; with one, or with an empty one, only what it names. */
-export function filterAllows(filter: CategoryFilter, category: string, id: string): boolean {
+/**
+ * The list that leaves this item out; undefined if it passes. Deny wins. Without an allow list all pass;
+ * with one, or with an empty one, only what it names.
+ */
+export function refusingList(
+  filter: CategoryFilter,
+  category: string,
+  id: string,
+): keyof CategoryFilter | undefined {
   const { allow_categories, allow_directives, deny_categories = [], deny_directives = [] } = filter;
-  const denied =
-    deny_categories.some((glob) => matchGlob(lower(glob), lower(category))) ||
-    deny_directives.some((glob) => matchesName(lower(glob), lower(id)));
-  if (denied) return false;
-  if (!allow_categories && !allow_directives) return true;
-  return (
+  if (deny_categories.some((glob) => matchGlob(lower(glob), lower(category)))) {
+    return 'deny_categories';
+  }
+  if (deny_directives.some((glob) => matchesName(lower(glob), lower(id)))) return 'deny_directives';
+  if (!allow_categories && !allow_directives) return undefined;
+  const isNamed =
     (allow_categories ?? []).some((glob) => matchGlob(glob, category)) ||
-    (allow_directives ?? []).some((glob) => matchesName(glob, id))
-  );
+    (allow_directives ?? []).some((glob) => matchesName(glob, id));
+  if (isNamed) return undefined;
+  return allow_categories ? 'allow_categories' : 'allow_directives';
+}
+
+/** The elements of a directive that hold the lists. */
+const ELEMENTS: Readonly<Record<keyof ItemFilters, string>> = {
+  spawn: 'orchestration',
+  knowledge: 'knowledge',
+  directives: 'directives',
+};
+
+/** `directives.allow_categories`: the list as refusals name it. */
+export const listName = (use: keyof ItemFilters, list: keyof CategoryFilter): string =>
+  `${ELEMENTS[use]}.${list}`;
+
+/** An entry of an allow list can be missing; a deny list misses nothing. */
+export const missingInList = (name: string): { capability: string }[] =>
+  name.includes('.allow_') ? [{ capability: name }] : [];
+
+/** Why the list refuses, and the remedy. */
+export function listRefusal(name: string): string {
+  const [element = '', list = ''] = name.split('.');
+  const where = `\`${list}\` of \`<${element}>\` in the directive`;
+  return list.startsWith('deny')
+    ? `${where} names it; remove it there and sign the directive`
+    : `${where} does not name it; add it there and sign the directive`;
 }
 
 function readFilter(value: Json, use: string): Outcome<CategoryFilter> {

@@ -16,7 +16,7 @@ import {
   needProblem,
   type Scope,
 } from '../grants/grant.ts';
-import { filterAllows, type ItemFilters } from '../grants/item-filter.ts';
+import { type ItemFilters, listName, refusingList } from '../grants/item-filter.ts';
 import type { TokenBlock } from './token-block.ts';
 
 // What a child asks for against what its parent holds, before either has run: an early answer for
@@ -192,12 +192,14 @@ export class ChainRights {
     return [...new Set(first)].filter((id) => others.every((ids) => ids.includes(id)));
   }
 
-  /** Do the lists of every block let this item through? */
-  passes(use: keyof ItemFilters, category: string, id: string): boolean {
-    return this.#blocks.every(({ filters }) => {
+  /** The name of the first list of any block that leaves this item out; undefined if it passes all. */
+  listAgainst(use: keyof ItemFilters, category: string, id: string): string | undefined {
+    for (const { filters } of this.#blocks) {
       const filter = filters?.[use];
-      return filter === undefined || filterAllows(filter, category, id);
-    });
+      const list = filter && refusingList(filter, category, id);
+      if (list !== undefined) return listName(use, list);
+    }
+    return undefined;
   }
 
   /** What a child that wants this would miss: missing in one block is missing. */

@@ -262,3 +262,45 @@ test('what was allowed before is refused once the token has ended, and counted w
   now = token.expires;
   expect([token.check(need).ok, token.holds('fs.read').ok]).toEqual([false, false]);
 });
+
+test('a refusal names as missing what the chain lacks, and nothing that only a ceiling takes', () => {
+  const grant = fc.constantFrom<Grant>(fs('read', '**'), fs('write', 'out/**'), fs('write', '**'), {
+    capability: 'kernel.load',
+  });
+  const need = fc.constantFrom<Need>(OUT, fs('read', 'a.md'), { capability: 'kernel.load' });
+  const lists = fc.array(grant, { maxLength: 3 });
+  fc.assert(
+    fc.property(lists, lists, fc.option(lists), need, (own, deny, allow, asked) => {
+      const ceilings = [{ deny, ...(allow && { allow }) }];
+      const chain = must(widened([own], []));
+      const token = must(widened([own], [], { ceilings }));
+      const byName = [token.holds(asked.capability), chain.holds(asked.capability)] as const;
+      for (const [refused, alone] of [[token.check(asked), chain.check(asked)] as const, byName]) {
+        if (refused.ok) continue;
+        const { missing, missing_all, rule } = refused.error.detail;
+        // The chain by itself says what is missing; a ceiling takes away and adds nothing to that.
+        expect([missing, missing_all]).toEqual(
+          alone.ok ? ['', []] : [alone.error.detail.missing, alone.error.detail.missing_all],
+        );
+        expect(rule).toBe(alone.ok ? 'policy' : undefined);
+      }
+    }),
+    { numRuns: runs(300) },
+  );
+});
+
+test.each([
+  [{ spawn: { allow_categories: ['docs'] } }, 'orchestration.allow_categories'],
+  [{ spawn: { deny_directives: ['drop'] } }, ''],
+  [{ directives: { allow_directives: ['x'] } }, 'directives.allow_directives'],
+])('a directive that lists leave out misses no capability: %o', (filters, missing) => {
+  const base = { aud: 'kernmantle', project: '/srv/p', exp: NOW + 60_000, thread: id(0) };
+  const caps = [{ capability: 'spawn.thread' }];
+  const minted = must(mintToken(root, { ...base, caps, filters }));
+  const token = must(verifier().verify(encodeToken(minted)));
+  const refused = token.maySpawn('ops', 'a/drop');
+  expect(refused).toMatchObject({ error: { code: 'permission_denied', detail: { missing } } });
+  expect(!refused.ok && refused.error.detail.rule).toContain(
+    Object.keys(filters)[0] === 'spawn' ? 'orchestration.' : 'directives.',
+  );
+});

@@ -16,7 +16,7 @@ import {
 } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../grants/capability-catalog.ts';
 import { type Ceiling, capRefusal, ceilingGlobs, ceilingHolds } from '../grants/ceiling.ts';
-import { denied, tokenRefused } from '../grants/denial.ts';
+import { denied, describeNeed, tokenRefused } from '../grants/denial.ts';
 import {
   companionsOf,
   type Grant,
@@ -25,6 +25,8 @@ import {
   type Need,
   needText,
 } from '../grants/grant.ts';
+import { listRefusal, missingInList } from '../grants/item-filter.ts';
+import { isProtectedPath } from '../grants/scope-match.ts';
 import type { KeyPair } from '../keys/key.ts';
 import { ChainRights, type Explanation, type StartCheck, type TokenChain } from './chain-rights.ts';
 import { attenuateToken, type CapabilityToken, mintToken } from './token.ts';
@@ -104,6 +106,21 @@ export interface TokenWorld {
   ceilings?: readonly Ceiling[];
 }
 
+type ListedKind = 'directive' | 'tool' | 'knowledge';
+
+interface Refusal {
+  readonly need: Need;
+  /** Parts of the need that the chain does not grant. */
+  readonly missing: readonly Need[];
+  readonly message: string;
+  readonly attempted?: string | undefined;
+  readonly rule?: string;
+}
+
+/** No grant of any directive covers this, so none is missing. */
+const isClosed = ({ capability, scope }: Need): boolean =>
+  capability === 'fs.write' && isProtectedPath(scope?.path ?? '');
+
 const VALID = ok(null);
 /** No refusal: an approval was used, and its uses are counted. */
 const BY_APPROVAL = '';
@@ -166,16 +183,22 @@ export class VerifiedToken {
     const text = needText(need);
     if (!valid.ok || this.#allowed.get(text)) return valid;
     const missing: Need[] = [];
-    let [message, isLasting] = ['', true];
+    let [message, isLasting, isRefused] = ['', true, false];
     for (const part of companionsOf(need)) {
       const refusal = this.#refusalOf(part);
       if (refusal === BY_APPROVAL) isLasting = false;
       else if (refusal !== undefined) {
+        isRefused = true;
         message ||= refusal;
-        missing.push(part);
+        // The chain may hold it, and a ceiling refuses it: then nothing is missing. No grant reaches `.ai`.
+        const isLacking = !isClosed(part) && this.#chain.refusal(part) !== undefined;
+        if (isLacking) missing.push(part);
       }
     }
-    if (missing.length > 0) return this.#refuse(missing, message, attempted);
+    if (isRefused) {
+      const rule = isClosed(need) && 'closed_place';
+      return this.#refuse({ missing, message, attempted, need, ...(rule && { rule }) });
+    }
     if (isLasting) this.#allowed.set(text, true);
     return valid;
   };
@@ -203,9 +226,15 @@ export class VerifiedToken {
     return reasons;
   }
 
-  #refuse(missing: readonly Need[], message: string, attempted?: string): Failure {
-    const granted = this.granted();
-    return denied({ missing, granted, message, ...(attempted !== undefined && { attempted }) });
+  /** A rule refuses if the chain misses nothing: a policy, unless `rule` is given. */
+  #refuse({ missing, message, attempted, need, rule }: Refusal): Failure {
+    return denied({
+      missing,
+      granted: this.granted(),
+      message,
+      attempted: attempted ?? describeNeed(missing[0] ?? need).replaceAll('`', ''),
+      ...((rule !== undefined || missing.length === 0) && { rule: rule ?? 'policy' }),
+    });
   }
 
   /** Is anything of that name held, whatever its scope? Asked before the scope can be known. */
@@ -215,35 +244,39 @@ export class VerifiedToken {
     if (!valid.ok || this.#allowed.get(text)) return valid;
     const { catalog, ceilings = [] } = this.#world;
     const lack = this.#chain.lack(capability);
-    if (lack !== undefined) return this.#refuse([{ capability }], lack);
+    const need = { capability };
+    if (lack !== undefined) return this.#refuse({ missing: [need], message: lack, need });
     if (!ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog))) {
-      return this.#refuse([{ capability }], `the policy leaves nothing of \`${capability}\``);
+      const message = `the policy leaves nothing of \`${capability}\``;
+      return this.#refuse({ missing: [], message, need });
     }
     this.#allowed.set(text, true);
     return valid;
   };
 
   /** Do the lists over categories and names let this item be seen and used? */
-  readonly sees = (
-    kind: 'directive' | 'tool' | 'knowledge',
-    category: string,
-    id: string,
-  ): boolean => {
-    if (!this.current().ok) return false;
+  readonly sees = (kind: ListedKind, category: string, id: string): boolean =>
+    this.current().ok && this.listAgainst(kind, category, id) === undefined;
+
+  /** The list that leaves this item out, as `directives.allow_categories`. */
+  readonly listAgainst = (kind: ListedKind, category: string, id: string): string | undefined =>
     // Tools are named one by one in `tool.execute`; no list is about them.
-    if (kind === 'tool') return true;
-    return this.#chain.passes(kind === 'directive' ? 'directives' : kind, category, id);
-  };
+    kind === 'tool'
+      ? undefined
+      : this.#chain.listAgainst(kind === 'directive' ? 'directives' : kind, category, id);
 
   /** May this directive be started as a child thread? */
   maySpawn(category: string, id: string): Outcome<null> {
     const need: Need = { capability: 'spawn.thread' };
     const held = this.check(need, id);
     if (!held.ok) return held;
-    const passes = (use: 'spawn' | 'directives') => this.#chain.passes(use, category, id);
-    if (passes('spawn') && passes('directives')) return held;
-    const message = `directive \`${id}\` may not be spawned: the lists of \`<orchestration>\` or \`<directives>\` leave it out`;
-    return this.#refuse([need], message, id);
+    const list =
+      this.#chain.listAgainst('spawn', category, id) ??
+      this.#chain.listAgainst('directives', category, id);
+    if (list === undefined) return held;
+    const message = `directive \`${id}\` may not be spawned: ${listRefusal(list)}`;
+    const missing = missingInList(list);
+    return this.#refuse({ missing, message, attempted: id, need, rule: list });
   }
 
   /** What a child that wants this would miss. */

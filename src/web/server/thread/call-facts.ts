@@ -166,7 +166,8 @@ const AT: Readonly<Record<string, Stage>> = {
 function refusedAt({ stage, denied }: CallEntry, detail: JsonObject): Stage | undefined {
   const isMissing = typeof detail.missing === 'string' && detail.missing !== '';
   // A right is looked at again where it is known what the call leads to; nothing is done before that.
-  if (stage === 'primitive' && isMissing) return 'right';
+  const isRefused = isMissing || typeof detail.rule === 'string';
+  if (stage === 'primitive' && isRefused) return 'right';
   if (stage !== undefined && Object.hasOwn(AT, stage)) return AT[stage];
   if (denied === undefined) return undefined;
   if (typeof detail.guard === 'string') return 'policy';
@@ -224,7 +225,8 @@ export function verdictOf(gates: readonly Gate[]): string {
 export function waysOut({ detail }: { detail: JsonObject }): string[] {
   const ways = textsAt(detail, 'ways');
   const missing = plainText(detail.missing ?? '');
-  if (missing === '') return ways.map(masked);
+  // A rule refuses: no line of the permissions would help, and its message names the remedy.
+  if (missing === '' || typeof detail.rule === 'string') return ways.map(masked);
   const attempted = plainText(detail.attempted ?? '');
   const isTool = missing.startsWith('tool.') && missing !== 'tool.execute';
   const scope = isTool ? { id: attempted } : scopeIn(detail.scope);
