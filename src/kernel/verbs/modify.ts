@@ -42,6 +42,17 @@ export function mayModify(kind: ItemKind, id: string, authority: Authority): Out
   return effect.ok ? authority.check({ capability: `${kind}.modify`, scope: { id } }) : effect;
 }
 
+/** `category`: absent for an item that is not there yet. */
+function maySee(
+  kind: ItemKind,
+  { id, category }: { readonly id: string; readonly category: string | undefined },
+  authority: Authority,
+): Outcome<null> {
+  if (category === undefined || authority.sees(kind, category, id)) return ok(null);
+  const message = `${kind} \`${id}\` of category \`${category}\` may not be changed by this thread`;
+  return leftOut(authority, kind, { category, id }, message);
+}
+
 const unchanged = (request: ExecuteRequest, more?: JsonObject): JsonObject => ({
   dry_run: true,
   would: request.action ?? '',
@@ -101,18 +112,9 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     if (!content.ok) return content;
     const present = target(action, kind, id);
     if (!present.ok) return present;
-    const sees = (authority: Authority, category: string | undefined): Outcome<null> =>
-      category === undefined || authority.sees(kind, category, id)
-        ? ok(null)
-        : leftOut(
-            authority,
-            kind,
-            { category, id },
-            `${kind} \`${id}\` of category \`${category}\` may not be changed by this thread`,
-          );
     const seesContent = (authority: Authority, text: string): Outcome<null> => {
       if (action === 'delete') return ok(null);
-      const fitting = sees(authority, contentCategory(kind, id, text));
+      const fitting = maySee(kind, { id, category: contentCategory(kind, id, text) }, authority);
       if (fitting.ok) return fitting;
       // A text that cannot be read has no category, so its mistakes are the reason and not a list.
       const checked = library.write(kind, id, text, action, { dryRun: true });
@@ -135,7 +137,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
         },
       ],
       gate(authority) {
-        const visible = sees(authority, present.output);
+        const visible = maySee(kind, { id, category: present.output }, authority);
         if (!visible.ok) return visible;
         const allowed = mayModify(kind, id, authority);
         return allowed.ok ? seesContent(authority, content.output) : allowed;

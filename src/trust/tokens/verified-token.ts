@@ -256,11 +256,11 @@ export class VerifiedToken {
 
   /** Do the lists over categories and names let this item be seen and used? */
   readonly sees = (kind: ListedKind, category: string, id: string): boolean =>
-    this.current().ok && this.listAgainst(kind, category, id) === undefined;
+    // Tools are named one by one in `tool.execute`; no list is about them.
+    this.current().ok && (kind === 'tool' || this.listAgainst(kind, category, id) === undefined);
 
   /** The list that leaves this item out, as `directives.allow_categories`. */
   readonly listAgainst = (kind: ListedKind, category: string, id: string): string | undefined =>
-    // Tools are named one by one in `tool.execute`; no list is about them.
     kind === 'tool'
       ? undefined
       : this.#chain.listAgainst(kind === 'directive' ? 'directives' : kind, category, id);
