@@ -28,8 +28,6 @@ import type { McpPoolPorts } from '../../src/mcp/client/ports.ts';
 import { timeoutMs } from '../support/soak.ts';
 import { callWith, makeProject, nodeServer, poolOf, type TestProject } from './support/pool.ts';
 
-/** For a machine that has other things to do. */
-
 let project: TestProject;
 const open: McpPool[] = [];
 
@@ -97,6 +95,21 @@ test('an answer that is too long fails its call alone', async () => {
   expect(said(slow)).toBe('slow');
   expect(said(await call('big', { bytes: 3 * 1024 * 1024 }))).toHaveLength(3 * 1024 * 1024);
   expect(said(await call('who'))).toBe(who);
+});
+
+test('no number, text or data of a server’s error stands for an answer that was too long or missing', async () => {
+  const { call } = rogue();
+  const message = 'an answer is longer than 1 bytes';
+  for (const code of [-32_099, -32_098, -32_097, -32_001, 404]) {
+    const data = { missing: 'too_large', sent: false, retryable: true, failure: { ok: false } };
+    expect(await call('fail_as', { code, message, data })).toEqual({
+      ok: false,
+      error: {
+        code: 'tool_failed',
+        detail: { message: `the server refused: ${message}`, rpc_code: code, data },
+      },
+    });
+  }
 });
 
 test('an answer without end is cut off, and the next caller gets another process', async () => {

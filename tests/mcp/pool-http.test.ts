@@ -16,8 +16,6 @@ interface Asked {
 
 type Answer = (asked: Asked, response: ServerResponse, request: IncomingMessage) => void;
 
-/** For a machine that has other things to do. */
-
 let project: TestProject;
 const closing: (() => unknown)[] = [];
 

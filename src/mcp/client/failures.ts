@@ -18,8 +18,7 @@ import {
   onOneLine,
 } from '../../base/index.ts';
 import type { Endpoint } from './pool.ts';
-import { TOO_LARGE } from './stdio-transport.ts';
-import { NO_ANSWER } from './transport-gate.ts';
+import { whyMissing } from './transport-gate.ts';
 
 const MAX_WORDS = 600;
 const MAX_DATA = 8 * 1024;
@@ -84,9 +83,6 @@ export function redacted({ error }: Failure, secrets: readonly string[]): Failur
 
 /** A refusal of the server itself: it was asked, and said no. */
 function refusalOf(error: ProtocolError): Failure {
-  if (error.code === TOO_LARGE) {
-    return fail('response_too_large', shortened(error.message), { sent: true });
-  }
   const words = `the server refused: ${shortened(error.message)}`;
   const data = asData(error.data);
   return fail('tool_failed', words, {
@@ -161,7 +157,12 @@ interface FailedRequest {
 export function failureOf(request: FailedRequest): Failure {
   const { endpoint, error, signal, timeoutMs, isSent, ended } = request;
   if (signal.aborted) return fail('cancelled', 'the call was cancelled', { sent: isSent });
-  if (error instanceof ProtocolError && error.code !== NO_ANSWER) return refusalOf(error);
+  const why = whyMissing(error);
+  if (why === 'too_large' || why === 'unreadable') {
+    const code = why === 'too_large' ? 'response_too_large' : 'tool_failed';
+    return fail(code, shortened(messageOf(error)), { sent: true });
+  }
+  if (error instanceof ProtocolError && why === undefined) return refusalOf(error);
   const own = faultIn(error) ?? (error instanceof SdkHttpError ? undefined : request.fault);
   if (own) return ofFetch(endpoint, own);
   if (error instanceof UnauthorizedError) {

@@ -4,13 +4,10 @@ import type { JSONRPCMessage, Transport } from '@modelcontextprotocol/client';
 import { isObject, type Json, type JsonObject, parseJson } from '../../base/index.ts';
 import type { KeptProcess } from '../../kernel/index.ts';
 import { createLineReader, idOfAnswer } from './message-lines.ts';
+import { ownAnswer } from './transport-gate.ts';
 
 /** What the other side has not read yet. */
 const MAX_UNREAD = 32 * 1024 * 1024;
-
-/** In the place of an answer that is too long, or that nobody can read. */
-export const TOO_LARGE = -32_099;
-const UNREADABLE = -32_098;
 
 const isMessage = (value: Json): value is JsonObject =>
   isObject(value) && value['jsonrpc'] === '2.0';
@@ -40,12 +37,12 @@ export class ProcessTransport implements Transport {
           this.onmessage?.(parsed.output as unknown as JSONRPCMessage);
         } else if (!parsed.ok) {
           const id = idOfAnswer(text, text);
-          this.#answer(id, UNREADABLE, `an answer is ${parsed.error.detail.message}`);
+          this.#answer(id, 'unreadable', `an answer is ${parsed.error.detail.message}`);
         }
       },
       long: (head, tail, isOver) => {
         const id = idOfAnswer(head, tail);
-        this.#answer(id, TOO_LARGE, `an answer is longer than ${this.#maxBytes} bytes`);
+        this.#answer(id, 'too_large', `an answer is longer than ${this.#maxBytes} bytes`);
         if (id === undefined || isOver) void this.close();
       },
     });
@@ -53,8 +50,12 @@ export class ProcessTransport implements Transport {
     void closed.then(() => this.onclose?.());
   }
 
-  #answer(id: string | number | undefined, code: number, message: string): void {
-    if (id !== undefined) this.onmessage?.({ jsonrpc: '2.0', id, error: { code, message } });
+  #answer(
+    id: string | number | undefined,
+    why: Parameters<typeof ownAnswer>[1],
+    message: string,
+  ): void {
+    if (id !== undefined) this.onmessage?.(ownAnswer(id, why, message));
   }
 
   async send(message: JSONRPCMessage): Promise<void> {

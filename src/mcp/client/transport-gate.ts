@@ -1,7 +1,12 @@
 // Stands between a connection and whatever carries its messages, and lets through what was asked for. A
 // server that talks without being asked costs next to nothing: what nobody listens to is dropped before
 // it is looked at, and the rest is held to a rate.
-import type { JSONRPCMessage, Transport, TransportSendOptions } from '@modelcontextprotocol/client';
+import {
+  type JSONRPCMessage,
+  ProtocolError,
+  type Transport,
+  type TransportSendOptions,
+} from '@modelcontextprotocol/client';
 import { type Clock, isObject, type JsonObject, plainText } from '../../base/index.ts';
 import { createRate } from './pace.ts';
 
@@ -12,8 +17,24 @@ interface GatePorts {
   onListChanged(): void;
 }
 
-/** In the place of an answer that will not come. */
-export const NO_ANSWER = -32_097;
+/** Why the server's own answer is not used. */
+type Missing = 'absent' | 'too_large' | 'unreadable';
+const missing = new WeakMap<object, Missing>();
+const NO_ANSWER = -32_097;
+
+/**
+ * An answer in the place of the server's. It is recognised by its object `data`, which no server can send:
+ * the number is one that a server may choose too.
+ */
+export function ownAnswer(id: string | number, why: Missing, message: string) {
+  const data = {};
+  missing.set(data, why);
+  return { jsonrpc: '2.0', id, error: { code: NO_ANSWER, message, data } } as const;
+}
+
+/** Undefined for every error that the server itself has sent. */
+export const whyMissing = (error: unknown): Missing | undefined =>
+  error instanceof ProtocolError && isObject(error.data) ? missing.get(error.data) : undefined;
 
 const HEARD = new Set(['notifications/cancelled', 'notifications/subscriptions/acknowledged']);
 const LIST_CHANGED = 'notifications/tools/list_changed';
@@ -36,9 +57,6 @@ const isAnswer = ({ result, error }: Message): boolean =>
   isObject(error)
     ? Number.isInteger(error['code']) && typeof error['message'] === 'string'
     : isObject(result);
-
-const noAnswer = (id: string | number, message: string) =>
-  ({ jsonrpc: '2.0', id, error: { code: NO_ANSWER, message } }) as const;
 
 export class TransportGate implements Transport {
   onclose?: () => void;
@@ -110,7 +128,9 @@ export class TransportGate implements Transport {
     if (method === undefined) {
       if (id === undefined || !this.#waiting.delete(id)) return undefined;
       this.heardAt = this.#ports.clock.monotonic();
-      return isAnswer(message) ? message : noAnswer(id, 'the server gave no valid answer');
+      return isAnswer(message)
+        ? message
+        : ownAnswer(id, 'absent', 'the server gave no valid answer');
     }
     if (id !== undefined)
       return this.#mayAsk() && this.#mayAnswer(id, method) ? message : undefined;
@@ -162,7 +182,7 @@ export class TransportGate implements Transport {
   /** The stream on which the answer was to come is over. */
   #giveUp(id: string | number): void {
     if (!this.#waiting.delete(id)) return;
-    this.onmessage?.(noAnswer(id, 'the server ended its answer before it was complete'));
+    this.onmessage?.(ownAnswer(id, 'absent', 'the server ended its answer before it was complete'));
   }
 
   async close(): Promise<void> {

@@ -54,6 +54,10 @@ const answer = (state: ServerState, method: string, params: JsonObject): JsonObj
     };
   }
   if (method === 'tools/list') return { result: { tools: state.tools } };
+  // A tool `say` answers, or fails, as its caller says.
+  if (method === 'tools/call' && params.name === 'say') {
+    return (params.arguments as JsonObject).answer as JsonObject;
+  }
   if (method === 'tools/call') {
     const own = (state.results ?? {})[params.name as string] as JsonObject | undefined;
     const text = JSON.stringify(params.arguments);

@@ -66,6 +66,7 @@ const TOOLS = {
   },
   misspell: () => Promise.reject(Object.assign(new Error('no number'), { code: 'E' })),
   refuse: () => Promise.reject(new Error('refused on purpose, with token-123456')),
+  fail_as: ({ code, message, data }) => Promise.reject(Object.assign(new Error(message), { code, data })),
   async ask() {
     for (const method of ['sampling/createMessage', 'elicitation/create', 'roots/list', 'ping']) {
       send({ id: `ask-${method}`, method, params: {} });
@@ -154,7 +155,7 @@ if (kind === 'dies') {
       const result = await answer(message);
       if (result !== undefined) send({ id: message.id, result });
     } catch (error) {
-      send({ id: message.id, error: { code: error.code ?? -32_000, message: error.message } });
+      send({ id: message.id, error: { code: error.code ?? -32_000, message: error.message, data: error.data } });
     }
   };
   createInterface({ input: process.stdin }).on('line', (line) => void hear(line));
