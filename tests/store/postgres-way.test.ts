@@ -8,6 +8,7 @@ import type { Store } from '../../src/store/port.ts';
 import { migrateStore } from '../../src/store/postgres/migrate.ts';
 import { openPostgresStore } from '../../src/store/postgres/store.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { pollMs } from '../support/soak.ts';
 import {
   aThread,
   begin,
@@ -167,6 +168,49 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
 
   const journal = async (store: Store, id: string): Promise<unknown[]> =>
     must(await store.read(id, { limit: 10_000 })).map(({ seq, data }) => [seq, data['text']]);
+
+  test.each([
+    ['cut', '{"torn'],
+    ['empty', ''],
+    ['null', 'null'],
+    ['list', '[1]'],
+    ['text', '"text"'],
+  ])(
+    'one event or one cost that is %s hides neither the journal nor the list',
+    async (name, odd) => {
+      const store = must(await openPostgresStore(optionsOf(url)));
+      const [torn, whole] = [`torn_${name}`, `whole_${name}`];
+      const more = { project: `damaged_${name}`, title: 'look' };
+      const writer = await begin(store, torn, more);
+      await writer.must({ events: [event('a')] });
+      await writer.must({ events: [event('b')], cost: { turns: 2 } });
+      await (await begin(store, whole, more)).must({ cost: { turns: 3 } });
+      const client = new pg.Client({ connectionString: url, options: `-c search_path=${schema}` });
+      await client.connect();
+      const change = `UPDATE thread_events SET data = $1 WHERE seq = $3
+        AND thread = (SELECT number FROM threads WHERE id = $2)`;
+      await client.query(change, [odd, torn, writer.seq - 1]);
+      await client.query('UPDATE threads SET cost = $1 WHERE id = $2', [odd, torn]);
+      await client.end();
+      const data = must(await store.read(torn, { last: 2 })).map((one) => one.data);
+      expect(data).toEqual([{}, { text: 'b' }]);
+      const watched: unknown[] = [];
+      const from = { thread: torn, seq: writer.seq - 2 };
+      for await (const one of store.watch(from, AbortSignal.timeout(pollMs))) {
+        if (watched.push(one.data) === 2) break;
+      }
+      expect(watched).toEqual(data);
+      const { rows } = must(await store.query({ project: more.project, limit: 10 }));
+      expect(rows.map(({ id, cost, title }) => [id, cost, title]).sort()).toEqual([
+        [torn, {}, '(its cost cannot be read) look'],
+        [whole, { turns: 3 }, 'look'],
+      ]);
+      expect(must(await store.thread(torn)).cost).toEqual({});
+      await writer.must({ cost: { turns: 4 }, status: 'completed', release: true });
+      expect(must(await store.thread(torn))).toMatchObject({ cost: { turns: 4 }, title: 'look' });
+      await store.close();
+    },
+  );
 
   test('a refusal says what one of a file says, and nothing else', async () => {
     const store = must(await openPostgresStore(optionsOf(url)));

@@ -3,6 +3,7 @@
 // keeps the last of what it read; whoever is further behind reads for itself. A watcher holds a cursor
 // and no queue, so nothing piles up behind a slow one and nobody waits for it.
 import type { Outcome } from '../../base/index.ts';
+import { eventData } from '../encode.ts';
 import type { Head, StoredEvent } from '../port.ts';
 import type { Database } from './connection.ts';
 import type { ListeningFeed } from './feed.ts';
@@ -106,7 +107,7 @@ function createGatheredReads(database: Database) {
     const rows = await database.read((sql) => sql.all<ReadRow>(READ, ...values));
     const found = some.map((): Sized[] => []);
     for (const { at, data, ...row } of rows.ok ? rows.output : []) {
-      found[at - 1]?.push({ event: { ...row, data: JSON.parse(data) }, size: data.length });
+      found[at - 1]?.push({ event: { ...row, data: eventData(data) }, size: data.length });
     }
     for (const [at, { resolve }] of some.entries()) {
       resolve(rows.ok ? { ok: true, output: found[at] ?? [] } : rows);
