@@ -48,6 +48,29 @@ function inThreads(inStage: InStage): void {
   );
 
   test(
+    'the text of a pending request is replaced for everybody; the text of a decided one stays',
+    inStage(async ({ store, another }) => {
+      const writer = await begin(store, 't');
+      await writer.must({ ask: [ask('ap_1'), ask('ap_2', { binding: { other: true } })] });
+      const restate = (on: typeof store, id: string, text: string) =>
+        on.restate({ id, thread: 't', shown: { text } });
+      const changed = must(await restate(store, 'ap_1', 'may I, now'));
+      expect(changed).toMatchObject({ id: 'ap_1', state: 'pending', binding, uses: 1 });
+      const other = await another();
+      const texts = async () =>
+        must(await other.approvals({ thread: 't' })).map(({ shown }) => shown);
+      expect(await texts()).toEqual([{ text: 'may I, now' }, { text: 'may I' }]);
+      must(await other.decide('ap_1', yes));
+      const decided = must(await restate(store, 'ap_1', 'something else'));
+      expect(decided).toMatchObject({ state: 'approved', shown: { text: 'may I, now' } });
+      const both = await Promise.all([restate(store, 'ap_2', 'x'), restate(other, 'ap_2', 'x')]);
+      expect(both.map(codeOf)).toEqual(['ok', 'ok']);
+      expect(await texts()).toEqual([{ text: 'may I, now' }, { text: 'x' }]);
+      expect(codeOf(await restate(store, 'ap_none', 'x'))).toBe('not_found');
+    }),
+  );
+
+  test(
     'a hook asks for a thread above it, for no other; that one is told and may use it',
     inStage(async ({ store }) => {
       const root = await begin(store, 'root');
