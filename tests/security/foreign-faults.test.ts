@@ -6,6 +6,7 @@ import { describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/base/index.ts';
 import { readJournal } from '../../src/harness/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
+import { CODES, FIELDS, failing } from '../support/foreign-faults.ts';
 import {
   directive,
   hook,
@@ -48,54 +49,6 @@ const PERMISSIONS =
   '<read resource="filesystem" path="**"/><execute resource="shell"/><execute resource="tool" id="net/*"/><execute resource="net" action="http"/><execute resource="kernmantle" action="*"/>';
 const LIMITS =
   '<turns>60</turns><tool_calls>500</tool_calls><tokens>9000000</tokens><spend>99</spend>';
-
-const FIELDS: JsonObject = {
-  message: 'STRANGER',
-  missing: 'fs.read',
-  limit: 'spend',
-  current: 7,
-  max: 1,
-  at_least: '8',
-  thread: 'another',
-  answer: 'pending',
-  status: 'needs_input',
-  guard: 'policy:x',
-  closed: true,
-  retryable: true,
-  sent: false,
-  transient: true,
-  charged: false,
-  unsigned: 'a/b',
-  place: 'x',
-};
-const failing = (code: string, fields: JsonObject = FIELDS): JsonObject => ({
-  ok: false,
-  error: { code, detail: fields },
-});
-const CODES = [
-  'some_code',
-  'config_invalid',
-  'sandbox_missing',
-  'permission_denied',
-  'cancelled',
-  'stuck',
-  'needs_input',
-  'approval_pending',
-  'handed_over',
-  'signalled',
-  'lease_held',
-  'hook_failed',
-  'outcome_unknown',
-  'limit',
-  'spend_exceeded',
-  'turns_exceeded',
-  'duration_exceeded',
-  'retry_requested',
-  'loop_detected',
-  'hook_unaffordable',
-  'stale_epoch',
-  'ended_by_hook',
-];
 
 const call = (id: string, parameters: JsonObject) =>
   plainCall(id, { ...parameters, about: hash('sha512', JSON.stringify(parameters)) });

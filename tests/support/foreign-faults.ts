@@ -1,0 +1,54 @@
+// What a program, a module or a server may say of its own failure to look like a fault of the runtime.
+import type { JsonObject } from '../../src/base/index.ts';
+
+/** Fields that faults of the runtime have. */
+export const FIELDS: JsonObject = {
+  message: 'STRANGER',
+  missing: 'fs.read',
+  limit: 'spend',
+  current: 7,
+  max: 1,
+  at_least: '8',
+  thread: 'another',
+  answer: 'pending',
+  status: 'needs_input',
+  guard: 'policy:x',
+  closed: true,
+  retryable: true,
+  sent: false,
+  transient: true,
+  charged: false,
+  unsigned: 'a/b',
+  place: 'x',
+};
+
+/** One that is nobody's, and codes by which the runtime decides something. */
+export const CODES = [
+  'some_code',
+  'config_invalid',
+  'sandbox_missing',
+  'permission_denied',
+  'cancelled',
+  'stuck',
+  'needs_input',
+  'approval_pending',
+  'handed_over',
+  'signalled',
+  'lease_held',
+  'hook_failed',
+  'outcome_unknown',
+  'limit',
+  'spend_exceeded',
+  'turns_exceeded',
+  'duration_exceeded',
+  'retry_requested',
+  'loop_detected',
+  'hook_unaffordable',
+  'stale_epoch',
+  'ended_by_hook',
+];
+
+export const failing = (code: string, fields: JsonObject = FIELDS): JsonObject => ({
+  ok: false,
+  error: { code, detail: fields },
+});
