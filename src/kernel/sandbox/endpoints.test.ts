@@ -1,6 +1,6 @@
 // Sockets and FIFOs in the view of a child: a process outside is at the other end. Judged by what arrives
 // there, and by what comes back.
-import { execFileSync } from 'node:child_process';
+import { execFile, execFileSync } from 'node:child_process';
 import {
   closeSync,
   linkSync,
@@ -12,6 +12,7 @@ import {
 } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { dirname, join } from 'node:path';
+import { promisify } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   callOf,
@@ -153,6 +154,29 @@ describe.each(working)('%s', (_name, report) => {
     expect(read.toString('utf8', 0, readSync(out, read))).toBe('own\n');
     closeSync(out);
     closeSync(into);
+  });
+
+  test.each([
+    ['reads', READS],
+    ['writes', WRITES],
+    ['is strict', { ...WRITES, tool: { sandbox: 'strict' as const } }],
+  ])('a tool that %s reaches no abstract socket', async (_kind, more) => {
+    const name = `km-abstract-${project.base}`;
+    const server = createServer((socket) => {
+      reached.push(name);
+      socket.on('error', () => undefined).end('ANSWER');
+    });
+    servers.push(server);
+    await new Promise<void>((resolve) => server.listen(`\0${name}`, resolve));
+    const connect = CONNECT.replace('connect(path)', "connect('\\0' + path)");
+    const program = [process.execPath, '-e', connect, name] as const;
+    // The control: without a sandbox the same program gets an answer.
+    const [file, ...args] = program;
+    const outside = await promisify(execFile)(file, args);
+    expect(outside.stdout).toBe('ANSWER\n');
+    reached = [];
+    expect(await run(report, '"$@"', program, more)).toBe('refused\n');
+    expect(reached).toEqual([]);
   });
 
   test('its own sockets and FIFOs work, in the project and in /tmp', async () => {
