@@ -139,7 +139,7 @@ describe.skipIf(sandbox.kind === 'none').each(['pipes', 'HTTP'])(
       const stage = await connected(kind, { untrusted: 'reference' });
       expect((await ended(stage, 'mcp/')).status).toBe('completed');
       type Request = { messages: { content: { type: string }[] }[] };
-      const { messages } = stage.provider.requests.at(-1)?.body as Request;
+      const { messages } = (stage.provider.requests.at(-1)?.body ?? { messages: [] }) as Request;
       const shown = messages.flatMap(({ content }) =>
         content.filter(({ type }) => type === 'tool_result'),
       );
