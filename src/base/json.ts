@@ -115,22 +115,32 @@ export function canonicalJson(value: Json, depth = 0): string {
   return `[${text}]`;
 }
 
-/** How deep lists and objects are nested, counted no further than `limit` (walks without recursion). */
-export function isDeeperThan(value: Json, limit: number): boolean {
+/** What JSON text can hold and we do not take. */
+type Flaw = 'deep' | 'not_finite' | undefined;
+
+/** Walks without recursion, no deeper than `limit`. Depth is told before numbers. */
+function flawOf(value: Json, limit: number): Flaw {
+  let isFinite = typeof value !== 'number' || Number.isFinite(value);
   let level: readonly Json[] = [value];
   for (let depth = 0; level.length > 0; depth++) {
-    if (depth > limit) return true;
+    if (depth > limit) return 'deep';
     const next: Json[] = [];
     for (const item of level) {
       if (typeof item !== 'object' || item === null) continue;
       for (const child of Array.isArray(item) ? item : Object.values(item)) {
-        if (typeof child === 'object' && child !== null) next.push(child);
+        if (typeof child === 'object') {
+          if (child !== null) next.push(child);
+        } else if (typeof child === 'number' && !Number.isFinite(child)) isFinite = false;
       }
     }
     level = next;
   }
-  return false;
+  return isFinite ? undefined : 'not_finite';
 }
+
+/** Are lists and objects nested deeper than this? */
+export const isDeeperThan = (value: Json, limit: number): boolean =>
+  flawOf(value, limit) === 'deep';
 
 /** Are all numbers in it such as JSON can write? `JSON.parse` reads `1e999` as infinity. */
 export function isFiniteJson(value: Json): boolean {
@@ -147,9 +157,6 @@ export function isFiniteJson(value: Json): boolean {
   return true;
 }
 
-/** Only such a text can hold a number that is too large: most are not looked through. */
-const MAY_OVERFLOW = /\d[eE]\+?\d{3}|\d{60}/;
-
 /**
  * JSON text from outside: never throws, refuses what is nested too deeply to be handled safely, and numbers
  * that are too large (`detail.not_finite`).
@@ -161,10 +168,11 @@ export function parseJson(text: string, maxDepth = MAX_DEPTH): Outcome<Json> {
   } catch (error) {
     return fail('invalid_input', `not valid JSON: ${messageOf(error)}`);
   }
-  if (isDeeperThan(value, maxDepth)) {
+  const flaw = flawOf(value, maxDepth);
+  if (flaw === 'deep') {
     return fail('invalid_input', `JSON is nested deeper than ${maxDepth} levels`);
   }
-  if (MAY_OVERFLOW.test(text) && !isFiniteJson(value)) {
+  if (flaw === 'not_finite') {
     return fail('invalid_input', 'JSON holds a number that is too large', { not_finite: true });
   }
   return ok(value);
