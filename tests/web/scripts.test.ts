@@ -129,3 +129,19 @@ test('what is long is cut, and says so', async () => {
   expect([run.effects.length, run.has_more]).toEqual([1000, true]);
   expect(await made.api.get('/scripts/large.mld')).toMatchObject({ status: 404 });
 });
+
+test('a document is a script when the language finds a statement in it', async () => {
+  const item = '<directive name="x" version="1.0.0">\n<metadata/>\n/show "c"\n</directive>\n';
+  await using made = await scripts({
+    'paths.md': '# Where things are\n\n/usr/local/bin is on the path, and /etc is not.\n',
+    'words.md': 'Say it in the chat:\n\n/run the tests, please\n',
+    'fenced.md': 'Write this:\n\n```\n/show "c"\n```\n',
+    'directives/x.md': item,
+    'one.md': '# Title\n\n/show "c"\n',
+    'broken.md': '/show "c"\n/show (\n',
+    'block.md': '# Title\n\n```mlld-run\nshow "c"\n```\n',
+  });
+  const { output } = await made.api.get('/scripts');
+  const ids = (output.scripts as { id: string }[]).map(({ id }) => id);
+  expect(ids).toEqual(['block.md', 'broken.md', 'one.md']);
+});

@@ -24,7 +24,6 @@ const ScriptRow = ({ script, current }: { script: ListedScript; current: boolean
       <ForeignText text={script.id} class="mono cut" />
       <span />
       <span class="faint n">{bytes(script.bytes)}</span>
-      <ForeignText text={script.file} class="under faint cut" />
     </Link>
   </li>
 );

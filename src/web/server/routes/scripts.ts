@@ -1,5 +1,5 @@
 // `GET scripts`, `scripts/ID` and `POST scripts/ID/run`: files of the project that `km script` would run.
-// They are found by a walk that has an end, follows no links and leaves the project nowhere; what may be
+// A `.mld` file is a script, and so is a `.md` file that is no item and holds a statement. They are found by a walk that has an end, follows no links and leaves the project nowhere; what may be
 // read is decided by the policy of the page, what a run may do by that of scripts, as if it were typed in a
 // terminal: so only who may also decide runs one.
 import { type Dirent, readdirSync, realpathSync, statSync } from 'node:fs';
@@ -16,6 +16,7 @@ import {
   plainText,
   readRegularFile,
 } from '../../../base/index.ts';
+import { itemKindOf } from '../../../items/index.ts';
 import { personRow, type Runtime, reports, type WatchedEnd } from '../../../runtime/index.ts';
 import type { ScriptEffect } from '../../../script/index.ts';
 import { createCeilingVerifier } from '../../../trust/index.ts';
@@ -41,8 +42,8 @@ const LONGEST_MS = 10 * 60_000;
 
 const isScriptName = (name: string): boolean => /\.(mld|md)$/.test(name);
 const isSkipped = (name: string): boolean => name.startsWith('.') || name === 'node_modules';
-/** A line of a document that could be a statement. */
-const hasStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]/m.test(text);
+/** Is there a line that could be a statement, or a fence that holds some? The parser has the last word. */
+const mayHoldStatement = (text: string): boolean => /^[ \t]*\/[a-z@=]|mlld-run/m.test(text);
 
 /** May whoever looks at the page read this file? */
 function createReadCheck({ policies, library }: Runtime): (path: string) => Outcome<null> {
@@ -69,14 +70,18 @@ function entriesOf(folder: string): Dirent[] {
   }
 }
 
-/** A document that only talks is none. */
-const isScript = (path: string): boolean => {
+/** A document without one statement that the language can read is no script: `/usr/bin` is text there. */
+async function isScript(path: string): Promise<boolean> {
   if (path.endsWith('.mld')) return true;
   const text = documentAt(path);
-  return text.ok && hasStatement(text.output);
-};
+  if (!text.ok || !mayHoldStatement(text.output)) return false;
+  if (itemKindOf(path, text.output) !== undefined) return false;
+  const { parseScript } = await import('../../../script/index.ts');
+  const { body } = parseScript(text.output, { mode: 'markdown', file: path }).partial;
+  return body.some(({ kind }) => kind !== 'text');
+}
 
-function findScripts(runtime: Runtime): ScriptList {
+async function findScripts(runtime: Runtime): Promise<ScriptList> {
   const mayRead = createReadCheck(runtime);
   const scripts: ListedScript[] = [];
   const folders = [{ id: '', depth: 0 }];
@@ -91,7 +96,7 @@ function findScripts(runtime: Runtime): ScriptList {
       if (!entry.isFile() || !isScriptName(entry.name) || !mayRead(id).ok) continue;
       const path = join(runtime.project, id);
       const bytes = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-      if (bytes <= MAX_BYTES && isScript(path)) scripts.push({ id, file: id, bytes });
+      if (bytes <= MAX_BYTES && (await isScript(path))) scripts.push({ id, file: id, bytes });
     }
   }
   return { scripts };
@@ -226,7 +231,9 @@ export const addScriptsRoutes: AddRoutes = (api, parts) => {
   const { runtime } = parts;
   const start = createScriptRuns(parts);
   const once = createOnce(MAX_KEPT);
-  api.get('/scripts', needs('view'), (context) => answer(context, ok(findScripts(runtime))));
+  api.get('/scripts', needs('view'), async (context) =>
+    answer(context, ok(await findScripts(runtime))),
+  );
   api.post('/scripts/:id{.+}/run', needs('approve'), (context) =>
     once(context, async () => {
       const body = await readBody(context);
