@@ -110,6 +110,24 @@ test('what cannot begin is answered with the reason, and leaves no thread', asyn
   expect(await start({ limits: { turns: 2 } })).toMatchObject({ ok: true });
 });
 
+test('a missing key names its variable and the start that reads it', async () => {
+  const made = await openStage(directive('lead'), { lead: [DONE] });
+  const { runs } = runsOf(made);
+  const wish = { directive: 'lead', inputs: {}, model: 'gpt-5-mini' };
+  const refused = await runs.start(wish, ANN);
+  expect(refused).toMatchObject({
+    ok: false,
+    error: { code: 'model_unavailable', detail: { variable: 'OPENAI_API_KEY' } },
+  });
+  const remedy = 'start `km web` again with `OPENAI_API_KEY` in its environment';
+  expect(!refused.ok && refused.error.detail.message).toContain(remedy);
+  // The same for a thread that goes on with another model.
+  const id = await started(runs);
+  await until(async () => (await statusOf(made, id)) === 'completed' && !runs.isHere(id));
+  const resumed = await runs.resume(id, { message: 'more', model: 'gpt-5-mini' }, ANN);
+  expect(!resumed.ok && resumed.error.detail.message).toContain(remedy);
+});
+
 test('what waited goes on after an answer from elsewhere', async () => {
   const made = await asking();
   const { runs } = runsOf(made);

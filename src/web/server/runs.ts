@@ -7,6 +7,7 @@ import {
   canonicalJson,
   compact,
   createRecent,
+  type Failure,
   fail,
   type JsonObject,
   type Outcome,
@@ -98,6 +99,15 @@ function optionsOf(id: string, wish: ResumeWish, asker: WebAsker): ResumeOptions
   });
 }
 
+/** Adds the remedy of this surface to a refusal for a missing key: the key is read when `km web` starts. */
+function withRestart({ error }: Failure): Failure {
+  const { message, variable } = error.detail;
+  if (error.code !== 'model_unavailable' || typeof variable !== 'string')
+    return { ok: false, error };
+  const remedy = `start \`km web\` again with \`${variable}\` in its environment`;
+  return fail(error.code, `${message}; ${remedy}`, error.detail);
+}
+
 /** What somebody asked for in vain is a row, too. */
 const noting =
   ({ audit }: Runtime, operation: string, target: string, by: WebAsker) =>
@@ -106,7 +116,7 @@ const noting =
     const { code, detail } = outcome.error;
     const row = personRow(speakerOf(by), operation, target, `${code}: ${detail.message}`);
     audit.write({ ...row, decision: code === 'permission_denied' ? 'denied' : 'failed' });
-    return outcome;
+    return withRestart(outcome);
   };
 
 type Work = (threads: Threads, signal: AbortSignal) => Promise<Outcome<{ thread_id: string }>>;
