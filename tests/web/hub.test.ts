@@ -250,6 +250,24 @@ describe('approvals', () => {
     await expect.poll(() => heard.rows.get('one')?.due).toBe(0);
   });
 
+  test('every use of an approval is told', async () => {
+    const live = await openLive();
+    const thread = await openThread(live, 'one');
+    const { heard } = joinHub(live.hub, ['approvals']);
+    await expect.poll(() => heard.position).not.toContain('.x');
+    const wish = asked('ap1');
+    await thread.must({ events: [message('x')], ask: [wish], status: 'waiting' });
+    await expect.poll(() => heard.approvals.get('ap1')?.state).toBe('pending');
+    const yes = { decision: 'approved', who: 'ann', channel: 'cli', why: '', uses: 2 } as const;
+    must(await live.store.decide('ap1', yes));
+    await expect.poll(() => heard.approvals.get('ap1')?.state).toBe('approved');
+    const use = [{ approval: 'ap1', binding: wish.binding }];
+    await thread.must({ use });
+    await expect.poll(() => heard.approvals.get('ap1')?.uses).toBe(1);
+    await thread.must({ use });
+    await expect.poll(() => heard.approvals.get('ap1')).toMatchObject({ state: 'used', uses: 0 });
+  });
+
   test('what is asked outside of threads is told, and what expires', async () => {
     const live = await openLive();
     const { heard } = joinHub(live.hub, ['approvals']);

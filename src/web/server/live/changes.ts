@@ -67,18 +67,46 @@ const MAX_PENDING = 500;
 function createAsked(store: Pick<Store, 'approvals'>) {
   let known: ReadonlyMap<string, Approval> = new Map();
   let list: readonly Approval[] = [];
+  /** Approved while somebody looked on, by how many uses were left: a use is news, too. */
+  const given = new Map<string, number>();
+
+  /** Those of `given` that were used since. */
+  async function used(): Promise<Outcome<readonly Approval[]>> {
+    if (given.size === 0) return { ok: true, output: [] };
+    const found = await store.approvals({ state: 'approved', limit: MAX_PENDING });
+    if (!found.ok) return found;
+    const left = new Map(found.output.map(({ id, uses }) => [id, uses]));
+    const changed: Approval[] = [];
+    for (const [id, uses] of given) {
+      if (left.get(id) === uses) continue;
+      const now = await store.approvals({ id });
+      if (!now.ok) return now;
+      changed.push(...now.output.filter((one) => one.state !== 'approved' || one.uses !== uses));
+    }
+    return { ok: true, output: changed };
+  }
+
+  function noteGiven(changed: readonly Approval[]): void {
+    for (const { id, state, uses } of changed) {
+      given.delete(id);
+      if (state === 'approved') given.set(id, uses);
+    }
+    for (const id of given.keys()) if (given.size > MAX_PENDING) given.delete(id);
+  }
 
   return {
     /** As of the last look. */
     pending: (): readonly Approval[] => list,
 
-    /** What is new, and what was decided or has expired since. */
+    /** What is new, and what was decided, was used or has expired since. */
     async look(): Promise<Outcome<readonly Approval[]>> {
       const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
       if (!found.ok) return found;
       list = found.output;
       const now = new Map(list.map((approval) => [approval.id, approval]));
-      const changed = list.filter(({ id }) => !known.has(id));
+      const uses = await used();
+      if (!uses.ok) return uses;
+      const changed = [...list.filter(({ id }) => !known.has(id)), ...uses.output];
       for (const id of known.keys()) {
         if (now.has(id)) continue;
         const gone = await store.approvals({ id });
@@ -86,6 +114,7 @@ function createAsked(store: Pick<Store, 'approvals'>) {
         changed.push(...gone.output);
       }
       known = now;
+      noteGiven(changed);
       return { ok: true, output: changed };
     },
   };
