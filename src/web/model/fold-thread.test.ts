@@ -31,6 +31,9 @@ const anyEvent: fc.Arbitrary<Told> = fc.record(
       'hook_start',
       'hook',
       'warning',
+      'error',
+      'stream_error',
+      'retry',
       'signal',
       'thread_end',
       'of a later version',
@@ -42,7 +45,7 @@ const anyEvent: fc.Arbitrary<Told> = fc.record(
     directive: fc.constantFrom('one', 'two'),
     target: fc.constantFrom('one', 'notes/a.md'),
     approval: fc.constantFrom('ap_1', 'ap_2'),
-    state: fc.constantFrom('pending', 'used', 'denied', 'expired'),
+    state: fc.constantFrom('pending', 'used', 'denied', 'expired', 'try'),
     status: fc.constantFrom('completed', 'failed'),
     is_error: fc.boolean(),
     code: fc.constantFrom('permission_denied', 'timeout', 'outcome_unknown'),
@@ -95,6 +98,42 @@ test('rows have numbers of their own, and what nobody can read is a row', () => 
       expect(rows.filter(({ name }) => name === 'unreadable').length).toBe(unreadable);
     }),
   );
+});
+
+const REFUSED = 'network_error: cannot connect to provider `local` at 127.0.0.1:9';
+const failing = (text = REFUSED): Told => ({ type: 'error', text, code: 'network_error' });
+const again = (current: number): Told => ({ type: 'retry', text: 'try', state: 'try', current });
+const notesOf = (told: readonly Told[]) =>
+  foldThread(numbered([{ type: 'turn_start' }, ...told]))
+    .rows.filter(({ kind }) => kind === 'note')
+    .map(({ text, why, tries }) => ({ text, why, tries }));
+
+test('tries of one request that fail alike are one row, which counts them', () => {
+  const one = { text: REFUSED, why: '', tries: undefined };
+  expect(notesOf([failing()])).toEqual([one]);
+  expect(notesOf([failing(), again(2)])).toEqual([{ ...one, why: 'tried again' }]);
+  const all = [failing(), again(2), failing(), again(3), failing()];
+  expect(notesOf(all)).toEqual([{ text: REFUSED, why: 'tried 3 times', tries: 3 }]);
+});
+
+test('failures that are no tries of one request stay rows of their own', () => {
+  const texts = (told: readonly Told[]) => notesOf(told).map(({ text }) => text);
+  // Nothing was tried again, the words differ, the turn is another, or a run was begun anew.
+  expect(texts([failing(), failing()])).toEqual([REFUSED, REFUSED]);
+  expect(texts([failing(), again(2), failing('rate_limit: slow down')])).toHaveLength(2);
+  const next: Told = { type: 'turn_start', turn: 2 };
+  expect(texts([failing(), again(2), next, { ...failing(), turn: 2 }])).toHaveLength(2);
+  expect(texts([failing(), { type: 'retry', text: 'attempt 2', state: 'attempt' }])).toEqual([
+    REFUSED,
+    'attempt 2',
+  ]);
+  // The end does not say again what the failure before it said.
+  const ended: Told = { type: 'thread_end', status: 'failed', text: 'failed: why', reason: 'why' };
+  expect(texts([{ ...failing(), reason: 'why' }, ended])).toEqual([REFUSED, 'failed']);
+  expect(texts([{ ...failing(), reason: 'other' }, ended])).toEqual([REFUSED, 'failed: why']);
+  expect(texts([ended])).toEqual(['failed: why']);
+  // A try whose failure is not in the journal is told.
+  expect(texts([again(2)])).toEqual(['try']);
 });
 
 test('what is heard twice is one event', () => {

@@ -54,6 +54,11 @@ interface Folding {
   recent: number[];
   /** The row of the current turn. */
   turn: number;
+  /** The rows of the last failure of this turn, and of the one that was tried again; -1 for none. */
+  failure: number;
+  tried: number;
+  /** The reason of the last failure of this turn; '' for none. */
+  reason: string;
   readonly seen: { events: number; unreadable: number; first: number; last: number };
   readonly span: { started?: number; ended?: number };
 }
@@ -75,6 +80,8 @@ function beginTurn(fold: Folding, event: SlimEvent): void {
   // Whatever broke its reply off: it is over when the next one begins.
   if (now?.state === 'open') change(fold, fold.turn, { state: 'done', end: now.until ?? event.ts });
   fold.recent = [];
+  fold.failure = fold.tried = -1;
+  fold.reason = '';
   fold.turn = push(fold, {
     ...rowFrom(event, 'turn', 'open'),
     name: `Turn ${event.turn}`,
@@ -299,6 +306,30 @@ function note(fold: Folding, event: SlimEvent): void {
   push(fold, { ...own, name: event.type, text: event.text ?? event.preview ?? event.reason ?? '' });
 }
 
+/** Tries of one request that fail with the same words are one row. */
+function failed(fold: Folding, event: SlimEvent): void {
+  const row = rowAt(fold, fold.tried);
+  if (row?.turn === event.turn && row.text === event.text) {
+    const tries = (row.tries ?? 1) + 1;
+    change(fold, fold.tried, { tries, why: `tried ${tries} times` });
+    fold.failure = fold.tried;
+  } else {
+    const next = fold.rows.length;
+    note(fold, event);
+    fold.failure = fold.rows.length > next ? next : -1;
+  }
+  fold.tried = -1;
+  fold.reason = event.reason ?? '';
+}
+
+/** The row of a failure that is tried again says so; the try has no row of its own. */
+function triedAgain(fold: Folding, event: SlimEvent): void {
+  const row = rowAt(fold, fold.failure);
+  if (event.state !== 'try' || row?.turn !== event.turn) return note(fold, event);
+  fold.tried = fold.failure;
+  change(fold, fold.failure, { why: 'tried again' });
+}
+
 function threadEnded(fold: Folding, event: SlimEvent): void {
   fold.span.ended = event.ts;
   for (const at of fold.open) change(fold, at, { state: 'unknown', why: 'was left open' });
@@ -306,7 +337,9 @@ function threadEnded(fold: Folding, event: SlimEvent): void {
   const last = rowAt(fold, fold.turn);
   if (last?.state === 'open') change(fold, fold.turn, { state: 'done', end: last.end ?? event.ts });
   answered(fold);
-  note(fold, event);
+  // The failure before it has told why, and is what needs a look.
+  if (fold.reason === '' || fold.reason !== event.reason) return note(fold, event);
+  push(fold, { ...rowFrom(event, 'note', 'plain'), name: event.type, text: event.status ?? '' });
 }
 
 const TAKES: Readonly<Record<string, (fold: Folding, event: SlimEvent) => void>> = {
@@ -330,6 +363,9 @@ const TAKES: Readonly<Record<string, (fold: Folding, event: SlimEvent) => void>>
   },
   hook: hookAnswered,
   approval,
+  error: failed,
+  stream_error: failed,
+  retry: triedAgain,
   thread_end: threadEnded,
 };
 
@@ -359,6 +395,9 @@ export function createThreadFold() {
     open: new Set(),
     recent: [],
     turn: -1,
+    failure: -1,
+    tried: -1,
+    reason: '',
     seen: { events: 0, unreadable: 0, first: 0, last: 0 },
     span: {},
   };

@@ -30,6 +30,8 @@ export interface TimelineRow {
   readonly call_id?: string;
   readonly effect?: string;
   readonly target?: string;
+  /** Of a request that failed: how often it was tried. */
+  readonly tries?: number;
   /** What was written, as its tool says. */
   readonly wrote?: number;
   /** Of a child or a hook that has a thread of its own. */

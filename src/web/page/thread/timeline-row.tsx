@@ -92,7 +92,7 @@ function whyText(row: TimelineRow, { children, isAlive }: RowScene): string {
     if (!turns) return word;
     return `${word}, turn ${count(turns.used)}${turns.max === undefined ? '' : ` of ${count(turns.max)}`}`;
   }
-  if (state === 'failed' && row.kind !== 'note') return `failed, ${why}`;
+  if (state === 'failed') return row.kind === 'note' ? why : `failed, ${why}`;
   if (state === 'waits' || state === 'unknown') return why;
   if (denials.length > 0) return 'denied at first';
   return state === 'open' && isAlive && row.kind !== 'turn' ? 'running' : '';
