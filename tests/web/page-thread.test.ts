@@ -6,18 +6,22 @@ import { expect } from 'vitest';
 import { call, directive, type Play } from '../support/thread-project.ts';
 import { browserTest, openPage } from './support/browser.ts';
 import { ELSEWHERE, HOSTILE, hostileText } from './support/hostile.ts';
-import { bearerOf, openServed } from './support/serve.ts';
+import { bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
 const WRITE =
   '<write resource="filesystem" path="out/**"/><execute resource="tool" id="fs/write_file"/>';
-const ASK = '<guard name="look-first" on="op:tool:fs/write_file"><ask>may it?</ask></guard>';
 const write = (path: string, content = 'a note') => call('fs/write_file', { path, content });
 
 type Wanted = Parameters<typeof directive>[1];
 
 /** A thread of `lead`, and its page open in a browser. */
-async function opened(wanted: Wanted, play: Play) {
+async function opened(
+  wanted: Wanted,
+  play: Play,
+  before?: (served: ServedStage) => Promise<unknown>,
+) {
   const served = await openServed(directive('lead', wanted), play);
+  await before?.(served);
   const begun = await served.post('threads', { directive: 'lead', inputs: {} });
   const { thread_id: id } = begun.answer.output as { thread_id: string };
   const watched = await openPage({ viewport: { width: 1440, height: 1200 } });
@@ -40,7 +44,7 @@ browserTest('what was refused is seen, opened, filtered, and kept by a reload', 
   await expect.poll(() => pill.textContent()).toBe('completed');
   const denied = page.locator('.timeline .row').filter({ hasText: 'notes/a.md' });
   await denied.getByText('denied, not granted').waitFor();
-  await page.locator('.head .denied').getByText('1 denied').waitFor();
+  await page.locator('.head .trouble').getByText('1 denied').waitFor();
   // A key leads to it, the inspector says why and what would allow it.
   await page.keyboard.press('e');
   const inspector = page.getByRole('region', { name: 'Selected step' });
@@ -57,6 +61,46 @@ browserTest('what was refused is seen, opened, filtered, and kept by a reload', 
   await page.getByRole('tab', { name: 'Rights' }).click();
   await page.locator('.refusals').getByText('notes/a.md').first().waitFor();
   expect({ errors, reports }).toEqual({ errors: [], reports: [] });
+});
+
+browserTest('failed calls are counted in the heading, beside denied ones', async () => {
+  const { page, pill } = await opened(
+    {
+      permissions:
+        '<read resource="filesystem" path="notes/**"/><execute resource="tool" id="fs/read_file"/>',
+    },
+    {
+      lead: [
+        {
+          tool_calls: [
+            call('fs/read_file', { path: 'notes/none.md' }),
+            call('fs/read_file', { path: 'secret.md' }),
+          ],
+        },
+        { text: 'nothing could be read' },
+      ],
+    },
+  );
+  await expect.poll(() => pill.textContent()).toBe('completed');
+  await page.locator('.head .trouble').getByText('1 denied, 1 failed').waitFor();
+  expect(await pill.getAttribute('class')).toBe('pill idle');
+  await expect.poll(() => page.title()).toContain('completed, 1 denied, 1 failed');
+  await page.getByRole('button', { name: '1 failed' }).click();
+  await expect.poll(() => page.locator('.timeline .row').count()).toBe(2);
+  await page.locator('.timeline .row').getByText('notes/none.md').waitFor();
+});
+
+browserTest('a provider that cannot be reached is one entry, with its name and place', async () => {
+  const { page, pill, served } = await opened({}, {}, ({ provider }) => provider.close());
+  await expect.poll(() => pill.textContent(), { timeout: 30_000 }).toBe('failed');
+  const place = new URL(served.provider.url).host;
+  const entry = page.locator('.timeline .row').filter({ hasText: 'cannot connect' });
+  await entry.getByText(/tried \d+ times/).waitFor();
+  expect(await entry.count()).toBe(1);
+  // The end says no more than how it ended.
+  await page.locator('.timeline .row').getByText('failed', { exact: true }).waitFor();
+  await page.getByText('What needs a look').locator('..').getByText('1').waitFor();
+  expect(await entry.innerText()).toContain(`cannot connect to provider \`anthropic\` at ${place}`);
 });
 
 browserTest('a thread shows what it is about, its outputs and its last words', async () => {
@@ -79,6 +123,9 @@ browserTest('a thread shows what it is about, its outputs and its last words', a
   const result = page.getByRole('region', { name: 'Result' });
   await result.getByText('out/final.md').first().waitFor();
   await result.getByText('It is there.').first().waitFor();
+  // On a phone the cards below take nothing of it.
+  await page.setViewportSize({ width: 390, height: 844 });
+  expect(await result.evaluate((box) => box.scrollHeight - box.clientHeight)).toBeLessThan(2);
 });
 
 browserTest(
@@ -116,11 +163,12 @@ browserTest(
 
 browserTest('a call that waits is denied from the bar, with a reason', async () => {
   const { served, id, page, pill } = await opened(
-    { permissions: WRITE, guards: ASK },
+    { permissions: WRITE, deviation: 'ask_first="true"' },
     { lead: [{ text: 'I write.', tool_calls: [write('out/a.md')] }, { text: 'without it' }] },
   );
   const bar = page.getByRole('region', { name: 'Waits for you' });
   await bar.getByText('fs/write_file', { exact: false }).first().waitFor();
+  await bar.getByText(/^asked by deviation rule ask_first · /).waitFor();
   await bar.getByRole('button', { name: 'Deny' }).click();
   await bar.getByPlaceholder(/^why/).fill('not today');
   await bar.getByRole('button', { name: 'Deny' }).click();

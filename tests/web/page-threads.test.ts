@@ -8,12 +8,14 @@ const FILES = {
   ...directive('greet', { limits: '<turns>6</turns>' }),
   ...directive('stuck', { permissions: READ, limits: '<turns>2</turns>' }),
   ...directive('curious', { limits: '<turns>6</turns>' }),
+  ...directive('clumsy', { permissions: READ, limits: '<turns>6</turns>' }),
   '../home/policy.yaml': 'unsigned: allow\nsurfaces: { web: { directives: all } }\n',
 };
 const PLAY = {
   greet: [{ text: 'hello' }],
   stuck: [read('notes/a.txt')],
   curious: [read('notes/a.txt'), { text: 'so be it' }],
+  clumsy: [read('notes/none.txt'), { text: 'it is not there' }],
 };
 
 browserTest('an empty project says how to begin', async () => {
@@ -29,7 +31,8 @@ browserTest('an empty project says how to begin', async () => {
 
 browserTest('threads with what they used, what was refused and what can be done', async () => {
   const served = await openServed(FILES, PLAY);
-  for (const name of ['greet', 'stuck', 'curious']) await run(served, name).catch(() => undefined);
+  const names = ['greet', 'stuck', 'curious', 'clumsy'];
+  for (const name of names) await run(served, name).catch(() => undefined);
   const { page, errors, reports } = await openPage();
   await page.goto(served.link());
   const rowOf = (name: string) => page.getByRole('row').filter({ hasText: name });
@@ -38,8 +41,16 @@ browserTest('threads with what they used, what was refused and what can be done'
   await rowOf('stuck').getByText('limit').first().waitFor();
   await rowOf('stuck').getByText('2/2 turns').waitFor();
   await rowOf('stuck').getByRole('link', { name: 'Resume… stuck' }).waitFor();
+  // A green `completed` is one without a denied or a failed call.
+  const tone = (name: string) => rowOf(name).locator('.status').getAttribute('class');
   await rowOf('curious').getByText('1 denied').waitFor();
-  await page.getByText('3 of 3').waitFor();
+  await rowOf('clumsy').getByText('1 failed').waitFor();
+  expect(await Promise.all(['greet', 'curious', 'clumsy'].map(tone))).toEqual([
+    'status ok',
+    'status idle',
+    'status idle',
+  ]);
+  await page.getByText('4 of 4').waitFor();
   expect(await page.title()).toMatch(/^Threads · /);
   // Filters stand in the address; back and reload keep them.
   await page.getByLabel('Directive').selectOption('stuck');

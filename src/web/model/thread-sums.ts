@@ -33,7 +33,7 @@ export interface DeedTarget {
   readonly seq: number;
 }
 
-export type RowFilter = 'denied' | 'writes' | 'hooks' | 'untrusted';
+export type RowFilter = 'denied' | 'failed' | 'writes' | 'hooks' | 'untrusted';
 
 const isCall = ({ kind }: TimelineRow): boolean => kind === 'call' || kind === 'child';
 export const isRefused = (row: TimelineRow): boolean =>
@@ -44,6 +44,7 @@ export const isTrouble = (row: TimelineRow): boolean =>
 
 export const FILTERS: Readonly<Record<RowFilter, (row: TimelineRow) => boolean>> = {
   denied: isRefused,
+  failed: (row) => isCall(row) && row.state === 'failed',
   /** Done again or not: it leaves something behind. */
   writes: ({ kind, effect }) => kind === 'call' && (effect === 'write' || effect === 'idempotent'),
   hooks: ({ kind }) => kind === 'hook',

@@ -1,6 +1,6 @@
-// The state of a thread as shape, word and colour. Six tones; `completed` with refusals stays completed
-// and says so beside it.
-import type { Tone } from '../../model/api.ts';
+// The state of a thread as shape, word and colour. Calls that were denied or failed are counted beside
+// it; a completed thread that has some is not green.
+import type { ListedRun, Tone } from '../../model/api.ts';
 import { count } from '../../model/format.ts';
 import { Icon, type IconName } from './icons.tsx';
 
@@ -27,32 +27,50 @@ const ICONS: Readonly<Record<Tone, IconName>> = {
   idle: 'pause',
 };
 
+type Troubles = Partial<Pick<ListedRun, 'denied' | 'failed'>>;
+const hasTrouble = ({ denied = 0, failed = 0 }: Troubles): boolean => denied + failed > 0;
+
 /** A thread that waits is `you` when a person has to answer, else it is idle. */
-export function statusTone(status: string, waitsForPerson = false): Tone {
+export function statusTone(status: string, waitsForPerson = false, troubles: Troubles = {}): Tone {
   if (waitsForPerson) return 'you';
-  return TONES[status] ?? 'idle';
+  const tone = TONES[status] ?? 'idle';
+  return tone === 'ok' && hasTrouble(troubles) ? 'idle' : tone;
 }
 
 export const toneIcon = (tone: Tone): IconName => ICONS[tone];
 
+export const statusIcon = (
+  status: string,
+  waitsForPerson: boolean,
+  troubles: Troubles,
+): IconName =>
+  status === 'completed' && hasTrouble(troubles)
+    ? 'warn'
+    : toneIcon(statusTone(status, waitsForPerson));
+
 export const statusWord = (status: string, waitsForPerson = false): string =>
   waitsForPerson ? 'waiting for you' : status.replaceAll('_', ' ');
 
-/** `denied`: how many calls were refused; shown beside the state, never instead of it. */
-export function StatusPill(props: { status: string; waitsForPerson?: boolean; denied?: number }) {
-  const { status, waitsForPerson = false, denied = 0 } = props;
-  const tone = statusTone(status, waitsForPerson);
+export function StatusPill(props: { status: string; waitsForPerson?: boolean } & Troubles) {
+  const { status, waitsForPerson = false } = props;
+  const tone = statusTone(status, waitsForPerson, props);
   return (
     <>
       <span class={`pill ${tone}`}>
-        <Icon name={toneIcon(tone)} />
+        <Icon name={statusIcon(status, waitsForPerson, props)} />
         {statusWord(status, waitsForPerson)}
       </span>
-      {denied > 0 ? <DeniedCount denied={denied} /> : null}
+      <TroubleCount {...props} />
     </>
   );
 }
 
-export const DeniedCount = ({ denied }: { denied: number }) => (
-  <span class="bad denied">{count(denied)} denied</span>
-);
+/** `2 denied, 1 failed`, or nothing. */
+export const troubleWords = ({ denied = 0, failed = 0 }: Troubles): string =>
+  [denied > 0 ? `${count(denied)} denied` : '', failed > 0 ? `${count(failed)} failed` : '']
+    .filter(Boolean)
+    .join(', ');
+
+/** How many calls were denied, and how many failed; stands beside the state, never instead of it. */
+export const TroubleCount = (troubles: Troubles) =>
+  hasTrouble(troubles) ? <span class="bad trouble">{troubleWords(troubles)}</span> : null;

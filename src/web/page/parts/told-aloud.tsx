@@ -7,7 +7,7 @@ import { route } from '../router.tsx';
 import { onApprovals } from '../state/approvals.ts';
 import { me } from '../state/session.ts';
 import { list, onRows } from '../state/threads.ts';
-import { statusWord } from './status.tsx';
+import { statusWord, troubleWords } from './status.tsx';
 
 const EVERY_MS = 5000;
 const TITLES: Readonly<Record<string, string>> = {
@@ -27,8 +27,8 @@ const nameIn = (text: string): string | undefined => /^[\w.:/-]{1,60}(?=\s|$)/.e
 function threadTitle(id: string, row: ListedRun | undefined): string {
   if (!row) return nameIn(id) ?? 'Thread';
   const name = nameIn(row.directive) ?? 'Thread';
-  const denied = row.denied > 0 ? `, ${row.denied} denied` : '';
-  return `${name} · ${waitsForPerson(row) ? 'waits for you' : statusWord(row.status)}${denied}`;
+  const state = waitsForPerson(row) ? 'waits for you' : statusWord(row.status);
+  return `${name} · ${[state, troubleWords(row)].filter(Boolean).join(', ')}`;
 }
 
 /** `(2) nightly_incidents · waits for you, 2 denied · ops-reports`. */

@@ -1,6 +1,6 @@
 // Who this thread is: name, state, who started it, what ran by hash and key, and what can be done to it.
 import type { ComponentChildren } from 'preact';
-import type { Act, Data, DataObject, ThreadView } from '../../model/api.ts';
+import type { Act, Data, DataObject, ListedRun, ThreadView } from '../../model/api.ts';
 import { isUnserved, NO_WORKER, SERVE_IT, workerName } from '../../model/fleet.ts';
 import { visibleText } from '../../model/foreign-text.ts';
 import { clockTime, seconds } from '../../model/format.ts';
@@ -301,8 +301,10 @@ export function ThreadDock(props: ActsProps) {
   );
 }
 
-export function ThreadHeader(props: ActsProps & { denied: number; until: number }) {
-  const { view, acting, denied, until } = props;
+export function ThreadHeader(
+  props: ActsProps & { troubles: Pick<ListedRun, 'denied' | 'failed'>; until: number },
+) {
+  const { view, acting, troubles, until } = props;
   const { thread } = view;
   const waits = view.due.length > 0 || thread.status === 'needs_input';
   return (
@@ -313,7 +315,7 @@ export function ThreadHeader(props: ActsProps & { denied: number; until: number 
             <h1>
               {thread.directive} <span class="ver">{thread.version}</span>
             </h1>
-            <StatusPill status={thread.status} waitsForPerson={waits} denied={denied} />
+            <StatusPill status={thread.status} waitsForPerson={waits} {...troubles} />
           </div>
           {thread.title === undefined ? null : (
             <p class="about">

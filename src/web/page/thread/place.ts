@@ -5,7 +5,7 @@ import { pathOf, route, setQuery } from '../router.tsx';
 
 export const TABS = ['timeline', 'conversation', 'rights', 'cost', 'events'] as const;
 export type ThreadTab = (typeof TABS)[number];
-const ROW_FILTERS: readonly RowFilter[] = ['denied', 'writes', 'hooks', 'untrusted'];
+const ROW_FILTERS: readonly RowFilter[] = ['denied', 'failed', 'writes', 'hooks', 'untrusted'];
 
 export interface ThreadPlace {
   readonly tab: ThreadTab;

@@ -8,7 +8,7 @@ import { ago, count, limitValue, money, seconds } from '../../model/format.ts';
 import { nextAct, type ThreadLine, waitsForPerson } from '../../model/thread-lines.ts';
 import { MeterBar, now, Time } from '../parts/figures.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { DeniedCount, statusTone, statusWord, toneIcon } from '../parts/status.tsx';
+import { statusIcon, statusTone, statusWord, TroubleCount } from '../parts/status.tsx';
 import { Link, pathOf } from '../router.tsx';
 import { unserved } from '../state/fleet.ts';
 
@@ -117,7 +117,7 @@ export class RunCells extends Component<RunCellsProps> {
 
 function Cells({ line, run, currency, onFold }: RunCellsProps) {
   const isYours = waitsForPerson(run);
-  const tone = statusTone(run.status, isYours);
+  const tone = statusTone(run.status, isYours, run);
   return (
     <>
       <span role="gridcell" class="w">
@@ -138,7 +138,7 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
         ) : null}
         {line.depth > 0 && line.below === 0 ? <Icon name="child" class="faint" /> : null}
         <span class={tone}>
-          <Icon name={run.kind === 'hook' ? 'hook' : toneIcon(tone)} />
+          <Icon name={run.kind === 'hook' ? 'hook' : statusIcon(run.status, isYours, run)} />
         </span>
         <Link to={pathOf('t', run.id)} class="cut name">
           {visibleText(run.directive, 80)}
@@ -157,7 +157,7 @@ function Cells({ line, run, currency, onFold }: RunCellsProps) {
       <Used run={run} name="turns" word="turns" />
       <Used run={run} name="spend" word={currency} />
       <span role="gridcell" class="refused">
-        {run.denied > 0 ? <DeniedCount denied={run.denied} /> : null}
+        <TroubleCount denied={run.denied} failed={run.failed} />
       </span>
       <When run={run} />
       <Now run={run} />

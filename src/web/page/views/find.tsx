@@ -6,7 +6,7 @@ import { get } from '../api.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
-import { statusTone, toneIcon } from '../parts/status.tsx';
+import { statusIcon } from '../parts/status.tsx';
 import { Link, pathOf, route } from '../router.tsx';
 import { pending } from '../state/approvals.ts';
 import { list } from '../state/threads.ts';
@@ -27,10 +27,12 @@ const has = (text: string, find: string): boolean => text.toLowerCase().includes
 
 function threadHits(find: string): HitGroup {
   const hits = [...list.value.rows.values()]
-    .filter(({ id, directive, now = '' }) => [id, directive, now].some((text) => has(text, find)))
-    .map(({ id, directive, status, due }) => ({
+    .filter(({ id, directive, now = '', title = '' }) =>
+      [id, directive, now, title].some((text) => has(text, find)),
+    )
+    .map(({ id, directive, status, due, denied, failed }) => ({
       to: pathOf('t', id),
-      icon: toneIcon(statusTone(status, due > 0)),
+      icon: statusIcon(status, due > 0, { denied, failed }),
       name: directive,
       about: `${id} · ${status}`,
     }));

@@ -77,6 +77,7 @@ function Chips({ sums, filter }: { sums: DeedSums; filter: RowFilter | undefined
       <legend class="unseen">Show only</legend>
       {chip(undefined, 'All')}
       {sums.denied > 0 ? chip('denied', `${count(sums.denied)} denied`, 'bad') : null}
+      {sums.failed > 0 ? chip('failed', `${count(sums.failed)} failed`, 'bad') : null}
       {sums.writes > 0 ? chip('writes', `Writes ${count(sums.writes)}`) : null}
       {sums.hooks > 0 ? chip('hooks', `Hooks ${count(sums.hooks)}`) : null}
       {sums.untrusted > 0 ? chip('untrusted', `Untrusted ${count(sums.untrusted)}`) : null}
@@ -397,7 +398,10 @@ function Thread({ id }: { id: string }) {
   const follow = wished ?? (isAlive && place.at === undefined);
   const children = useMemo(() => runsById(view?.children ?? []), [view?.children]);
   const currency = me.value?.currency ?? '';
-  const denied = Math.max(view?.thread.denied ?? 0, sums.denied);
+  const troubles = {
+    denied: Math.max(view?.thread.denied ?? 0, sums.denied),
+    failed: Math.max(view?.thread.failed ?? 0, sums.failed),
+  };
   const selected = useMemo(
     () => (place.at === undefined ? -1 : rowOfEvent(rows, place.within, place.at)),
     [rows, place.at, place.within],
@@ -453,7 +457,7 @@ function Thread({ id }: { id: string }) {
   return (
     <>
       <main class={`thread-page ${isStale ? 'is-stale' : ''}`}>
-        <ThreadHeader {...acts} denied={denied} until={until} />
+        <ThreadHeader {...acts} troubles={troubles} until={until} />
         <DueBar approvals={view.due} thread={id} />
         <Outcome view={view} />
         <Answers {...shown} onRaise={() => setSheet('raise')} />
