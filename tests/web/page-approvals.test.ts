@@ -48,6 +48,13 @@ browserTest('a call is read and then approved, with a reason', async () => {
   const { served, page, row, approve, errors, reports, dialogs } = await waiting(writing(LONG));
   await row.click();
   await approve.waitFor();
+  // A role that only repeats the name is left out; the digest has its name.
+  expect(await page.locator('.args-t th').allInnerTexts()).toEqual([
+    'path',
+    'content',
+    'overwrite',
+  ]);
+  expect(await page.locator('.decide-says').innerText()).toMatch(/^digest [0-9A-F]{4}-[0-9A-F]{4}/);
   // It never has the focus by itself, and is off as long as something is folded.
   expect(await approve.isDisabled()).toBe(true);
   expect(await page.evaluate('document.activeElement?.closest("button")')).toBeNull();
@@ -67,6 +74,9 @@ browserTest('a call is read and then approved, with a reason', async () => {
   await page.locator('.decided').getByText('it is the nightly report').waitFor();
   const file = join(served.fixture.root, 'out', 'a.txt');
   await expect.poll(() => existsSync(file) && readFileSync(file, 'utf8')).toBe(LONG);
+  await expect
+    .poll(() => page.locator('.decided').innerText())
+    .toMatch(/^approved by ann \(web\).* used, no use left/);
   expect({ errors, reports, dialogs }).toEqual({ errors: [], reports: [], dialogs: [] });
 });
 

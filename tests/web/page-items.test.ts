@@ -31,6 +31,10 @@ browserTest('an item says what it may do and is run from its form', async () => 
   await page.getByLabel(/^file/).fill('notes/a.txt');
   await page.getByLabel(/^level/).fill('deep');
   await page.getByText('Model and limits').click();
+  await page
+    .getByText(/^at most [\d.]+ k \(built in\)$/)
+    .first()
+    .waitFor();
   await page.getByLabel('turns', { exact: true }).fill('99');
   await run.click();
   await page.getByText('has to be a whole number').waitFor();
@@ -88,6 +92,7 @@ browserTest('a script shows what left it, where it was stopped and why', async (
   const { page, errors, reports } = await openPage();
   await page.goto(served.link());
   await page.getByRole('link', { name: 'Scripts', exact: true }).click();
+  expect(await page.locator('.picks a').first().innerText()).toMatch(/^careful\.mld\s+\d+ B$/);
   await page.locator('.picks a').first().click();
   await page.locator('.document').getByText('/show `hello`').waitFor();
   await page.getByRole('button', { name: 'Run', exact: true }).click();

@@ -1,5 +1,14 @@
 import { expect, test } from 'vitest';
-import { ago, bytes, count, limitValue, money, seconds, shortCount } from './format.ts';
+import {
+  ago,
+  bytes,
+  count,
+  limitOrigin,
+  limitValue,
+  money,
+  seconds,
+  shortCount,
+} from './format.ts';
 
 test('money keeps two to four places, and never looks like nothing when it is something', () => {
   expect([0, 0.5, 0.2955, 0.003, 12.41, 0.00001, '0.81', 1234.5].map(money)).toEqual([
@@ -44,6 +53,12 @@ test('times have the two units that matter', () => {
     '2 h',
     '9 d',
   ]);
+});
+
+test('a limit says who sets it in words', () => {
+  expect(
+    ['default (bundle)', 'default (project)', 'policy', 'directive', 'toString'].map(limitOrigin),
+  ).toEqual(['built in', 'default of the project', 'policy', 'directive', 'toString']);
 });
 
 test('a limit is told in its own unit', () => {

@@ -94,6 +94,13 @@ export function limitValue(name: string, value: number): string {
   return name.includes('tokens') ? shortCount(value) : count(value);
 }
 
+/** Who sets a limit: `built in` for `default (bundle)`, `default of the project`, `policy`. */
+export function limitOrigin(from: string): string {
+  const [, source] = /^default \((\w+)\)$/.exec(from) ?? [];
+  if (source === undefined) return from;
+  return source === 'bundle' ? 'built in' : `default of the ${source}`;
+}
+
 /** For a POSIX shell; what cannot be typed is left out. */
 export const shellWord = (text: string): string =>
   /^[\w./:@%+=-]+$/.test(text)

@@ -72,7 +72,8 @@ const cut = (text: string): string =>
 
 function ruleOf({ asked_by }: JsonObject): { rule?: string } {
   const rules = Array.isArray(asked_by) ? asked_by.map(plainText).filter(Boolean) : [];
-  return rules.length === 0 ? {} : { rule: cut(rules.join(', ')) };
+  // Marks of code are for messages; here a name stands alone.
+  return rules.length === 0 ? {} : { rule: cut(rules.join(', ').replaceAll('`', '')) };
 }
 
 /** `row`: of its thread, where there is one. */

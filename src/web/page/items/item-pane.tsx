@@ -2,7 +2,7 @@
 // its file as text.
 import type { ComponentChildren } from 'preact';
 import type { Data, DataObject, ItemView, LongText } from '../../model/api.ts';
-import { count, limitName, limitValue, shellWord } from '../../model/format.ts';
+import { count, limitName, limitOrigin, limitValue, shellWord } from '../../model/format.ts';
 import { get, type PageAnswer } from '../api.ts';
 import { Command } from '../parts/copy.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
@@ -101,7 +101,7 @@ function Limits({ view }: { view: ItemView }) {
           <li key={name}>
             <span>{limitName(name)}</span>
             <b>{max === undefined ? 'none' : limitValue(name, max)}</b>
-            <ForeignText text={from} class="faint from" />
+            <ForeignText text={limitOrigin(from)} class="faint from" />
           </li>
         ))}
       </ul>

@@ -2,7 +2,7 @@
 // foot what the run may do and what it costs at most.
 import { useId, useState } from 'preact/hooks';
 import type { Acted, ItemInput, ItemView, LimitMeter } from '../../model/api.ts';
-import { limitName, limitValue } from '../../model/format.ts';
+import { limitName, limitOrigin, limitValue } from '../../model/format.ts';
 import { type PageFault, post } from '../api.ts';
 import { connection } from '../connection.ts';
 import { Command } from '../parts/copy.tsx';
@@ -139,7 +139,7 @@ function LimitField(props: {
       </div>
       <span id={`${id}-says`} class={fault === undefined ? 'faint' : 'bad'}>
         {fault ??
-          `${max === undefined ? 'no limit' : `at most ${limitValue(name, max)}`}${from === '' ? '' : `, ${from}`}`}
+          `${max === undefined ? 'no limit' : `at most ${limitValue(name, max)}`}${from === '' ? '' : ` (${limitOrigin(from)})`}`}
       </span>
     </div>
   );

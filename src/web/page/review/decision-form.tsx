@@ -310,11 +310,8 @@ export function DecisionForm(props: {
       </div>
       <div class="decide-foot" ref={foot}>
         <div class="decide-says">
-          <span
-            class="mark"
-            title="The beginning of the digest; `km approvals show` prints the same"
-          >
-            {approval.mark}
+          <span class="dim" title="`km approvals show` prints the same digest">
+            digest <span class="mark">{approval.mark}</span>
           </span>
           <ul class="blockers" id="blockers" aria-live="polite">
             {blockers.map((text) => (

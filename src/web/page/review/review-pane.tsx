@@ -8,7 +8,15 @@ import type {
   ListedApproval,
   LongText,
 } from '../../model/api.ts';
-import { ago, dayTime, limitName, limitValue, rightWords, seconds } from '../../model/format.ts';
+import {
+  ago,
+  dayTime,
+  limitName,
+  limitOrigin,
+  limitValue,
+  rightWords,
+  seconds,
+} from '../../model/format.ts';
 import { get, type PageFault } from '../api.ts';
 import { ProvenanceGraph } from '../graph/provenance-graph.tsx';
 import { MeterBar, MeterValue, now, Time } from '../parts/figures.tsx';
@@ -24,6 +32,9 @@ import { type LoadPiece, ReviewedArguments } from './reviewed-arguments.tsx';
 
 const KINDS = { call: 'call', capability: 'right', limit: 'limit', question: 'question' } as const;
 export const kindWord = (kind: keyof typeof KINDS): string => KINDS[kind];
+/** A used approval was given by a person; that its thread took it stands beside. */
+export const stateWord = (state: ListedApproval['state']): string =>
+  state === 'used' ? 'approved' : state;
 
 /** `expires in 10 m 45 s`, `expired`, or nothing. */
 function expiryWords(expires: number | undefined, at: number): string {
@@ -155,7 +166,8 @@ function LimitAsked({ limit }: { limit: NonNullable<ApprovalReview['limit']> }) 
               <b>{value(asked)}</b>
             </td>
             <td>
-              {ceiling === undefined ? 'none' : value(ceiling)} {from ?? ''}
+              {ceiling === undefined ? 'none' : value(ceiling)}
+              {from === undefined ? '' : ` (${limitOrigin(from)})`}
             </td>
           </tr>
         </tbody>
@@ -265,7 +277,7 @@ function Decided({ review }: { review: ApprovalReview }) {
     <section class={`decided ${isGood ? 'ok' : 'bad'}`} aria-label="Decision">
       <Icon name={isGood ? 'ok' : 'no'} />
       <div>
-        <b>{state}</b>{' '}
+        <b>{stateWord(state)}</b>{' '}
         {who === undefined ? null : (
           <>
             by <ForeignText text={who} />
@@ -273,6 +285,7 @@ function Decided({ review }: { review: ApprovalReview }) {
           </>
         )}{' '}
         {decided === undefined ? null : <Time at={decided} form="clock" />}
+        {state === 'used' ? <span class="dim"> · used, no use left</span> : null}
         {state === 'approved' ? (
           <span class="dim">
             {' '}
@@ -410,10 +423,10 @@ export function ReviewPane({ id, onDecided }: { id: string; onDecided?: () => vo
               )}
             </h1>
             <span class="dim">{kindWord(approval.kind)}</span>
-            <span class="due-in">
+            <span class={`due-in ${approval.state === 'pending' ? 'you' : 'dim'}`}>
               {approval.state === 'pending'
                 ? expiryWords(approval.expires, now.value)
-                : approval.state}
+                : stateWord(approval.state)}
             </span>
           </>
         ) : (

@@ -116,7 +116,9 @@ export function ReviewedArguments(props: {
           <tr key={index}>
             <th scope="row">
               <ForeignText text={argument.name} />
-              {argument.role === undefined ? null : <small>{argument.role}</small>}
+              {argument.role === undefined || argument.role === argument.name ? null : (
+                <small>{argument.role}</small>
+              )}
             </th>
             <td>
               {isFolded(argument) ? (

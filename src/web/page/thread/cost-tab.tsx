@@ -2,7 +2,14 @@
 import { useEffect, useRef } from 'preact/hooks';
 import type { LimitMeter, ThreadCostView, ThreadView } from '../../model/api.ts';
 import { costSeries } from '../../model/cost-series.ts';
-import { count, limitName, limitValue, money, shortCount } from '../../model/format.ts';
+import {
+  count,
+  limitName,
+  limitOrigin,
+  limitValue,
+  money,
+  shortCount,
+} from '../../model/format.ts';
 import type { TimelineRow } from '../../model/timeline-row.ts';
 import { MeterBar } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
@@ -115,7 +122,7 @@ function Limits({ meters, currency }: { meters: readonly LimitMeter[]; currency:
             </td>
             <td class="faint">
               {meter.reserved > 0 ? `${limitValue(meter.name, meter.reserved)} reserved · ` : ''}
-              {meter.from === undefined ? '' : `from ${meter.from}`}
+              {meter.from === undefined ? '' : limitOrigin(meter.from)}
               {meter.raised_from === undefined
                 ? ''
                 : `, was ${limitValue(meter.name, meter.raised_from)}`}

@@ -82,7 +82,7 @@ function Due(props: { approval: ListedApproval; thread: string; isFirst: boolean
   const [isDenying, setDenying] = useState(false);
   const mayDecide = may('approve');
   const { rule } = approval;
-  const asks = rule === undefined ? 'asks' : `rule ${rule} asks`;
+  const asks = rule === undefined ? 'asks' : `asked by ${rule}`;
   const about = [asks, askedFor(approval), expiry(approval)].filter(Boolean).join(' · ');
   return (
     <section class="due-bar" aria-label="Waits for you">

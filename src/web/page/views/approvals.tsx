@@ -7,7 +7,7 @@ import { now, Time } from '../parts/figures.tsx';
 import { ForeignText } from '../parts/foreign-text.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { EmptyState, ErrorState, LoadingRows, useResource } from '../parts/states.tsx';
-import { kindWord, ReviewPane } from '../review/review-pane.tsx';
+import { kindWord, ReviewPane, stateWord } from '../review/review-pane.tsx';
 import { go, Link, pathOf, route } from '../router.tsx';
 import { decided, pending, useApprovals } from '../state/approvals.ts';
 import { isNarrow } from '../theme.ts';
@@ -47,12 +47,13 @@ function DecidedRow({ row, current }: { row: ListedApproval; current: boolean })
       <Link to={pathOf('approvals', row.id)} class="pick" current={current}>
         <Icon name={isGiven(row) ? 'ok' : 'no'} class={isGiven(row) ? 'ok' : 'bad'} />
         <ForeignText text={row.title} class="mono cut" />
-        <span class="dim">{state}</span>
+        <span class="dim">{stateWord(state)}</span>
         <span class="faint n">
           {row.decided === undefined ? null : <Time at={row.decided} form="clock" />}
         </span>
         <span class="under faint cut">
           {who === undefined ? '' : <ForeignText text={`by ${who}`} />}
+          {state === 'used' ? ' · used' : ''}
           {state === 'approved' ? ` · ${uses} ${uses === 1 ? 'use' : 'uses'} left` : ''}
           {why === undefined || why === '' ? null : <ForeignText text={` · ${why}`} />}
         </span>
