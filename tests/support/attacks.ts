@@ -71,18 +71,26 @@ export const SIGNATURE_STATES: Readonly<Record<string, (fixture: Fixture, file: 
     signed: (fixture, file) => signAsUser(fixture, file),
   };
 
-/** A caller whose every right stands in one token. */
-export function tokenCaller(runtime: Runtime, block: Partial<BlockContent>): Caller {
+/** A caller whose every right stands in one token; `core`: as items of the core get it. */
+export function tokenCaller(
+  runtime: Runtime,
+  block: Partial<BlockContent>,
+  options: { core?: boolean } = {},
+): Caller {
   const root = runtime.keys.tokenKey();
   if (!root.ok) throw new Error(root.error.detail.message);
-  const token = mintToken(root.output, {
-    aud: 'kernmantle',
-    project: runtime.project,
-    thread: 'narrow-1',
-    caps: [],
-    exp: Date.now() + 60_000,
-    ...block,
-  });
+  const token = mintToken(
+    root.output,
+    {
+      aud: 'kernmantle',
+      project: runtime.project,
+      thread: 'narrow-1',
+      caps: [],
+      exp: Date.now() + 60_000,
+      ...block,
+    },
+    options,
+  );
   if (!token.ok) throw new Error(token.error.detail.message);
   return {
     ...runtime.caller({ surface: 'thread' }),

@@ -3,6 +3,7 @@
 import { expect, test } from 'vitest';
 import { type Json, plainText, systemClock } from '../../src/base/index.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
+import { tokenCaller } from '../support/attacks.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
@@ -11,6 +12,7 @@ import {
   directiveText,
   execute,
   hook,
+  openStage,
   READ,
   read,
   run,
@@ -170,6 +172,59 @@ test.skipIf(isLate)(
     expect(made.provider.count()).toBe(1);
     const report = await made.threads.replay(id);
     expectSame(report);
+  },
+);
+
+test.skipIf(isLate)(
+  'the registry sets a paused thread running, and no thread that runs or has ended',
+  async () => {
+    let end = (): void => undefined;
+    const over = new Promise<void>((resolve) => (end = resolve));
+    const wait = async () => {
+      await over;
+      return { text: 'done' };
+    };
+    const files = { ...LOOK, '.ai/directives/core.md': directiveText('core') };
+    const look = [{ ...read('notes/a.txt'), ...BRIEF }, { text: 'went on' }];
+    const made = await openStage(files, { look, core: [wait] });
+    const core = run(made, 'core');
+    await expect.poll(() => made.provider.count()).toBe(1);
+    const find = async (directive: string) => {
+      const rows = await made.threads.store.query({ directive });
+      return (rows.ok && rows.output.rows[0]?.id) || '';
+    };
+    // Only items of the core hold this right: the token of their thread has it.
+    const caps = [
+      { capability: 'registry.write' },
+      { capability: 'thread.control', scope: { subtree: 'any' } },
+      { capability: 'tool.execute', scope: { id: 'threads/*' } },
+    ];
+    const thread = await find('core');
+    const caller = tokenCaller(made.runtime, { caps, thread }, { core: true });
+    const set = async (thread_id: string, status: string) => {
+      const parameters = { action: 'update_status', thread_id, status };
+      const request = { item_type: 'tool', item_id: 'threads/thread_registry', parameters };
+      const answer = await made.runtime.kernel.execute(request, caller);
+      return answer.ok ? answer.output.data : answer;
+    };
+    const done = run(made, 'look');
+    await expect.poll(() => made.provider.count()).toBe(2);
+    const id = await find('look');
+    expect(await set(id, 'running')).toMatchObject({
+      error: { code: 'invalid_input', detail: { status: 'running' } },
+    });
+    expect(await set(id, 'paused')).toMatchObject({ thread_id: id });
+    expect(await done).toMatchObject({ status: 'paused' });
+    expect(await set(id, 'running')).toMatchObject({ thread_id: id });
+    await expect.poll(async () => (await row(made, id)).status).toBe('completed');
+    expect(made.provider.count()).toBe(3);
+    expectSame(await made.threads.replay(id));
+    expect(await set(id, 'running')).toMatchObject({
+      error: { code: 'invalid_input', detail: { status: 'completed' } },
+    });
+    expect(await set(id, 'waiting')).toMatchObject({ error: { code: 'invalid_input' } });
+    end();
+    expect(await core).toMatchObject({ status: 'completed' });
   },
 );
 
