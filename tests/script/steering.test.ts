@@ -225,6 +225,24 @@ return { text: "done" }`;
     const done = await resume(made, id);
     expect(done).toMatchObject({ status: 'completed', cost: { tool_calls: 6 } });
   });
+
+  test('are replayed in the order in which they went on', async () => {
+    const { promise: isSecond, resolve: second } = Promise.withResolvers<void>();
+    let count = 0;
+    const made = await open(BRANCHES(''), (n) => {
+      count += 1;
+      // The first branch goes on when the second one has made all its calls.
+      if (n === 2 && count > 2) second();
+      return n === 1 && count <= 2 ? isSecond : undefined;
+    });
+    const { thread_id, status } = await run(made, 'job');
+    const calls = (await eventsOf(made, thread_id)).filter(({ type }) => type === 'tool_call');
+    const order = calls.map(({ data }) => getOwn(getOwn(data.arguments, 'parameters'), 'n'));
+    expect(order).toEqual([1, 2, 3, 2, 3, 1]);
+    const report = await made.threads.replay(thread_id);
+    if (!report.ok) throw new Error(report.error.detail.message);
+    expectSame(report.output, { status });
+  });
 });
 
 describe('models', () => {

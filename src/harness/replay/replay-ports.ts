@@ -421,6 +421,7 @@ function replayPort({
   play,
 }: RecordedThreads & Pick<Scene, 'real' | 'id'>): NonNullable<HarnessPorts['replay']> {
   return {
+    rest: (thread) => recordOf(thread).events.slice(count(thread)),
     // What a script only looked at is noted when it is done: its event is the next one.
     async recorded(thread, call, isLate) {
       await live.get(thread)?.thread.journal.flush();

@@ -1,7 +1,8 @@
 // What a script has done before, read from its thread's journal. A script that goes on runs again from
 // its beginning; what it already did is not done again: it gets what that came to.
+import { setImmediate as othersTurn } from 'node:timers/promises';
 import { canonicalJson, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import type { Value } from '../../flow/index.ts';
+import type { MaybePromise, Value } from '../../flow/index.ts';
 import { waitingCalls } from '../rights/ask-about-call.ts';
 import type { Recorded, ToolCall } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
@@ -48,11 +49,15 @@ export const differs = (step: string, recorded: PastStep): Outcome<never> =>
     { recorded: recorded.intent.tool, call_id: recorded.call },
   );
 
-/** `before`: so many steps were done by others, and have their names. */
+/**
+ * `before`: so many steps were done by others, and have their names. `settle` is awaited before it is looked whether
+ * a path that waits is ready.
+ */
 export async function createScriptRecord(
   history: readonly Recorded[],
   whole: (content: Json) => Json | Promise<Json> = (content) => content,
   before = 0,
+  settle: () => MaybePromise<void> = () => undefined,
 ) {
   const steps = await stepsIn(history, whole);
   const open = new Map<string, PastStep[]>();
@@ -63,15 +68,29 @@ export async function createScriptRecord(
   let left = steps.size;
   let number = before + steps.size;
   let paths = 1;
-  /** Paths that came by a step which is not recorded. */
-  const waiting: (() => void)[] = [];
+  const waiting: { isReady(): boolean; wake(isReady: boolean): void }[] = [];
+  let looks = 0;
   const first = (): PastStep | undefined => [...open.values()].flat()[0];
-  /** A path that ends and the path that waits for it are some promises apart: all of them are settled first. */
-  function look(): void {
-    setImmediate(() => {
-      if (left > 0 && waiting.length < paths) return;
-      for (const wake of waiting.splice(0)) wake();
-    });
+  /** Wakes the paths that are ready; all of them when every path waits, because nothing would make one ready then. */
+  async function look(): Promise<void> {
+    looks += 1;
+    const own = looks;
+    // A path that ends and the path that waits for it are some promises apart: all of them are settled first.
+    await othersTurn();
+    await settle();
+    if (own !== looks) return;
+    const ready = waiting.filter(({ isReady }) => isReady());
+    const isStuck = ready.length === 0 && waiting.length >= paths;
+    for (const path of isStuck ? [...waiting] : ready) {
+      waiting.splice(waiting.indexOf(path), 1);
+      path.wake(!isStuck);
+    }
+  }
+  async function wait(isReady: () => boolean): Promise<boolean> {
+    const { promise: woken, resolve: wake } = Promise.withResolvers<boolean>();
+    waiting.push({ isReady, wake });
+    void look();
+    return await woken;
   }
   return {
     /** Undefined: it is a step that was never begun. A failure: another one was done in its place. */
@@ -79,29 +98,26 @@ export async function createScriptRecord(
       const step = open.get(nameOf(verb, given))?.shift();
       if (step) {
         left -= 1;
-        look();
+        void look();
         return ok(step);
       }
       // Branches that run at the same time may come by in another order. A new step is begun when the recorded
-      // ones were taken; when every path waits for that, nobody is left who could take them.
-      if (left > 0) {
-        const { promise: woken, resolve: wake } = Promise.withResolvers<void>();
-        waiting.push(wake);
-        look();
-        await woken;
-      }
+      // ones were taken.
+      if (left > 0) await wait(() => left === 0);
       const missing = first();
       return missing ? differs(`\`${verb}\` with other arguments`, missing) : ok(undefined);
     },
     /** The script goes on along so many more paths at once, or fewer; one that waits for others counts no more. */
     paths(change: number): void {
       paths += change;
-      look();
+      void look();
     },
-    /** A name for a step that is begun now. */
-    nextCall(): string {
+    /** This path waits until it is ready. False: no path can go on, so it does. */
+    wait,
+    /** A name for a step that is begun now; in a replay it has one. */
+    nextCall(name?: string): string {
       number += 1;
-      return `${PREFIX}${number}`;
+      return name ?? `${PREFIX}${number}`;
     },
     /** How many have a name by now. */
     count: () => number,

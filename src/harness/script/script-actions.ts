@@ -160,8 +160,9 @@ function kernelWork(
     facts: known.output,
     arguments: given,
     marks,
-    body: (step) =>
+    body: (step, group) =>
       callKernel(thread, step, known.output, {
+        group,
         values: Object.fromEntries(values),
         marks,
         frame: judged(frame),

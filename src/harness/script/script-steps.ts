@@ -1,4 +1,12 @@
-import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import {
+  canonicalJson,
+  type Failure,
+  fail,
+  getOwn,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Descriptor, Value } from '../../flow/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { raiseError } from '../hooks/raise-checkpoint.ts';
@@ -8,6 +16,7 @@ import { escalatedResult, escalateFailure } from '../rights/ask-about-call.ts';
 import { keepResult } from '../step/large-result.ts';
 import {
   asResult,
+  type CallGroup,
   carrying,
   isAtRest,
   isHeld,
@@ -18,6 +27,7 @@ import {
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
+import type { Recorded } from '../thread/journal-event.ts';
 import { resultIn } from '../thread/recorded-events.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
@@ -80,7 +90,8 @@ export interface ScriptWork {
   /** As the journal keeps them: the same work has the same. */
   arguments: JsonObject;
   marks: Descriptor;
-  body(call: ToolCallBlock): Promise<Outcome<Value>>;
+  /** `group`: when the call may record what comes after its intent. */
+  body(call: ToolCallBlock, group: CallGroup): Promise<Outcome<Value>>;
 }
 
 /** Whoever asks a person does it alone. */
@@ -100,8 +111,12 @@ const mayShare = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
   facts.effect === 'read' && !facts.isReading && !ASKS.has(facts.verb) && hooks.list.length === 0;
 
 /** What reads for the thread has said itself what its result carries. */
-async function carried({ facts, body, marks }: ScriptWork, call: ToolCallBlock) {
-  const done = await body(call);
+async function carried(
+  { facts, body, marks }: ScriptWork,
+  call: ToolCallBlock,
+  group: CallGroup,
+): Promise<Outcome<Value>> {
+  const done = await body(call, group);
   return done.ok && facts.isReading ? done : carrying(done, marks);
 }
 
@@ -117,6 +132,87 @@ async function leaveUnknown(
   return verdict?.action === 'end' && verdict.outcome.ok ? verdict.outcome : unknown;
 }
 
+/** It failed before, once too often: what a person said is part of its failure. */
+async function answered(
+  thread: Thread,
+  { facts: { tool }, marks }: ScriptWork,
+  call: ToolCallBlock,
+  escalated: EscalatedCall,
+): Promise<Outcome<Value>> {
+  const told = await escalatedResult(thread, call.id, escalated);
+  if (!told.ok || told.output === undefined) return told.ok ? STOPPED : told;
+  thread.control.escalated.delete(call.id);
+  thread.control.failures.delete(tool);
+  const content = told.output;
+  noteResult(thread, call, { content, marks, isError: true }, tool);
+  return resultIn({ call_id: call.id, content, is_error: true, marks: packMarks(marks) });
+}
+
+// In a replay nothing takes time, and branches would go on in another order than they did. Each waits until the next
+// event of the journal is its own.
+
+/** What any path notes that looks whether somebody has said something. */
+const HEARD: ReadonlySet<Recorded['type']> = new Set<Recorded['type']>(['signal', 'warning']);
+
+/** The beginning of this work. A model is asked before anything is noted of the step. */
+function begins({ facts: { verb }, arguments: given }: ScriptWork, next: Recorded): boolean {
+  if (next.type !== 'tool_call') return verb === 'model' && next.type !== 'tool_result';
+  return next.data.verb === verb && canonicalJson(next.data.arguments) === canonicalJson(given);
+}
+
+/** What was noted of a call after its intent. A limit does not say which call reached it: its result follows. */
+function isAfter(call: string, rest: readonly Recorded[]): boolean {
+  const next = rest.find(({ data }) => 'call_id' in data);
+  return next !== undefined && next.type !== 'tool_call' && getOwn(next.data, 'call_id') === call;
+}
+
+/** The name of the step that begins next. */
+const nameIn = ([next]: readonly Recorded[]): string | undefined =>
+  next?.type === 'tool_call' ? next.data.call_id : undefined;
+
+function createReplayOrder(
+  { ports: { replay }, place: { id } }: Thread,
+  record: ScriptRecord,
+  heard: () => Promise<Ending | undefined>,
+) {
+  const begun = new Set<string>();
+  /** The name of a step that begins; undefined also when this is no replay, or goes another way than the journal. */
+  async function turn(isOwn: (rest: readonly Recorded[]) => boolean): Promise<string | undefined> {
+    if (!replay) return undefined;
+    const isHeard = () => HEARD.has(replay.rest(id)[0]?.type ?? 'status');
+    const isReady = () => isOwn(replay.rest(id)) || isHeard();
+    while (await record.wait(isReady)) {
+      const rest = replay.rest(id);
+      if (isOwn(rest)) {
+        const name = nameIn(rest);
+        // In this stretch: another path may have been woken for the same event.
+        if (name !== undefined) begun.add(name);
+        return name;
+      }
+      // Another path was quicker, or it is heard what was said.
+      if (isHeard() && (await heard())) return undefined;
+    }
+    return undefined;
+  }
+  return {
+    /** The name of the step that may begin now, where the journal has one. */
+    async begin(work: ScriptWork, past: PastStep | undefined): Promise<string | undefined> {
+      return await turn((rest) => {
+        const [first] = rest;
+        // What was begun before has its name, and may get its result without being begun again.
+        if (past && work.facts.verb !== 'model') {
+          return nameIn(rest) === past.call || isAfter(past.call, rest);
+        }
+        return first !== undefined && begins(work, first) && !begun.has(nameIn(rest) ?? '');
+      });
+    },
+    /** What comes after the intent of this call may be noted now. */
+    async after(call: string): Promise<void> {
+      await turn((rest) => isAfter(call, rest));
+    },
+  };
+}
+
 export function createScriptSteps(
   thread: Thread,
   record: ScriptRecord,
@@ -124,6 +220,7 @@ export function createScriptSteps(
 ) {
   const { journal, budget, control } = thread;
   const inOrder = createOrder();
+  const order = createReplayOrder(thread, record, () => heard());
 
   /** Whoever steers the thread is heard; an answer ends it. */
   async function heard(): Promise<Ending | undefined> {
@@ -147,16 +244,20 @@ export function createScriptSteps(
     return past;
   }
 
-  async function perform(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
+  async function perform(
+    work: ScriptWork,
+    past: PastStep | undefined,
+    name: string | undefined,
+  ): Promise<Outcome<Value>> {
     if (await heard()) return STOPPED;
-    const call = blockOf(past?.call ?? record.nextCall(), work);
+    const call = blockOf(past?.call ?? record.nextCall(name), work);
     const escalated = control.escalated.get(call.id);
-    if (escalated) return await answered(work, call, escalated);
+    if (escalated) return await answered(thread, work, call, escalated);
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : await carried(work, call);
+        : await carried(work, call, { inTurn: () => order.after(call.id) });
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome, work.facts.isReading))
       return STOPPED;
@@ -166,34 +267,25 @@ export function createScriptSteps(
       if (asked.ok && asked.output) return STOPPED;
     }
     const kept = await keepResult(thread, result);
+    await order.after(call.id);
     noteResult(thread, call, kept, work.facts.tool);
     thread.talk.conversation.learn(kept.marks);
     return control.ending ? STOPPED : outcome;
-  }
-  /** It failed before, once too often: what a person said is part of its failure. */
-  async function answered(
-    work: ScriptWork,
-    call: ToolCallBlock,
-    escalated: EscalatedCall,
-  ): Promise<Outcome<Value>> {
-    const told = await escalatedResult(thread, call.id, escalated);
-    if (!told.ok || told.output === undefined) return told.ok ? STOPPED : told;
-    control.escalated.delete(call.id);
-    control.failures.delete(work.facts.tool);
-    const content = told.output;
-    noteResult(thread, call, { content, marks: work.marks, isError: true }, work.facts.tool);
-    return resultIn({ call_id: call.id, content, is_error: true, marks: packMarks(work.marks) });
   }
 
   /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
     const isShared = mayShare(thread, work);
-    return await unlessDone(work, (past) => inOrder(isShared, () => perform(work, past)));
+    return await unlessDone(work, async (past) => {
+      const name = await order.begin(work, past);
+      return await inOrder(isShared, () => perform(work, past, name));
+    });
   }
 
   async function lookNow(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
-    const call = blockOf(past?.call ?? record.nextCall(), work);
-    const outcome = await work.body(call);
+    const name = await order.begin(work, past);
+    const call = blockOf(past?.call ?? record.nextCall(name), work);
+    const outcome = await work.body(call, {});
     if (control.ending) return STOPPED;
     const { tool, verb, effect } = work.facts;
     const kept = await keepResult(thread, asResult(outcome, work.marks));

@@ -22,7 +22,7 @@ import type {
 } from '../../llm/index.ts';
 import type { ThreadStatus } from '../../store/index.ts';
 import type { KeyPair, VerifiedToken } from '../../trust/index.ts';
-import type { Marks, Noted } from './journal-event.ts';
+import type { Marks, Noted, Recorded } from './journal-event.ts';
 
 /** Something a script does by itself: a command, a block of code, a file. */
 export interface ScriptAct {
@@ -180,6 +180,8 @@ export interface RawStream {
 }
 
 export interface ReplayPort {
+  /** What the journal has from here on. */
+  rest(thread: string): readonly Recorded[];
   /** What a step of a script came to, so that it is not done again; `isLate`: also after a resume. */
   recorded(thread: string, call: string, isLate?: boolean): Promise<Outcome<Value>>;
   /** Is a request the next thing that was begun? */
