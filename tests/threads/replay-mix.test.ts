@@ -125,10 +125,15 @@ const FILES: Record<string, string> = {
   }).replace('<category>test', '<category>hooks'),
   '.ai/directives/branches.md': scripted(
     'branches',
-    `/for parallel(3) @ms in [30, 1, 10, 3] [
-  var @x = @tool("probe/pause", { ms: @ms })
-  var @y = @tool("probe/pause", { ms: 2 })
-  @tool("probe/write", { at: @ms })
+    `/for parallel(3) @one in [
+  { ms: 30, path: "notes/a.txt" }, { ms: 1, path: "secret.txt" },
+  { ms: 10, path: "notes/none.txt" }, { ms: 3, path: "notes/a.txt" }
+] [
+  let @x = @tool("probe/pause", { ms: @one.ms })
+  let @y = @tool("probe/pause", { ms: 2 })
+  let @w = @tool("probe/write", { at: @one.path })
+  let @text = <notes/a.txt>
+  let @z = @tool("fs/read_file", { path: @one.path })
 ]
 /return { "text": "done" }`,
     { permissions: PERMISSIONS, outputs: '<text type="string">x</text>' },
@@ -152,6 +157,7 @@ const READS = [
   verb('search', { query: 'read', item_type: 'tool' }),
   verb('load', { item_type: 'tool', item_id: 'own/page' }),
 ];
+const ASKED = [call('mcp/db/query', { sql: 'select 1' }), call('probe/pause', { ms: 1 })];
 const WRITE = call('probe/write', { at: 'a' });
 const DONE: ScriptedReply = { text: 'done' };
 const FAULTS: readonly NonNullable<ScriptedReply['fault']>[] = [
@@ -205,7 +211,7 @@ function reply(
       if (turn === 1) return spawning(random);
       break;
     case 'reads':
-      if (turn === 2) return { tool_calls: [call('mcp/db/query', { sql: 'select 1' })] };
+      if (turn < 3) return { tool_calls: [...random.some(ASKED, 4), ...random.some(READS, turn)] };
       break;
     default:
   }
