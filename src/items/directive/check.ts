@@ -128,6 +128,35 @@ function checkTitle(directive: Directive, world: DirectiveWorld, findings: Findi
   }
 }
 
+/** A directive may come later: the list holds then, and says nothing about any other until then. */
+function checkLists(directive: Directive, world: DirectiveWorld, findings: Findings): void {
+  const { permissions, places } = directive;
+  for (const use of ['orchestration', 'directives'] as const) {
+    for (const list of ['allow_directives', 'deny_directives'] as const) {
+      for (const name of permissions?.[use]?.[list] ?? []) {
+        const isKnown =
+          world.directive(name) !== undefined || world.ambiguous?.(name) !== undefined;
+        if (/[*?]/.test(name) || name === directive.name || isKnown) continue;
+        const message = `there is no directive \`${name}\`, so \`${list}\` does not match any by it now`;
+        const hint = suggestion(name, world.directiveNames());
+        findings.warning('directive_unknown', places.at(`${use}.${list}`), message, hint);
+      }
+    }
+  }
+}
+
+/** Ids of models are an open set: one that is nearly a known id is a warning. */
+function checkModelId({ model, places }: Directive, world: DirectiveWorld, findings: Findings) {
+  for (const field of ['model_id', 'fallback_id'] as const) {
+    const id = model?.[field]?.toLowerCase();
+    const known = world.models ?? [];
+    if (id === undefined || known.some((one) => one.toLowerCase() === id)) continue;
+    const hint = suggestion(id, known);
+    const message = `no tier, price or provider names a model \`${id}\``;
+    if (hint !== undefined) findings.warning('model_unknown', places.at('model'), message, hint);
+  }
+}
+
 function checkModel({ model, places }: Directive, { tiers }: DirectiveWorld, findings: Findings) {
   if (model?.tier === undefined || tiers.includes(model.tier)) return;
   const known = suggestion(model.tier, tiers) ?? `known tiers: ${tiers.join(', ')}`;
@@ -154,6 +183,8 @@ export function checkDirective(
   if (!directive) return [];
   const findings = directive.places.findings();
   checkModel(directive, world, findings);
+  checkModelId(directive, world, findings);
+  checkLists(directive, world, findings);
   checkTitle(directive, world, findings);
   checkExpected(directive, world, findings);
   checkCurrency(directive, world, findings);

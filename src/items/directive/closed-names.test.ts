@@ -2,6 +2,7 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { testWorld } from '../../../tests/support/directives.ts';
+import { misspelt } from '../../../tests/support/misspelt.ts';
 import { runs } from '../../../tests/support/soak.ts';
 import { LIMIT_NAMES, parsePolicy } from '../../flow/index.ts';
 import { checkDirective } from './check.ts';
@@ -76,21 +77,8 @@ const SETS: Readonly<Record<string, [readonly string[], ((word: string) => boole
   ],
 };
 
-/** One character added, removed or changed. */
-const misspelt = (members: readonly string[]) =>
-  fc
-    .tuple(
-      fc.constantFrom(...members),
-      fc.nat(),
-      fc.constantFrom('add', 'drop', 'change'),
-      fc.constantFrom(...'abcdefghijklmnopqrstuvwxyz'.split('')),
-    )
-    .map(([word, at, how, letter]) => {
-      const place = at % word.length;
-      const rest = word.slice(how === 'add' ? place : place + 1);
-      return word.slice(0, place) + (how === 'drop' ? '' : letter) + rest;
-    })
-    .filter((word) => /^[a-z][a-z_]*(?:\.[a-z]+)*$/.test(word));
+const slips = (members: readonly string[]) =>
+  misspelt(members).filter((word) => /^[a-z][a-z_]*(?:\.[a-z]+)*$/.test(word));
 
 for (const [set, [members, places]] of Object.entries(SETS)) {
   test(`a misspelt ${set} is refused in every place, a member in none`, () => {
@@ -100,7 +88,7 @@ for (const [set, [members, places]] of Object.entries(SETS)) {
     const others = new Set([...members, 'sh', 'js', 'py', 'node', 'log', 'say', 'for', 'loop']);
     fc.assert(
       fc.property(
-        misspelt(members).filter((word) => !others.has(word)),
+        slips(members).filter((word) => !others.has(word)),
         fc.constantFrom(...places),
         (word, place) => {
           expect(place(word), word).toBe(true);

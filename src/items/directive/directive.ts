@@ -214,4 +214,6 @@ export interface DirectiveWorld {
   readonly signedCore: boolean;
   readonly currencies: readonly string[];
   readonly tiers: readonly string[];
+  /** Ids of models that tiers, prices and providers name, where these are known. */
+  readonly models?: readonly string[];
 }

@@ -74,6 +74,13 @@ function readSource(located: Located, findings: Findings): Source | undefined {
 function rememberPlaces(metadata: Element | undefined, remember: Remember): void {
   const title = childOf(metadata, 'title');
   remember('title', title && (() => sourceOf(title).offset(0)));
+  const permissions = childOf(metadata, 'permissions');
+  for (const use of ['orchestration', 'directives'] as const) {
+    for (const list of ['allow_directives', 'deny_directives'] as const) {
+      remember(`${use}.${list}`, childOf(childOf(permissions, use), list)?.at);
+    }
+  }
+  remember('model', childOf(metadata, 'model')?.at);
   remember('model.tier', attributeOf(childOf(metadata, 'model'), 'tier')?.at);
   const spend = childOf(childOf(metadata, 'limits'), 'spend');
   remember('limits.spend', attributeOf(spend, 'currency')?.at ?? spend?.at);

@@ -120,6 +120,7 @@ function directiveWorld(library: CheckedLibrary, source: Source): DirectiveWorld
     signedCore: source === 'bundle',
     currencies: [textAt(pricing, 'currency') || 'USD', ...keysOf(getOwn(pricing, 'rates'))],
     tiers: tiers.length > 0 ? tiers : TIERS,
+    models: modelNames(library),
   };
 }
 

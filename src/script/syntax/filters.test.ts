@@ -1,7 +1,11 @@
 import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { misspelt } from '../../../tests/support/misspelt.ts';
 import { play } from '../../../tests/support/script-world.ts';
-import { OPERATION_TYPES } from '../../flow/index.ts';
+import { runs } from '../../../tests/support/soak.ts';
+import { nearest } from '../../base/index.ts';
+import { OPERATION_TYPES, OWN_LABELS } from '../../flow/index.ts';
 import { diagnose, unboundIn } from '../run-script.ts';
 import { parseScript } from './parse.ts';
 
@@ -192,4 +196,29 @@ test('a name that does not come in is an error, unless the script asks about it'
     inputs: ['a'],
   });
   expect(inTool).toMatchObject([{ severity: 'error', message: '`@input` has no `b`' }]);
+});
+
+test('a label that nothing has is a warning with the nearest one, and its guard holds when it appears', async () => {
+  const own = ['customer', 'internal'];
+  const all = [...OWN_LABELS, ...own];
+  const given = 'var customer @c = "c"\nvar internal @i = "i"\n';
+  const slip = misspelt(own).filter(
+    (word) => /^[a-z]{3,}$/.test(word) && !all.includes(word) && nearest(word, all) !== undefined,
+  );
+  await fc.assert(
+    fc.asyncProperty(slip, async (label) => {
+      const rule = guard(label);
+      const [warning, ...others] = found(`${given}${rule}`);
+      expect(warning).toContain('warning 3:17');
+      expect(warning).toContain(`did you mean \`${nearest(label, all)}\`?`);
+      expect(others).toEqual([]);
+      // The script runs, and nothing else is held to the guard.
+      expect(await play(`${given}${rule}`)).toMatchObject({ text: 'a\n', fault: '' });
+      const appeared = `${given}var ${label} @x = "x"\n${rule}\nshow @x`;
+      expect(found(appeared)).toEqual([]);
+      expect((await play(appeared)).text).toBe('a\n');
+      expect((await play(appeared)).fault).toContain('x');
+    }),
+    { numRuns: runs(15) },
+  );
 });
