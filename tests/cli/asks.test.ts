@@ -108,6 +108,7 @@ test('a list has two lines for each question, and all of it with -v', async () =
   expect(all.output).toContain('operation tool fs/write_file');
   // The question, why, the call, what would change.
   expect(one.output).toMatch(/question Create b\.txt.*because write it\?.*asked by.*arguments/s);
+  expect(one.output).not.toMatch(/asked_by|asked by \[|roles|action/);
   const shown = await km(fixture, 'approvals', 'show', plainText(first?.id));
   expect(shown.output).toMatch(/@@ -1,1 \+1,1 @@\n {2}-old\n {2}\+x/);
 });

@@ -740,6 +740,8 @@ test('what the model says between calls is shown whole, line by line', async () 
   const { out } = await peek('run', 'look');
   expect(out).toContain(`  ‹ ${long}\n    - one\n    - two\n`);
   expect(out).not.toContain('…');
+  // The last words are the result, which is printed once.
+  expect(out.match(/done/g)).toEqual(['done']);
 });
 
 test('what explain says about limits is what a run has', async () => {

@@ -109,6 +109,15 @@ const MAX_LINE = 100;
 
 const isLong = (value: Json): boolean => JSON.stringify(value).length > MAX_LINE;
 
+/** Fields for programs. The call and its question say the same to people. */
+const FOR_PROGRAMS: ReadonlySet<string> = new Set(['action', 'roles', 'kinds']);
+
+/** A list of texts is read without the signs of JSON. */
+const inWords = (value: Json): string =>
+  Array.isArray(value) && value.every((part) => typeof part === 'string')
+    ? visible(value.join(', '))
+    : valueText(value);
+
 /** Labels in words, where the name of a field is none. */
 const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_in: 'found in' };
 
@@ -116,7 +125,7 @@ const LABELS: Readonly<Record<string, string>> = { asked_by: 'asked by', stands_
 function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] {
   const label = paint('dim', visible(plainText(getOwn(LABELS, name) ?? name)));
   if (value === null || typeof value !== 'object' || !isLong(value)) {
-    return [`${label} ${valueText(value)}`];
+    return [`${label} ${inWords(value)}`];
   }
   const fieldsOf = (part: JsonObject): string[] =>
     Object.entries(part).flatMap(([field, one]) => linesOf(field, one, paint));
@@ -181,7 +190,9 @@ function show(approval: MarkedApproval, now: number, terminal: Terminal): void {
   const { diff, ...file } = isObject(shown.file) ? shown.file : {};
   const parts = { ...shown, ...(shown.file !== undefined && { file }) };
   const names = [...new Set([...ORDER, ...Object.keys(parts)])];
-  for (const name of names.filter((one) => Object.hasOwn(parts, one))) {
+  const isShown = (name: string): boolean =>
+    Object.hasOwn(parts, name) && !(shown.action === 'ask' && FOR_PROGRAMS.has(name));
+  for (const name of names.filter(isShown)) {
     const value = getOwn(parts, name) ?? null;
     for (const line of linesOf(name, value, terminal.paint)) terminal.out(`  ${line}`);
   }

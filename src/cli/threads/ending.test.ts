@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { Store } from '../../store/index.ts';
 import type { Terminal } from '../terminal/terminal.ts';
-import { exitCodeOfThread, tellNext } from './ending.ts';
+import { exitCodeOfThread, showResult, tellNext } from './ending.ts';
 
 /** A registry whose threads have had these events. */
 const having = (...types: string[]) =>
@@ -69,4 +69,19 @@ test('a person who stopped a run is told how to resume it', () => {
   const ended = { thread_id: 't', outputs: {}, text: '', reason: '', cost: {} };
   tellNext({ ...ended, status: 'terminated' }, { limits: {}, denied: 0, failed: 0 }, terminal);
   expect(notes.join()).toContain('`km threads resume t`');
+});
+
+test.each([
+  ['words alone', {}, ' All of it.\n', [' All of it.'], []],
+  ['outputs alone', { n: 1 }, '', ['{\n  "n": 1\n}'], []],
+  ['a reply that is the outputs', { n: 1 }, '{"n": 1}\n', ['{\n  "n": 1\n}'], []],
+  ['words around outputs', { n: 1 }, 'So: {"n": 1}', ['{\n  "n": 1\n}'], ['So: {"n": 1}']],
+  ['nothing', {}, ' \n', [], []],
+])('the result of a run is data, and shown once: %s', (_, outputs, text, data, notes) => {
+  const [out, note]: [string[], string[]] = [[], []];
+  showResult(
+    { outputs, text },
+    { out: (line) => void out.push(line), note: (line) => void note.push(line) },
+  );
+  expect([out, note]).toEqual([data, notes]);
 });

@@ -187,9 +187,15 @@ export function tellEnding(
 export const tellNext = (result: ThreadResult, around: Circumstances, terminal: Terminal): void =>
   terminal.note(terminal.paint('dim', `next: ${nextStep(result, around)}`));
 
-/** Outputs when the directive has some, else what the model said last. */
-export function showResult({ outputs, text }: ThreadResult, terminal: Terminal): void {
+/** Outputs when the directive has some, else what the model said last. Words around outputs are for people. */
+export function showResult(
+  { outputs, text }: Pick<ThreadResult, 'outputs' | 'text'>,
+  terminal: Pick<Terminal, 'out' | 'note'>,
+): void {
   const hasOutputs = typeof outputs === 'object' && Object.keys(outputs ?? {}).length > 0;
+  const words = visible(text.trim());
+  const isOnlyObject = /^\{[^]*\}$/.test(words);
+  if (hasOutputs && words !== '' && !isOnlyObject) terminal.note(words);
   if (hasOutputs) terminal.out(visible(JSON.stringify(outputs, null, 2)));
-  else if (text !== '') terminal.out(visible(text.trimEnd()));
+  else if (words !== '') terminal.out(visible(text.trimEnd()));
 }

@@ -217,9 +217,11 @@ function createTeller(terminal: Terminal, print: (line: string) => void): Hear {
       if (failed.has(line)) return;
       failed.add(line);
     }
-    if (held !== undefined && !(isOwn && event.type === 'thread_end')) print(held);
+    if (isOwn && event.type === 'thread_end') held = undefined;
+    if (line === undefined) return;
+    if (held !== undefined) print(held);
     held = isOwn && event.type === 'assistant_message' ? line : undefined;
-    if (held === undefined && line !== undefined) print(line);
+    if (held === undefined) print(line);
   };
 }
 
