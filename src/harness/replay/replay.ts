@@ -32,7 +32,7 @@ import {
   readJournal,
   startOf,
 } from '../thread/journal-event.ts';
-import { encode, LEASE_MS } from '../thread/journal-writer.ts';
+import { LEASE_MS } from '../thread/journal-writer.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { createReplayRecord, isResume } from '../thread/recorded-events.ts';
 import { restoreThread } from '../thread/restore.ts';
@@ -105,7 +105,8 @@ function withoutNotes(data: JsonObject, { type, data: known }: Recorded): JsonOb
 
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
-  const { code, ...whole }: JsonObject = encode(event, event.turn).data;
+  // The data is JSON by construction: `decode` has checked it.
+  const { code, ...whole } = event.data as JsonObject;
   // How long an answer could be was up to others.
   const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
   const { max_tokens: _, fitted: __, ...rest } = whole;

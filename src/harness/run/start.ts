@@ -26,7 +26,7 @@ import { apartKey, budgetOf } from '../thread/budget.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import { hearInReplay } from '../thread/interruption.ts';
 import type { HookStart, JournalEvent, WhatRan } from '../thread/journal-event.ts';
-import { encode, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
+import { checkedEvents, LEASE_MS, type Refusable } from '../thread/journal-writer.ts';
 import { type GivenMarks, openingEvents, withFreshId } from '../thread/opening.ts';
 import type { ThreadResult } from '../thread/ports.ts';
 import { addToConversation } from '../thread/talk.ts';
@@ -116,6 +116,8 @@ async function createRow(
   const { parent, kind, detached = false, runner = 'safety' } = place;
   const known = ports.identity?.();
   if (known && !known.ok) return known;
+  const checked = checkedEvents(events, 0);
+  if (!checked.ok) return checked;
   const create = (id: string): Promise<Outcome<Held>> => {
     const drawFrom = place.drawFrom ?? (detached && parent ? apartKey(id) : undefined);
     return bear(ports, place, {
@@ -131,7 +133,7 @@ async function createRow(
       search,
       ...(kind && { kind }),
       ...(detached && { detached }),
-      events: events.map((event) => encode(event, 0)),
+      events: checked.output,
       reserve: hookReserve(id, 1, aside, drawFrom),
       start: place.isQueued
         ? { queue: {} }

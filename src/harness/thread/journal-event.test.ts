@@ -1,10 +1,11 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import { must } from '../../../tests/support/registry.ts';
 import { runs } from '../../../tests/support/soak.ts';
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { DataOf, EventType, JournalEvent } from './journal-event.ts';
 import { decode, decodeAll } from './journal-event.ts';
-import { encode } from './journal-writer.ts';
+import { checkedEvent } from './journal-writer.ts';
 
 const text = fc.string();
 const count = fc.nat();
@@ -232,13 +233,43 @@ const stored = (type: string, data: Json, seq = 7, turn = 2) => ({
 test('what was written is what is read', () => {
   fc.assert(
     fc.property(event, fc.nat(99), (one, turn) => {
-      const written = encode(one, turn);
+      const written = must(checkedEvent(one, turn));
       const read = decode(stored(written.type, written.data, 7, written.turn));
       expect(read).toMatchObject({ ok: true, output: { seq: 7, turn, thread: 'one' } });
       const { type, data } = read.ok ? read.output : { type: '', data: {} };
       expect(JSON.stringify({ type, data })).toBe(JSON.stringify(one));
     }),
     { numRuns: runs(500) },
+  );
+});
+
+/** Numbers that JSON has no word for are among it. */
+const odd: fc.Arbitrary<unknown> = fc.oneof(
+  json,
+  fc.constantFrom<unknown>(Number.NaN, Number.POSITIVE_INFINITY, undefined, [undefined], {
+    a: NaN,
+  }),
+);
+const changed = fc
+  .tuple(event, fc.nat(), odd, fc.boolean())
+  .map(([{ type, data }, at, value, isLeftOut]) => {
+    const names = Object.keys(data);
+    const name = names[at % Math.max(1, names.length)] ?? 'more';
+    const { [name]: _, ...rest } = data as Record<string, unknown>;
+    return { type, data: isLeftOut ? rest : { ...rest, [name]: value } };
+  });
+
+test('no event can be written that its reader refuses', () => {
+  fc.assert(
+    fc.property(fc.oneof(changed, fc.record({ type: text, data: odd })), (one) => {
+      const written = checkedEvent(one as JournalEvent, 0);
+      if (written.ok)
+        expect(decode(stored(one.type, JSON.parse(written.output.text)))).toMatchObject({
+          ok: true,
+        });
+      else expect(written.error.code).toBe('internal_error');
+    }),
+    { numRuns: runs(2000) },
   );
 });
 

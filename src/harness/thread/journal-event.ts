@@ -120,7 +120,7 @@ const fault: Check<Fault> = fields({ code: text, detail });
 /** A model request that came to nothing, and what was done about it. */
 const failed = fields({ code: text, detail }, { next: word('wait', 'fallback') });
 const numbers = is<Record<string, number>>(
-  (value) => isObject(value) && Object.values(value).every((one) => typeof one === 'number'),
+  (value) => isObject(value) && Object.values(value).every((one) => Number.isFinite(one)),
 );
 const usage: Check<Usage> = fields({
   input_tokens: number,

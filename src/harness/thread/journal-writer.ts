@@ -4,7 +4,7 @@
 // order. Whoever could not commit no longer acts: the first failure that is no refusal is final,
 // because nobody knows any more what the journal says.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Failure, fail, type JsonObject, type Outcome } from '../../base/index.ts';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type {
   AuditEntry,
   Commit,
@@ -20,9 +20,36 @@ import { type JournalEvent, type Noted, oddField } from './journal-event.ts';
 export type Encoded = Noted & NewEvent & { readonly text: string };
 
 /** What was noted before, in a replay, keeps its turn. */
-export const encode = (event: JournalEvent & Partial<Noted>, turn: number): Encoded =>
+const encode = (event: JournalEvent & Partial<Noted>, turn: number): Encoded =>
   // JSON by construction: the union holds nothing else.
   ({ turn, text: event.text ?? JSON.stringify(event.data), ...event }) as Encoded;
+
+/**
+ * INVARIANT: whoever writes events into a journal gets them from here, so its reader refuses none of them.
+ * `internal_error` {type, field} for an event of another shape: a bug of ours.
+ */
+export function checkedEvent(event: JournalEvent, turn: number): Outcome<Encoded> {
+  const encoded = encode(event, turn);
+  const field = oddField(event.type, encoded.data);
+  if (field === undefined) return ok(encoded);
+  const { type } = event;
+  const message = `an event \`${type}\` cannot be recorded: \`${field}\` is not what it should be`;
+  return fail('internal_error', message, { type, field });
+}
+
+/** All of them, or the failure of the first that cannot be recorded. */
+export function checkedEvents(
+  events: readonly JournalEvent[],
+  turn: number,
+): Outcome<readonly Encoded[]> {
+  const encoded: Encoded[] = [];
+  for (const event of events) {
+    const one = checkedEvent(event, turn);
+    if (!one.ok) return one;
+    encoded.push(one.output);
+  }
+  return ok(encoded);
+}
 
 /** What a note may change besides. */
 export type Change = Pick<Commit, 'status' | 'cost' | 'result' | 'attempt' | 'settle' | 'raise'> & {
@@ -245,15 +272,12 @@ export class JournalWriter {
     const { status } = change;
     const events: Encoded[] = [];
     let wrong: Failure | undefined;
-    if (status !== undefined) events.push(encode({ type: 'status', data: { status } }, this.turn));
-    for (const event of 'type' in given ? [given] : given) {
-      // The data is JSON by construction, as in `encode`.
-      const field = oddField(event.type, event.data as JsonObject);
-      if (field === undefined) events.push(encode(event, this.turn));
+    const own: JournalEvent[] = status === undefined ? [] : [{ type: 'status', data: { status } }];
+    for (const event of own.concat(given)) {
+      const checked = checkedEvent(event, this.turn);
+      if (checked.ok) events.push(checked.output);
       else {
-        const { type } = event;
-        const message = `an event \`${type}\` cannot be recorded: \`${field}\` is not what it should be`;
-        wrong = fail('internal_error', message, { type, field });
+        wrong = checked;
         events.push(encode({ type: 'error', data: wrong.error }, this.turn));
       }
     }

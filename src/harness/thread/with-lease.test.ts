@@ -22,7 +22,7 @@ function listening() {
 }
 
 const end = (status: ThreadStatus) => () => ({
-  events: [{ type: 'logged' as const, data: { event_type: 'x', data: {} } }] as never,
+  events: [{ type: 'logged' as const, data: { event_type: 'x', data: {}, by: 'me' } }] as never,
   status,
 });
 
@@ -44,4 +44,13 @@ test('what goes on, or has no transcript here, is let go with what was written',
     await withLease(store, 't', { owner: 'me' }, end(status), tells ? () => {} : undefined);
     expect(asked).toEqual(['claim', 'commit status,logged and release']);
   }
+});
+
+test('an event that its reader would refuse is not written, and the thread is let go', async () => {
+  const { asked, store } = listening();
+  const work = () => ({ events: [{ type: 'logged', data: { event_type: 'x' } }] as never });
+  expect(await withLease(store, 't', { owner: 'me' }, work)).toMatchObject({
+    error: { code: 'internal_error', detail: { type: 'logged', field: 'data' } },
+  });
+  expect(asked).toEqual(['claim', 'release']);
 });

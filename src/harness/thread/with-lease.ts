@@ -3,7 +3,7 @@ import { type Outcome, ok } from '../../base/index.ts';
 import type { MaybePromise } from '../../flow/index.ts';
 import { type Commit, type Held, isEnded, type Store } from '../../store/index.ts';
 import type { JournalEvent, Noted } from './journal-event.ts';
-import { type Encoded, encode, LEASE_MS } from './journal-writer.ts';
+import { checkedEvents, type Encoded, LEASE_MS } from './journal-writer.ts';
 import type { WatchPort } from './ports.ts';
 
 interface HolderWork extends Pick<Commit, 'status' | 'cost' | 'result' | 'settle'> {
@@ -26,12 +26,15 @@ export async function withLease(
   const { epoch, row } = held.output;
   const { events, ...change } = await work(held.output);
   const { status } = change;
-  const [first, ...more]: [JournalEvent, ...JournalEvent[]] =
-    status === undefined ? [...events] : [{ type: 'status', data: { status } }, ...events];
-  const written: [Encoded, ...Encoded[]] = [
-    encode(first, 0),
-    ...more.map((event) => encode(event, 0)),
-  ];
+  const changed: JournalEvent[] =
+    status === undefined ? [] : [{ type: 'status', data: { status } }];
+  const checked = checkedEvents([...changed, ...events], 0);
+  const [first, ...more] = checked.ok ? checked.output : [];
+  if (!checked.ok || !first) {
+    await store.release({ thread, epoch });
+    return checked.ok ? ok(null) : checked;
+  }
+  const written: [Encoded, ...Encoded[]] = [first, ...more];
   const expect = { seq: row.seq, epoch };
   // INVARIANT: what has ended is let go when its transcript is written, as in finish.ts: before that it
   // shows up as ended and held by nobody, and whoever finds it writes the transcript for it.
