@@ -3,14 +3,7 @@ import type { Json, JsonObject, Outcome } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
 import type { PlainRequest, PlainResult, RunRequest } from '../harness/index.ts';
 import type { Catalogs, Library } from '../items/index.ts';
-import type {
-  Audit,
-  AuditFilter,
-  AuditRow,
-  Caller,
-  Kernel,
-  SandboxReport,
-} from '../kernel/index.ts';
+import type { Audit, AuditFilter, Caller, Kernel, SandboxReport } from '../kernel/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
 import type { ServedItems } from './identity.ts';
 import type { CallOptions } from './kernel.ts';
@@ -18,7 +11,7 @@ import type { Verb } from './program.ts';
 import type { OnLooker } from './queued-threads.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
 import type { RegistryDoor } from './server-registry.ts';
-import type { Threads } from './threads.ts';
+import type { AuditAnswer, Threads } from './threads.ts';
 
 export interface Runtime {
   readonly project: string;
@@ -33,7 +26,7 @@ export interface Runtime {
   readonly catalogs: Catalogs;
   readonly audit: Pick<Audit, 'write'> & {
     /** Of threads and all others, oldest first. */
-    read(filter: AuditFilter): Promise<Outcome<AuditRow[]>>;
+    read(filter: AuditFilter): Promise<AuditAnswer>;
   };
   /** Where threads are kept. */
   readonly registry: RegistryDoor;

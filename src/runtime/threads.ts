@@ -4,6 +4,7 @@ import { join, resolve } from 'node:path';
 import {
   anything,
   compact,
+  type Failure,
   fail,
   fillableText,
   flag,
@@ -107,21 +108,36 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
   open.shared.address !== undefined ||
   existsSync(registryFile(open));
 
-/** Rows of threads are in the registry, all others in the file: both, by time. */
-export async function readAudit(
-  open: OpenProject,
-  filter: AuditFilter,
-): Promise<Outcome<AuditRow[]>> {
-  await open.audit.kept?.();
-  const others = open.audit.read(filter);
+/** When one of its sources cannot be read, the failure names it, and `output` has the rows of the other. */
+export type AuditAnswer =
+  | { readonly ok: true; readonly output: AuditRow[] }
+  | (Failure & { readonly output: AuditRow[] });
+
+/** Rows of threads. */
+async function registryRows(open: OpenProject, filter: AuditFilter): Promise<Outcome<AuditRow[]>> {
   const store = hasRegistry(open) ? await open.store?.() : undefined;
-  if (!others.ok || !store) return others;
-  if (!store.ok) return store;
-  const rows = await store.output.auditRows(filter);
-  if (!rows.ok) return rows;
-  const both = [...others.output, ...rows.output];
-  const byTime = both.toSorted((a, b) => Number(a.time > b.time) - Number(a.time < b.time));
-  return ok(byTime.slice(-filter.limit));
+  if (!store) return ok([]);
+  const rows = store.ok ? await store.output.auditRows(filter) : store;
+  if (rows.ok) return rows;
+  const { code, detail } = rows.error;
+  const remedy = typeof detail.hint === 'string' ? detail.hint : 'run `km doctor`';
+  const message = `the audit rows of threads cannot be read: ${detail.message}; ${remedy}`;
+  return fail(code, message, { ...detail });
+}
+
+/** Rows of threads are in the registry, all others in the file: both, by time. */
+export async function readAudit(open: OpenProject, filter: AuditFilter): Promise<AuditAnswer> {
+  await open.audit.kept?.();
+  const sources = [open.audit.read(filter), await registryRows(open, filter)];
+  const rows = sources
+    .flatMap((source) => (source.ok ? source.output : []))
+    .toSorted((a, b) => Number(a.time > b.time) - Number(a.time < b.time))
+    .slice(-filter.limit);
+  const [failed, other] = sources.filter((source) => !source.ok);
+  if (!failed) return { ok: true, output: rows };
+  const { code, detail } = failed.error;
+  const message = other ? `${detail.message}; ${other.error.detail.message}` : detail.message;
+  return { ...fail(code, message, { ...detail }), output: rows };
 }
 
 type Harness = typeof import('../harness/index.ts');

@@ -63,8 +63,9 @@ export const run = inProject(async (runtime, { options, terminal }) => {
     filter.output.thread = newest.output.id;
   }
   const rows = await runtime.audit.read(filter.output);
+  // Where one of its sources cannot be read, the rows of the other are shown all the same.
+  if (!terminal.json) for (const row of rows.output) show(row, terminal);
   return terminal.finish(rows, (list) => {
-    for (const row of list) show(row, terminal);
     if (list.length === 0) terminal.note('no such rows');
   });
 });

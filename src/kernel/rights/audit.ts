@@ -240,7 +240,7 @@ export function createAudit(file: string, clock: Clock): Audit {
         if (errnoOf(error) === 'ENOENT') return ok([]);
         return fail(
           'internal_error',
-          `the audit file \`${file}\` cannot be read: ${messageOf(error)}`,
+          `the audit file \`${file}\` cannot be read: ${messageOf(error)}; make it a file that you may read`,
         );
       }
     },
