@@ -89,7 +89,8 @@ export interface WritePreview {
   readonly diff?: string;
 }
 
-export type PreviewWrite = (given: ReadonlyMap<string, Json>) => Promise<WritePreview | undefined>;
+/** Takes the arguments by name, as guards left them. Undefined: nothing can be said about the write. */
+export type PreviewWrite = (given: ReadonlyMap<string, Value>) => Promise<WritePreview | undefined>;
 
 /** Why an argument may steer although strangers had a hand in it, or in whoever wrote it. */
 export interface ArgumentOrigin {

@@ -144,6 +144,11 @@ export interface PreparedCall {
   readonly inputs?: readonly Input[];
   /** Absent: everybody may. */
   gate?(authority: Authority): Outcome<null>;
+  /** Before a person is asked: the refusal that the body would come to whatever they answer. */
+  foresee?(
+    values: readonly Value[],
+    made: Omit<MadeCall, 'capture'>,
+  ): MaybePromise<Failure | undefined>;
   /** With the inputs that the guards passed on. */
   body(values: readonly Value[], made: MadeCall): MaybePromise<Outcome<Value>>;
   readonly explain?: (failure: Failure) => Failure;

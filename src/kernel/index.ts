@@ -1,5 +1,10 @@
 export { type Authority, type Caller, type Kind, UNASKED } from './call.ts';
-export { fileIdentity, writeProjectFile } from './file-tools/project-write.ts';
+export {
+  fileIdentity,
+  previewProjectWrite,
+  refusesWriting,
+  writeProjectFile,
+} from './file-tools/project-write.ts';
 export { answerOf, FOUR_TOOLS, type VerbDefinition } from './four-tools.ts';
 export { createKernel, type EmbeddedKernel, type Kernel } from './kernel.ts';
 export type { Handles, Primitive, PrimitiveCall, PrimitiveResult, Verifier } from './primitive.ts';
@@ -52,7 +57,7 @@ export { checkConfig } from './tool/check-config.ts';
 export { checkParameters, hasPatterns, validate } from './tool/parameters.ts';
 export { readsOf } from './tool/plan.ts';
 export { watchProcess } from './tool/run-primitive.ts';
-export { createToolPreparer, type ToolPorts } from './tool/run-tool.ts';
+export { createToolPreparer, previewTool, type ToolPorts } from './tool/run-tool.ts';
 export { createToolLines, type FormedBody, type ToolLine } from './tool/tool-line.ts';
 export type { SignaturePolicy } from './tool/tool-rights.ts';
 export {

@@ -248,6 +248,7 @@ function act(
           if (isCounted && !caller.act?.intent) return uncounted(name);
           return call.gate?.(authority.output) ?? ok(null);
         },
+        foresee: (values) => made && call.foresee?.(values, made),
       },
     ),
   );

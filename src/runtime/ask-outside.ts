@@ -17,7 +17,7 @@ import {
 import type { Asked, Ports, Question } from '../flow/index.ts';
 import type { Approval, Decision, Store } from '../store/index.ts';
 import type { OpenProject } from './project.ts';
-import { decideApproval, personIn, type Speaker } from './steering.ts';
+import { decideApproval, isFileChanged, personIn, type Speaker } from './steering.ts';
 
 export type PersonAnswer = Pick<Decision, 'decision' | 'answer' | 'why'>;
 
@@ -147,8 +147,7 @@ export async function askHere(
       const answer = typeof said === 'boolean' ? ({ decision: yes, why: '' } as const) : said;
       const done = await decideApproval(store, row.id, { ...answer, by });
       if (done.ok) return done;
-      // The file changed, so the question is asked again.
-      if (done.error.detail.path !== undefined) return done;
+      if (isFileChanged(done)) return done;
       // Somebody else was quicker: theirs counts.
       if (done.error.code !== 'invalid_input') return await rowOf(store, row.id);
       text = done.error.detail.message;
@@ -189,20 +188,23 @@ async function answerTo(
   };
   const known = await findAnswer(store, binding, open.clock.now());
   if (!known.ok) return known;
-  const shown = {
+  const show = async () => ({
     ...(await callShown(question, open.project)),
     surface,
     ...(name !== '' && { caller: name }),
-  };
-  const asked = known.output
-    ? await renewed(store, known.output, question, async () => shown)
-    : await putQuestion(open, store, binding, shown);
-  if (!asked.ok) return asked;
-  const { state } = asked.output;
-  const row =
-    state === 'pending' && person
-      ? await askHere(store, asked.output, person, { who: personIn(open.env), channel: 'cli' })
-      : asked;
+  });
+  const by = { who: personIn(open.env), channel: 'cli' } as const;
+  let asked = known.output
+    ? await renewed(store, known.output, question, show)
+    : await putQuestion(open, store, binding, await show());
+  let row = asked;
+  while (asked.ok && asked.output.state === 'pending' && person) {
+    row = await askHere(store, asked.output, person, by);
+    if (row.ok || !isFileChanged(row)) break;
+    // The question comes again, with what would change now.
+    asked = await renewed(store, asked.output, question, show);
+    row = asked;
+  }
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });

@@ -225,6 +225,7 @@ export {
   choicesFor,
   decideApproval,
   endThread,
+  isFileChanged,
   personIn,
   personRow,
   type Speaker,

@@ -27,6 +27,7 @@ import type {
   ScriptPort,
   ScriptRequest,
 } from '../harness/index.ts';
+import { refusesWriting, resolveProjectPath } from '../kernel/index.ts';
 import type {
   CodeResult,
   ConnectorTool,
@@ -168,15 +169,27 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),
-    writeFile({ path, text, append, descriptor, named }, frame) {
+    async refusesWrite(path) {
+      const place = resolveProjectPath(world.root, path);
+      if (!place.ok) return place;
+      const scope = { path: place.output.relative };
+      const held = actions.check({ capability: 'fs.write', scope });
+      return held.ok ? await refusesWriting(place.output) : held;
+    },
+    writeFile(request, frame) {
+      const { path, text, append } = request;
       // A whole file may be written twice; what is added may not.
       const about: ScriptAct = {
         name: append ? 'append' : 'write',
         effect: append ? 'write' : 'idempotent',
         arguments: { path: shown(path), text },
       };
-      const write = () => world.writeFile({ path, text, append, descriptor, named }, frame);
-      return act(about, write, plainJson, () => null);
+      return act(
+        about,
+        () => world.writeFile(request, frame),
+        plainJson,
+        () => null,
+      );
     },
     process(request, frame) {
       const { kind, ...given } = request;

@@ -36,6 +36,7 @@ import {
   type Caller,
   liftedIn,
   type Primitive,
+  previewTool,
   readsOf,
 } from '../kernel/index.ts';
 import type { ScriptWorld } from '../script/index.ts';
@@ -262,11 +263,17 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
         isHooking: true,
       },
       act: { record: write },
+      ...(inner.approved !== undefined && { approved: inner.approved }),
     }),
     kindOf: (id) => KINDS.find((kind) => library.find(kind, id).ok),
     readsOf(id) {
       const found = library.find('tool', id);
       return found.ok ? readsOf(found.output) : undefined;
+    },
+    async previewTool(id, given) {
+      const found = library.find('tool', id);
+      const ports = { library, projectRoot: project, labels: recordsOf(open) };
+      return found.ok ? await previewTool(ports, found.output, given) : undefined;
     },
     connector: async (name) =>
       (await import('./shared/connectors.ts')).connectorTools(library, name),

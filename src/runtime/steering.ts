@@ -316,6 +316,10 @@ async function changedSince(store: Store, asked: Approval): Promise<Failure | un
   return fail('conflict', message, { approval: id, path });
 }
 
+/** Did a decision fail because the file of the question changed? Whoever asked asks again then. */
+export const isFileChanged = ({ error: { code, detail } }: Failure): boolean =>
+  code === 'conflict' && detail.path !== undefined;
+
 const SCOPED: ReadonlySet<Json | undefined> = new Set(['path', 'destination']);
 
 /**

@@ -1,8 +1,15 @@
 // What a script needs from outside. The runtime brings it: files, processes, tools and models go
 // through the kernel with the operator's policy or a thread's token, so the language itself never
 // touches the disk or starts anything.
-import type { Json, JsonObject, Outcome } from '../base/index.ts';
-import type { Descriptor, Frame, MaybePromise, Operation, Value } from '../flow/index.ts';
+import type { Failure, Json, JsonObject, Outcome } from '../base/index.ts';
+import type {
+  Descriptor,
+  Frame,
+  MaybePromise,
+  Operation,
+  Value,
+  WritePreview,
+} from '../flow/index.ts';
 
 export interface LoadedText {
   /** The real, absolute path. */
@@ -110,9 +117,20 @@ export interface ScriptWorld {
       descriptor: Descriptor;
       /** Of what the path was made of. */
       named: Descriptor;
+      /** The content that a person approved this write over, by its hash; `new`: nothing. */
+      approved?: string | undefined;
     },
     frame: Frame,
   ): MaybePromise<Outcome<null>>;
+  /** The refusal that a write to this path would come to, whatever a person answers. */
+  refusesWrite?(path: string): Promise<Failure | undefined>;
+  /** Returns what a call of this tool would write, for the person who is asked about it. */
+  previewTool?(id: string, given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined>;
+  /** The same for a file that a statement writes. */
+  previewWrite?(
+    path: string,
+    write: { text: string; append: boolean },
+  ): Promise<WritePreview | undefined>;
   /** A non-zero exit is an ordinary result here; only what could not be started or ran out is a fault. */
   process(request: ProcessRequest, frame: Frame): Promise<Outcome<ProcessResult>>;
   /** An exception, a non-zero exit or a timeout is a fault that shows stderr. */

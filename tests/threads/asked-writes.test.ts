@@ -8,6 +8,7 @@ import { getOwn, type JsonObject } from '../../src/base/index.ts';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { decideApproval } from '../../src/runtime/index.ts';
 import { expectSame } from '../support/expect-same.ts';
+import { scripted } from '../support/script-project.ts';
 import { call, directive, openStage, run, type Stage } from '../support/thread-project.ts';
 
 const PERMISSIONS =
@@ -190,3 +191,196 @@ test.each(SENTENCES)('%s %j asks: %s', async (tool, given, question) => {
   await run(made, 'lead');
   expect((await pending(made)).shown.question).toBe(question);
 });
+
+// Statements of scripts that write ask as tools do.
+
+const openScript = (statement: string, guard = 'op:output op:append op:tool') =>
+  openStage(
+    {
+      '.ai/directives/lead.md': scripted(
+        'lead',
+        [
+          ...guard.split(' ').map((on) => `guard before ${on} = when [ * => ask "may it?" ]`),
+          statement,
+        ].join('\n'),
+        { permissions: PERMISSIONS },
+      ),
+      'out/a.md': 'one\ntwo\nthree\n',
+      'out/a.jsonl': '{"n":1}\n',
+    },
+    {},
+  );
+
+const STATEMENTS: readonly (readonly [string, string, string, string, string])[] = [
+  [
+    'output "one" to "out/a.md"',
+    'out/a.md',
+    'Overwrite out/a.md (1 line added, 3 removed)?',
+    '@@ -1,3 +1,1 @@\n-one\n-two\n-three\n+one\n\\ No newline at end of file',
+    'one',
+  ],
+  [
+    'append "four" to "out/a.md"',
+    'out/a.md',
+    'Add to out/a.md (1 line added)?',
+    '@@ -1,3 +1,4 @@\n one\n two\n three\n+four',
+    'one\ntwo\nthree\nfour\n',
+  ],
+  [
+    'var @row = { n: 2 }\nappend @row to "out/a.jsonl"',
+    'out/a.jsonl',
+    'Add to out/a.jsonl (1 line added)?',
+    '@@ -1,1 +1,2 @@\n {"n":1}\n+{"n":2}',
+    '{"n":1}\n{"n":2}\n',
+  ],
+  [
+    'var @text = `one\n`\nvar @done = @tool("fs/write_file", { path: "out/a.md", content: @text })',
+    'out/a.md',
+    'Overwrite out/a.md (2 lines removed)?',
+    '@@ -1,3 +1,1 @@\n one\n-two\n-three',
+    'one\n',
+  ],
+];
+
+test.each(STATEMENTS)(
+  '%s asks with what would change',
+  async (given, path, question, diff, text) => {
+    const made = await openScript(given);
+    const file = join(made.fixture.root, path);
+    const { thread_id: id, ...rest } = await run(made, 'lead');
+    expect(rest).toMatchObject({ status: 'waiting' });
+    const { id: approval, shown } = await pending(made);
+    expect(shown.question).toBe(question);
+    expect(getOwn(shown.file, 'diff')).toBe(diff);
+    expect((await approve(made, approval)).ok).toBe(true);
+    expect((await goOn(made, id)).status).toBe('completed');
+    expect(readFileSync(file, 'utf8')).toBe(text);
+    await isReplayed(made, id);
+  },
+);
+
+test.each(STATEMENTS)('%s does not write over what nobody saw', async (given, path) => {
+  const made = await openScript(given);
+  const file = join(made.fixture.root, path);
+  const { thread_id: id } = await run(made, 'lead');
+  const { id: approval } = await pending(made);
+  expect((await approve(made, approval)).ok).toBe(true);
+  writeFileSync(file, '{"by":"somebody else"}\n');
+  expect(await goOn(made, id)).toMatchObject({ status: 'failed', code: 'conflict' });
+  expect(readFileSync(file, 'utf8')).toBe('{"by":"somebody else"}\n');
+  await isReplayed(made, id);
+});
+
+test.each(STATEMENTS)('%s: a file that changed is asked about again', async (given, path) => {
+  const made = await openScript(given);
+  const file = join(made.fixture.root, path);
+  const { thread_id: id } = await run(made, 'lead');
+  const first = await pending(made);
+  writeFileSync(file, '{"n":0}\n');
+  expect(await approve(made, first.id)).toMatchObject({ error: { code: 'conflict' } });
+  expect((await goOn(made, id)).status).toBe('waiting');
+  const again = await pending(made);
+  expect(again.id).toBe(first.id);
+  expect(getOwn(again.shown.file, 'holds')).not.toBe(getOwn(first.shown.file, 'holds'));
+  expect((await approve(made, again.id)).ok).toBe(true);
+  expect((await goOn(made, id)).status).toBe('completed');
+  await isReplayed(made, id);
+});
+
+test.each(['output', 'append'])(
+  '%s: a file that is made after the question stays',
+  async (word) => {
+    const made = await openScript(`${word} "x" to "out/b.md"`);
+    const file = join(made.fixture.root, 'out/b.md');
+    const { thread_id: id } = await run(made, 'lead');
+    const { id: approval, shown } = await pending(made);
+    expect(shown.question).toBe('Create out/b.md (1 line)?');
+    expect((await approve(made, approval)).ok).toBe(true);
+    writeFileSync(file, 'theirs\n');
+    expect(await goOn(made, id)).toMatchObject({ status: 'failed', code: 'conflict' });
+    expect(readFileSync(file, 'utf8')).toBe('theirs\n');
+  },
+);
+
+test('a write that a guard after it holds back is held to what was approved', async () => {
+  const statement =
+    'guard after op:exe = when [ * => allow ]\nexe @put() = [\n  output "x" to "out/a.md"\n  => "done"\n]\nshow @put()';
+  const made = await openScript(statement, 'op:output');
+  const { thread_id: id } = await run(made, 'lead');
+  const { id: approval } = await pending(made);
+  expect((await approve(made, approval)).ok).toBe(true);
+  writeFileSync(fileOf(made), 'theirs\n');
+  expect(await goOn(made, id)).toMatchObject({ status: 'failed', code: 'conflict' });
+  expect(textOf(made)).toBe('theirs\n');
+});
+
+test('a secret that a statement writes is not in the question', async () => {
+  const made = await openScript(
+    'var secret @key = "k-123456"\noutput @key to "out/a.md"',
+    'op:output',
+  );
+  const { status } = await run(made, 'lead');
+  const found = await made.threads.store.approvals({});
+  expect(status).not.toBe('completed');
+  expect(JSON.stringify(found)).not.toContain('k-123456');
+});
+
+// Nobody is asked about what is refused whatever they answer.
+
+const REFUSED: readonly (readonly [string, JsonObject, string])[] = [
+  ['fs/write_file', { path: 'other/a.md', content: 'x' }, 'fs.write'],
+  ['fs/write_file', { path: 'out/../other/a.md', content: 'x' }, 'fs.write'],
+  ['fs/write_file', { path: '../a.md', content: 'x' }, 'leads out of the project'],
+  ['fs/write_file', { path: 'out/.git/config', content: 'x' }, 'belongs to git'],
+  ['fs/edit_file', { path: 'other/a.md', old_string: 'a', new_string: 'b' }, 'fs.write'],
+  ['own/save', { path: 'other/a.md', content: 'x' }, 'fs.write'],
+];
+const asksOf = async ({ threads }: Stage) => {
+  const found = await threads.store.approvals({});
+  return found.ok ? found.output.length : -1;
+};
+test.each(REFUSED)('%s %j is refused, and nobody is asked', async (tool, given, why) => {
+  const made = await open(tool, given);
+  const { thread_id: id, status } = await run(made, 'lead');
+  expect(status).toBe('completed');
+  expect(await asksOf(made)).toBe(0);
+  const result = await lastResult(made, id);
+  expect(result).toMatchObject({ content: { error: { code: 'permission_denied' } } });
+  expect(JSON.stringify(result)).toContain(why);
+  await isReplayed(made, id);
+});
+
+test('a host that no right covers is refused, and nobody is asked', async () => {
+  const made = await openStage(
+    directive('lead', {
+      permissions:
+        '<execute resource="net" action="http" host="api.example.org"/><execute resource="tool" id="http/*"/>',
+      deviation: 'ask_first="true"',
+    }),
+    {
+      lead: [
+        {
+          tool_calls: [call('http/request', { method: 'POST', url: 'https://other.example.org' })],
+        },
+        { text: 'done' },
+      ],
+    },
+  );
+  const { thread_id: id } = await run(made, 'lead');
+  expect(await asksOf(made)).toBe(0);
+  expect(await lastResult(made, id)).toMatchObject({
+    content: { error: { code: 'permission_denied', detail: { missing: 'net.http' } } },
+  });
+  await isReplayed(made, id);
+});
+
+test.each(['output "x" to "other/a.md"', 'append "x" to ".git/a"', 'output "x" to "../a.md"'])(
+  'a statement without a right to write is refused, and nobody is asked: %s',
+  async (statement) => {
+    const made = await openScript(statement);
+    const { thread_id: id, ...rest } = await run(made, 'lead');
+    expect(rest).toMatchObject({ code: 'permission_denied' });
+    expect(await asksOf(made)).toBe(0);
+    await isReplayed(made, id);
+  },
+);

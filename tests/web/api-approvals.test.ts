@@ -1,6 +1,8 @@
 // What waits for a person, over `/api`: the review shows exactly what would be done, a decision is about what
 // was shown and counts once, and the thread goes on with it in the server, whoever died meanwhile.
 import { createHash } from 'node:crypto';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
@@ -365,4 +367,28 @@ test('a call is approved for a scope: what the page sends is held to what was sh
     answer: { scope: { path: 'out/*' }, counted: true },
     uses: 2,
   });
+});
+
+test('a file that changed under the question: the thread goes on by itself and asks again', async () => {
+  const served = await openServed(LEAD(), { lead: [write('one\n'), DONE] });
+  const folder = join(served.fixture.root, 'out');
+  const file = join(folder, 'a.txt');
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(file, 'before\n');
+  const one = await asked(served);
+  expect(one.review.diff).toContain('-before');
+  writeFileSync(file, 'meanwhile\n');
+  const refused = await decide(served, one, { decision: 'once' });
+  expect(refused).toMatchObject({ status: 409 });
+  const again = async () => await output<ApprovalReview>(served, `approvals/${one.id}`);
+  await expect.poll(async () => (await again()).diff, { timeout: 15_000 }).toContain('-meanwhile');
+  await reaches(served, one.thread, 'waiting');
+  const [listed] = await waits(served);
+  expect(listed?.digest).not.toBe(one.review.approval.digest);
+  const review = await again();
+  expect(await decide(served, { id: one.id, review }, { decision: 'once' })).toMatchObject({
+    status: 200,
+  });
+  await reaches(served, one.thread, 'completed');
+  expect(readFileSync(file, 'utf8')).toBe('one\n');
 });

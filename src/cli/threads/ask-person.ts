@@ -6,6 +6,7 @@ import {
   type AskPerson,
   askHere,
   choicesFor,
+  isFileChanged,
   type PersonAnswer,
   reasonsText,
   type Speaker,
@@ -125,7 +126,7 @@ export async function answerHere(
   for (const row of rows) {
     const done = await askHere(store, row, person, by);
     // The thread asks again, about what would change now.
-    if (!done.ok) return done.error.detail.path !== undefined;
+    if (!done.ok) return isFileChanged(done);
     if (done.output.state === 'pending') return false;
   }
   return rows.length > 0;
@@ -140,11 +141,17 @@ export function answerBelow(terminal: Terminal, by: Speaker) {
   const person = personAt(terminal, over.signal);
   const asked = new Set<string>();
 
-  async function ask({ store, goOn }: Threads, id: string, root: string): Promise<void> {
+  async function ask(threads: Threads, id: string, root: string): Promise<void> {
+    const { store, goOn } = threads;
     const found = await store.approvals({ id, state: 'pending' });
     const [row] = found.ok ? found.output : [];
     if (!row || !person || row.thread === undefined || row.thread === root) return;
     const done = await askHere(store, row, person, by);
+    if (!done.ok && isFileChanged(done)) {
+      await goOn(row.thread, over.signal);
+      if (!over.signal.aborted) await ask(threads, id, root);
+      return;
+    }
     const isOpen = !done.ok || done.output.state === 'pending';
     // Where machines share the store, the answer has queued it.
     if (!isOpen && !store.fleet) void goOn(row.thread, over.signal);

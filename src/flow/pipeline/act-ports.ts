@@ -66,6 +66,11 @@ export interface ActPorts {
     inputs: readonly Value[],
     frame: Frame,
   ) => MaybePromise<Outcome<null>>;
+  /**
+   * Before a person is asked: the refusal that no answer could lift, such as a right that is not held for
+   * this path. Undefined: none is known. The body looks again, at what is really there.
+   */
+  readonly foresee?: (inputs: readonly Value[], frame: Frame) => MaybePromise<Failure | undefined>;
   /** Stage 4. Once for an act, as the intent. */
   readonly limits?: {
     reserve(

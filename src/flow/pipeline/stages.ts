@@ -26,7 +26,14 @@ import {
   judgeAfter,
   judgeBefore,
 } from '../guards/ask-guards.ts';
-import { carryOut, crashed, MAX_ATTEMPTS, operationName } from '../guards/decision.ts';
+import {
+  carryOut,
+  crashed,
+  decisionOf,
+  type Judgement,
+  MAX_ATTEMPTS,
+  operationName,
+} from '../guards/decision.ts';
 import type { Argument, Operation } from '../operation.ts';
 import { type Descriptor, EMPTY, mergeDescriptors } from '../values/labels.ts';
 import { addMarks, isValue, makeValue, type Value } from '../values/value.ts';
@@ -167,10 +174,11 @@ function evaluateInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
       state = given;
     },
   };
-  const evaluated = inTurn(given, ({ name, role, kind, value }) =>
+  const evaluated = inTurn(given, ({ name, role, kind, value, preview }) =>
     whenReady(typeof value === 'function' ? heard(value(note)) : ok(value), (outcome) => {
       if (!outcome.ok) return outcome;
-      found.push({ name, role, value: outcome.output, ...(kind && { kind }) });
+      const known = { ...(kind && { kind }), ...(preview && { preview }) };
+      found.push({ name, role, value: outcome.output, ...known });
       return undefined;
     }),
   );
@@ -230,13 +238,34 @@ function judgeInputs(attempt: Attempt): MaybePromise<Failure | undefined> {
     const { trace, exception } = judgement;
     if (trace.length > 0) attempt.trace = trace;
     if (exception) attempt.frame = { ...attempt.frame, exception };
-    return whenReady(carryOut(op, judgement, attempt.frame), (refused) => {
-      if (!refused || 'ok' in refused) return refused;
-      const { isApproved, holds } = refused;
-      const approved = holds === undefined ? {} : { approved: holds };
-      attempt.frame = { ...attempt.frame, isApproved, ...approved };
-      return undefined;
-    });
+    return whenReady(
+      foreseen(attempt, judgement),
+      (certain) => certain ?? whenReady(carryOut(op, judgement, attempt.frame), taken),
+    );
+  });
+  function taken(refused: Awaited<ReturnType<typeof carryOut>>): Failure | undefined {
+    if (!refused || 'ok' in refused) return refused;
+    const { isApproved, holds } = refused;
+    const approved = holds === undefined ? {} : { approved: holds };
+    attempt.frame = { ...attempt.frame, isApproved, ...approved };
+    return undefined;
+  }
+}
+
+/** INVARIANT: nobody is asked about what is refused whatever they answer. */
+function foreseen(
+  attempt: Attempt,
+  { findings }: Pick<Judgement, 'findings'>,
+): MaybePromise<Failure | undefined> {
+  const { foresee } = attempt.call.own;
+  if (decisionOf(findings) !== 'ask') return undefined;
+  const early = streamsTooEarly(attempt);
+  if (early || !foresee) return early;
+  // A refusal here is one of rights, as at the gate.
+  attempt.stage = STAGE.gate;
+  return whenReady(foresee(valuesOf(attempt.inputs), attempt.frame), (refused) => {
+    if (!refused) attempt.stage = STAGE.body;
+    return refused;
   });
 }
 
@@ -402,20 +431,21 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
 }
 
 /** It streams, and that would be out before an after-guard could object. */
-const isTooEarly = ({ op, frame }: Attempt): boolean =>
-  frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held);
+function streamsTooEarly({ op, frame }: Attempt): Failure | undefined {
+  if (op.metadata?.stream !== true) return undefined;
+  const isEarly = frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held);
+  return isEarly
+    ? fail('invalid_input', `${operationName(op)} cannot stream while a guard judges its result`)
+    : undefined;
+}
 
 /** Runs the stages from `first` on; what one of them throws is a fault of this operation. */
 export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<Value> | 'again'> =>
   shielded(
     () =>
       whenReady(admit(attempt, first), (refused) => {
-        if (refused) return refused;
-        if (attempt.op.metadata?.stream !== true || !isTooEarly(attempt)) {
-          return whenReady(runBody(attempt), (done) => finish(attempt, done));
-        }
-        const name = operationName(attempt.op);
-        return fail('invalid_input', `${name} cannot stream while a guard judges its result`);
+        const stopped = refused ?? streamsTooEarly(attempt);
+        return stopped ?? whenReady(runBody(attempt), (done) => finish(attempt, done));
       }),
     (error) => crashed(operationName(attempt.op), error),
   );

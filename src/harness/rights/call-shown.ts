@@ -78,7 +78,7 @@ export async function filePreview({
   arguments: given,
 }: Question): Promise<WritePreview | undefined> {
   const look = given.find(({ preview }) => preview !== undefined)?.preview;
-  const found = await look?.(new Map(given.map(({ name, value }) => [name, value.data])));
+  const found = await look?.(new Map(given.map(({ name, value }) => [name, value])));
   if (!found || !given.some(({ value }) => carries(value.meta.descriptor, 'secret'))) return found;
   const { diff: _, ...rest } = found;
   return rest;

@@ -187,6 +187,7 @@ function bindActions(
     fail('permission_denied', 'a plan acts through the tools that it names, and in no other way');
   return {
     auth: () => own.auth(),
+    check: (need) => own.check(need),
     ask: (...given) => own.ask(...given),
     paths: (change) => own.paths(change),
     async tool(id, values, frame) {

@@ -26,6 +26,7 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import type { ItemKind } from '../../items/index.ts';
+import { tokenAuthority } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import type { Ending } from '../loop.ts';
 import { askAbout, callBinding } from '../rights/ask-about-call.ts';
@@ -180,16 +181,21 @@ async function putQuestion(
   const about = { id: call.id, key: callKey(thread, call), effect: 'read' } as const;
   const asked = await askAbout(thread, about)(question, frame);
   if (!asked.ok) return asked;
-  return asked.output.answer === 'pending'
-    ? fail('approval_pending', 'nobody has answered yet', { ...asked.output })
-    : ok(makeValue({ ...asked.output }));
+  if (asked.output.answer === 'pending') {
+    return fail('approval_pending', 'nobody has answered yet', { ...asked.output });
+  }
+  // The content that was approved stands in the recorded step alone.
+  const recorded = await thread.ports.replay?.recorded(thread.place.id, call.id);
+  return recorded ?? ok(makeValue({ ...asked.output }));
 }
 
 /** As it stands in the journal. */
 const askedIn = (data: Json): Asked => {
   const answer = ANSWERS.find((word) => word === getOwn(data, 'answer')) ?? 'denied';
   const why = plainText(getOwn(data, 'why') ?? '');
-  return { answer, ...(why !== '' && { why }) };
+  const holds = getOwn(data, 'holds');
+  const held = typeof holds === 'string' && { holds };
+  return { answer, ...(why !== '' && { why }), ...held };
 };
 const ANSWERS = ['approved', 'denied', 'pending', 'expired'] as const;
 
@@ -218,6 +224,10 @@ export function createScriptActions(
       __thread_id: place.id,
       __directive_id: place.directive.name,
     }),
+    check(need) {
+      const held = ports.tokens.verify(rights.approved.auth(control.currentCall), place.id);
+      return held.ok ? tokenAuthority(held.output).check(need) : held;
+    },
     async tool(id, values, frame) {
       const item_type = KINDS.find((kind) => ports.library.find(kind, id).ok) ?? 'tool';
       const parameters = Object.fromEntries([...values].map(([name, { data }]) => [name, data]));

@@ -198,6 +198,7 @@ export async function callKernel(
     __directive_id: place.directive.name,
     idempotencyKey: key,
     act,
+    ...(frame?.approved !== undefined && { approved: frame.approved }),
   };
   const request = { ...known.request, values };
   const done = await ports.kernel[known.verb](request as never, caller);

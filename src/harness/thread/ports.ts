@@ -11,7 +11,7 @@ import type {
   Value,
 } from '../../flow/index.ts';
 import type { ToolEffect } from '../../items/index.ts';
-import type { Audit, Caller, EventFilter, StreamEvent } from '../../kernel/index.ts';
+import type { Audit, Caller, EventFilter, StreamEvent, Verifier } from '../../kernel/index.ts';
 import type {
   Message,
   ModelReply,
@@ -37,6 +37,8 @@ export interface ScriptAct {
 export interface ScriptActions {
   /** The right it works with now. */
   auth(): Pick<Caller, '__auth' | '__thread_id' | '__directive_id'>;
+  /** Does it hold this right now? Answers the same in a replay. */
+  readonly check: Verifier;
   tool(id: string, parameters: ReadonlyMap<string, Value>, frame: Frame): Promise<Outcome<Value>>;
   help(action: string, message: Value, frame: Frame): Promise<Outcome<Value>>;
   model(

@@ -1,11 +1,13 @@
 // The way into a project's files for those who are no tool: the same gates and the same atomic write.
-import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { MaybePromise } from '../../flow/index.ts';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import type { LabelRecords, MaybePromise, WritePreview } from '../../flow/index.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
 
 interface ProjectWrite {
   text: string;
   append: boolean;
+  /** The content that a person approved this write over, by its hash; `new`: nothing. */
+  approved?: string | undefined;
   /**
    * Told the content's hash before it takes its place, and that of what stays in front of it; a
    * failure stops the write.
@@ -18,9 +20,9 @@ const MAX_TRIES = 5;
 /** Writes where the caller was allowed to. Appending starts over when somebody else wrote meanwhile. */
 export async function writeProjectFile(
   place: ProjectPath,
-  { text, append, willWrite }: ProjectWrite,
+  { text, append, approved, willWrite }: ProjectWrite,
 ): Promise<Outcome<null>> {
-  const { MAX_WRITTEN_BYTES, protectedPlace, tooLarge, writeWhole } = await import(
+  const { MAX_WRITTEN_BYTES, notApproved, protectedPlace, tooLarge, writeWhole } = await import(
     './write-file.ts'
   );
   const { readWhole } = await import('./read-file.ts');
@@ -30,11 +32,15 @@ export async function writeProjectFile(
     const standing = append ? await readWhole(place, MAX_WRITTEN_BYTES) : undefined;
     if (standing && !standing.ok && standing.error.code !== 'not_found') return standing;
     const before = standing?.ok ? standing.output : undefined;
+    const found = before?.sha256 ?? 'new';
+    if (append && approved !== undefined && approved !== found) return notApproved(place.relative);
     const bytes = Buffer.concat([before?.bytes ?? Buffer.alloc(0), Buffer.from(text, 'utf8')]);
     if (bytes.length > MAX_WRITTEN_BYTES) return tooLarge(place.relative, bytes.length);
     const written = await writeWhole(place, bytes, {
       willWrite: (sha256) => willWrite(sha256, before?.sha256),
       onlyNew: append && !before,
+      // An append has compared what it read, and starts over when that has changed.
+      approved: append ? undefined : approved,
       ...(before && { replaces: { mtimeMs: before.mtimeMs, size: before.bytes.length } }),
     });
     if (written.ok) return ok(null);
@@ -45,6 +51,23 @@ export async function writeProjectFile(
       return fail('tool_failed', `\`${place.relative}\` is written by others all the time`);
     }
   }
+}
+
+/** The refusal of a place that nobody may write in this way. */
+export const refusesWriting = async ({ relative }: ProjectPath): Promise<Failure | undefined> =>
+  (await import('./write-file.ts')).protectedPlace(relative);
+
+/** Returns what such a write would change. Undefined: nothing can be said about it. */
+export async function previewProjectWrite(
+  projectRoot: string,
+  labels: Pick<LabelRecords, 'recall'>,
+  path: string,
+  { text, append }: Pick<ProjectWrite, 'text' | 'append'>,
+): Promise<WritePreview | undefined> {
+  const { previewWrite } = await import('./write-preview.ts');
+  const given = { path, content: text, ...(append && { new_string: text, append }) };
+  const by = append ? 'append' : 'write_file';
+  return await previewWrite({ projectRoot, labels, by }, new Map(Object.entries(given)));
 }
 
 /** What is there now, as the preview of a write names it; `new`: nothing is. */

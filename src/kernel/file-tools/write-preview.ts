@@ -12,7 +12,7 @@ import { identityOf, MAX_IDENTIFIED_BYTES } from './write-file.ts';
 interface PreviewRequest {
   readonly projectRoot: string;
   readonly labels: Pick<LabelRecords, 'recall'>;
-  /** `config.function` of the tool. */
+  /** `config.function` of the tool; a statement of a script that appends also creates. */
   readonly by: string;
 }
 
@@ -51,7 +51,8 @@ async function compared(
   given: ReadonlyMap<string, Json>,
 ): Promise<Omit<WritePreview, 'path' | 'holds'> | undefined> {
   const whole = await readWhole(place, MAX_IDENTIFIED_BYTES);
-  const change = by === 'write_file' ? 'overwrite' : 'edit';
+  const adds = given.get('append') === true;
+  const change = by === 'write_file' ? 'overwrite' : adds ? 'add' : 'edit';
   if (!whole.ok) return { change };
   const { bytes, sha256, absolute } = whole.output;
   const kept = labels.recall(absolute, sha256);
@@ -87,7 +88,7 @@ export async function previewWrite(
     const about = await compared(request, found.output, given);
     return about && { path: relative, holds, ...about };
   } catch (error) {
-    if (errnoOf(error) !== 'ENOENT' || request.by !== 'write_file') return undefined;
+    if (errnoOf(error) !== 'ENOENT' || request.by === 'edit_file') return undefined;
     const to = countLines(Buffer.from(textIn(given, 'content')));
     return { path: relative, holds: 'new', change: 'create', to };
   }

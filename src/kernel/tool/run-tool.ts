@@ -18,10 +18,11 @@ import {
   makeValue,
   type PreviewWrite,
   type Value,
+  type WritePreview,
 } from '../../flow/index.ts';
 import { type Library, writerOf } from '../../items/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
-import type { ExecuteRequest, PreparedCall } from '../call.ts';
+import type { ExecuteRequest, MadeCall, PreparedCall } from '../call.ts';
 import { leftOut, underPolicies } from '../rights/authority.ts';
 import { shownFile } from '../rights/item-marks.ts';
 import { checkParameters } from './parameters.ts';
@@ -207,6 +208,24 @@ function passedOn(
     : checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
 }
 
+/** What the guards passed on, with the rights that its caller has for it. */
+function allowedCall(
+  ports: ToolPorts,
+  checked: CheckedCall,
+  inputs: readonly Input[],
+  values: readonly Value[],
+  { caller, authority }: Pick<MadeCall, 'caller' | 'authority'>,
+): Outcome<AllowedCall> {
+  const again = passedOn(checked, inputs, values);
+  if (!again.ok) return again;
+  const { plan } = checked;
+  const signed = restrictUnsigned(authority, plan, ports.signatures);
+  const { guards } = caller.frame;
+  const isProcess = plan.primitive === 'subprocess';
+  const narrowed = guards.list.length > 0 ? underPolicies(signed, guards, isProcess) : signed;
+  return ok({ plan, parameters: again.output, authority: narrowed });
+}
+
 /** A tool and its parameters, fit to be called. */
 type CheckedCall = Omit<AllowedCall, 'authority'>;
 
@@ -222,17 +241,32 @@ const withPlace =
     return { ...input, place };
   };
 
+type PreviewPorts = Pick<ToolPorts, 'library' | 'projectRoot' | 'labels'>;
+
 /** A built-in file tool, also under a tool of the user's own: what it would change can be shown. */
-const withPreview =
-  ({ projectRoot, labels }: ToolPorts, by: string) =>
-  (input: Input, at: number): Input => {
-    if (at > 0) return input;
-    const preview: PreviewWrite = async (given) => {
-      const { previewWrite } = await import('../file-tools/write-preview.ts');
-      return await previewWrite({ projectRoot, labels, by }, given);
-    };
-    return { ...input, preview };
+function previewBy({ projectRoot, labels }: PreviewPorts, plan: Plan): PreviewWrite | undefined {
+  const { previews: by } = plan;
+  if (by === undefined) return undefined;
+  return async (given) => {
+    const { previewWrite } = await import('../file-tools/write-preview.ts');
+    const data = Object.fromEntries([...given].map(([name, value]) => [name, value.data]));
+    const checked = checkParameters(plan.leaf.id, data, plan.parameters, plan.schema);
+    if (!checked.ok) return undefined;
+    const parameters = new Map(Object.entries(checked.output));
+    return await previewWrite({ projectRoot, labels, by }, parameters);
   };
+}
+
+/** The same for a tool that a statement of a script names. */
+export async function previewTool(
+  ports: PreviewPorts,
+  item: PlannedTool,
+  given: ReadonlyMap<string, Value>,
+): Promise<WritePreview | undefined> {
+  const data = Object.fromEntries([...given].map(([name, value]) => [name, value.data]));
+  const plan = resolvePlan(ports.library, item, data);
+  return plan.ok ? await previewBy(ports, plan.output)?.(given) : undefined;
+}
 
 function call(
   ports: ToolPorts,
@@ -240,9 +274,12 @@ function call(
   request: ExecuteRequest,
 ): PreparedCall {
   const plain = inputsOf(request, parameters, plan);
-  const { writes, previews } = plan;
+  const { writes } = plan;
   const placed = writes === undefined ? plain : plain.map(withPlace(ports, writes));
-  const inputs = previews === undefined ? placed : placed.map(withPreview(ports, previews));
+  const preview = previewBy(ports, plan);
+  const inputs = preview
+    ? placed.map((input, at) => (at === 0 ? { ...input, preview } : input))
+    : placed;
   return {
     op: plan.op,
     inputs,
@@ -251,15 +288,15 @@ function call(
       const { isOfDirectives } = ports.primitives.get(plan.primitive) ?? {};
       return gateTool(plan, narrowed, parameters, isOfDirectives);
     },
-    async body(values, { caller, authority }) {
-      const again = passedOn({ plan, parameters }, inputs, values);
-      if (!again.ok) return again;
-      const signed = restrictUnsigned(authority, plan, ports.signatures);
-      const { guards } = caller.frame;
-      const isProcess = plan.primitive === 'subprocess';
-      const narrowed = guards.list.length > 0 ? underPolicies(signed, guards, isProcess) : signed;
-      const allowed = { plan, parameters: again.output, authority: narrowed };
-      return await runBody(ports, allowed, values, caller);
+    async foresee(values, made) {
+      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, made);
+      if (!allowed.ok) return allowed;
+      const { foreseeRefusal } = await import('./foresee-refusal.ts');
+      return await foreseeRefusal(ports, allowed.output);
+    },
+    async body(values, made) {
+      const allowed = allowedCall(ports, { plan, parameters }, inputs, values, made);
+      return allowed.ok ? await runBody(ports, allowed.output, values, made.caller) : allowed;
     },
     explain: (failure) => inChain(withMapping(withShownFile(ports, failure), plan), plan),
   };

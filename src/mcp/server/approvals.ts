@@ -12,11 +12,13 @@ import {
   type ServerContext,
 } from '@modelcontextprotocol/server';
 import {
+  type Failure,
   getOwn,
   isObject,
   type Json,
   type JsonObject,
   type Outcome,
+  ok,
   onOneLine,
   plainText,
   textAt,
@@ -261,9 +263,24 @@ export async function withApprovals(
   // Nobody decided: it goes on waiting, and is not asked for again.
   if (!decision) return await make(again);
   const decided = await ports.host.decide(approval, decision, ports.client());
-  if (!decided.ok) return decided;
-  const outcome = await goOn(ports, decided.output, again, make);
+  const answered = decided.ok ? decided : await changedFile(ports, decided, approval);
+  if (!answered.ok) return answered;
+  const outcome = await goOn(ports, answered.output, again, make);
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
+}
+
+/** Whoever asked about a file that changed meanwhile asks again, with what would change now. */
+async function changedFile(
+  { host }: ApprovalPorts,
+  refusal: Failure,
+  id: string,
+): Promise<Outcome<Approval>> {
+  const { code, detail } = refusal.error;
+  if (code !== 'conflict' || detail.path === undefined) return refusal;
+  const store = await host.store();
+  const rows = store.ok ? await store.output.approvals({ id, state: 'pending' }) : store;
+  const [row] = rows.ok ? rows.output : [];
+  return row ? ok(row) : refusal;
 }
 
 /** The call itself; or the thread that waited, which is told to go on. */

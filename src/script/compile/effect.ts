@@ -13,6 +13,7 @@ import {
   mergeDescriptors,
   type Operation,
   type Value,
+  type WritePreview,
 } from '../../flow/index.ts';
 import { raise } from '../fault.ts';
 import { lineOf, placeOf } from '../problem.ts';
@@ -56,6 +57,7 @@ export function compileEffect(
       ? lazyInput(env, 'value', evaluate, (found, inner) => resolveOpen(refuseLeave(found), inner))
       : // `output to "f"`: everything printed so far.
         { name: 'value', value: passing ?? makeValue(env.run.document()) };
+    const shownFirst = where?.kind === 'file' ? { preview: previewOf(node, where, env) } : {};
     const place = where?.kind === 'file' ? where.path : where?.kind;
     const op: Operation = {
       type: node.effect,
@@ -70,13 +72,34 @@ export function compileEffect(
     // A name with marks was chosen by a value: it goes in like any other.
     const chosen = where?.kind === 'file' && where.marks.taint.length > 0 ? where : undefined;
     const named = chosen ? [{ name: 'target', value: chosen.name }] : [];
-    return await operate(env, op, [input, ...named], ([value, target], inner, scope) => {
-      if (chosen && target && textOf(target) !== textOf(chosen.name))
-        raise('permission_denied', 'a guard changed the name of the file that is written');
-      return carryOut(node, value, where, shown, inner, scope);
-    });
+    return await operate(
+      where?.kind === 'file' ? foreseeing(env, where) : env,
+      op,
+      [{ ...input, ...shownFirst }, ...named],
+      ([value, target], inner, scope) => {
+        if (chosen && target && textOf(target) !== textOf(chosen.name))
+          raise('permission_denied', 'a guard changed the name of the file that is written');
+        return carryOut(node, value, where, shown, inner, scope);
+      },
+    );
   };
 }
+
+/** Nobody is asked about a write for which there is no right. */
+const foreseeing = (env: Environment, { path }: Named): Environment => ({
+  ...env,
+  act: { ...env.act, foresee: () => env.run.world.refusesWrite?.(path) },
+});
+
+/** Shows the person who is asked what the write would change in its file. */
+const previewOf =
+  ({ effect, format }: NodeOf<'effect'>, { path }: Named, { run, frame }: Environment) =>
+  async (given: ReadonlyMap<string, Value>): Promise<WritePreview | undefined> => {
+    const value = given.get('value');
+    if (!value) return undefined;
+    const text = writtenText(effect, path, addMarks(value, frame.influence), format);
+    return await run.world.previewWrite?.(path, { text, append: effect === 'append' });
+  };
 
 type Where =
   | {
@@ -135,11 +158,18 @@ function carryOut(
   return emit('env', text, where.name);
 }
 
-/** `later`: it is not written yet; the marks of its name. */
-type Emit = (kind: string, text: string, target?: string, later?: Descriptor) => Value;
+/** `later`: it is not written yet. */
+type Emit = (kind: string, text: string, target?: string, later?: Held) => Value;
 
 /** Held back, and not written yet. */
-const pending = new WeakMap<Effect, Descriptor>();
+const pending = new WeakMap<Effect, Held>();
+
+interface Held {
+  /** Of the name of the file. */
+  readonly marks: Descriptor;
+  /** The content that a person approved the write over. */
+  readonly approved: string | undefined;
+}
 
 /** A place by its name, and what the name was made of. */
 type Named = Pick<Extract<Where, { kind: 'file' }>, 'path' | 'marks'>;
@@ -150,11 +180,13 @@ async function write(
   append: boolean,
   value: Value,
   { run, frame }: Pick<Environment, 'run' | 'frame'>,
+  approved: string | undefined,
 ): Promise<void> {
   const { descriptor } = value.meta;
   // That there is such a file, by that name, is told by its folder.
   const named = mergeDescriptors(marks, frame.influence);
-  unwrap(await run.world.writeFile({ path, text, append, descriptor, named }, frame));
+  const request = { path, text, append, descriptor, named, approved };
+  unwrap(await run.world.writeFile(request, frame));
 }
 
 /** Held back under an after-guard like any effect; the write itself happens when it is let go. */
@@ -167,11 +199,20 @@ async function writeTo(
 ): Promise<Value> {
   const { path, marks } = where;
   const isAppend = effect === 'append';
-  const text = isAppend ? appendedText(path, value) : fileText(value, format);
-  if (env.frame.emit) return emit(effect, text, path, mergeDescriptors(marks, env.frame.influence));
-  await write(where, text, isAppend, value, env);
+  const text = writtenText(effect, path, value, format);
+  const { emit: isHeld, influence, approved } = env.frame;
+  if (isHeld)
+    return emit(effect, text, path, { marks: mergeDescriptors(marks, influence), approved });
+  await write(where, text, isAppend, value, env, approved);
   return emit(effect, text, path);
 }
+
+const writtenText = (
+  effect: NodeOf<'effect'>['effect'],
+  path: string,
+  value: Value,
+  format: NodeOf<'effect'>['format'],
+): string => (effect === 'append' ? appendedText(path, value) : fileText(value, format));
 
 function appendedText(path: string, value: Value): string {
   const kind = extname(path).toLowerCase();
@@ -187,11 +228,12 @@ function appendedText(path: string, value: Value): string {
 /** Effects of held bodies that were let go: the file is written now. */
 export function writeReleased(effect: Effect, run: RunState): void {
   const { target, text = '', kind, value } = effect;
-  const marks = pending.get(effect);
-  if (target === undefined || !marks) return;
+  const held = pending.get(effect);
+  if (target === undefined || !held) return;
   pending.delete(effect);
-  const where = { path: target, marks };
-  run.later(write(where, text, kind === 'append', value, { run, frame: run.ground }));
+  const where = { path: target, marks: held.marks };
+  const ground = { run, frame: run.ground };
+  run.later(write(where, text, kind === 'append', value, ground, held.approved));
 }
 
 /** `show foreach … with { separator, template }` joins what it collected. */

@@ -12,6 +12,7 @@ import {
   makeContainer,
   makeValue,
   OPERATION_VIEW,
+  type PreviewWrite,
   type Value,
   withLabels,
 } from '../../flow/index.ts';
@@ -230,7 +231,8 @@ export async function performTool(
     ...(reads && { reads }),
     ...(called.length > 0 && { called }),
   };
-  const inputs = entries.map(([key, value]) => ({ name: key, value }));
+  const preview: PreviewWrite = async (given) => await env.run.world.previewTool?.(tool, given);
+  const inputs = entries.map(([key, value]) => ({ name: key, value, preview }));
   return await operate(env, op, inputs, async (passed, inner) => {
     const named = new Map(entries.map(([key], index) => [key, valueAt(passed, index)]));
     return unwrap(await env.run.world.tool(tool, named, inner.frame));

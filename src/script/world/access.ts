@@ -39,6 +39,7 @@ export interface WorldPorts {
   kindOf(id: string): string | undefined;
   /** How the tool of this id reads what strangers wrote. */
   readsOf(id: string): Operation['reads'];
+  readonly previewTool: NonNullable<ScriptWorld['previewTool']>;
   readonly connector: NonNullable<ScriptWorld['connector']>;
   readonly model: ScriptWorld['model'];
   /** A fresh name nobody can guess. */

@@ -1,7 +1,7 @@
 // The world of one script, made from the kernel: every act is asked for with the right of whoever
 // runs the script, and leaves a row behind.
 import type { Failure, Outcome } from '../../base/index.ts';
-import { writeProjectFile } from '../../kernel/index.ts';
+import { previewProjectWrite, refusesWriting, writeProjectFile } from '../../kernel/index.ts';
 import { createJsEngine } from '../js/engine.ts';
 import type { ScriptWorld } from '../world.ts';
 import { createAccess, type FilePlace, type WorldPorts } from './access.ts';
@@ -13,10 +13,11 @@ function createWriter(ports: WorldPorts, access: ReturnType<typeof createAccess>
   // Branches of one script append to the same file one after the other.
   let last: Promise<unknown> = Promise.resolve();
   type Request = Parameters<ScriptWorld['writeFile']>[0];
-  const writeTo = (place: FilePlace, { text, append, descriptor }: Request) =>
+  const writeTo = (place: FilePlace, { text, append, descriptor, approved }: Request) =>
     writeProjectFile(place, {
       text,
       append,
+      approved,
       willWrite(sha256, before) {
         // What was in the file before is still in it after an append.
         const known =
@@ -57,6 +58,11 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     now: () => new Date(clock.now()),
     ...createWorldFiles(access, ports.labels),
     writeFile: createWriter(ports, access),
+    async refusesWrite(path) {
+      const place = access.mayWrite(path);
+      return place.ok ? await refusesWriting(place.output) : place;
+    },
+    previewWrite: (path, write) => previewProjectWrite(root, ports.labels, path, write),
     process: (request, frame) => processes.process(request, frame),
     code: createCode(processes, () => ports.unguessable()),
     js: createJsEngine(),
@@ -69,6 +75,7 @@ export function createScriptWorld(ports: WorldPorts): ScriptWorld {
     },
     connector: (name, frame) => ports.connector(name, frame),
     reads: (id) => ports.readsOf(id),
+    previewTool: (id, given) => ports.previewTool(id, given),
     help: (action, message, frame) =>
       // What guidance is asked about is a topic; everything else is told why.
       kernel.help(

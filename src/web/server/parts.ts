@@ -84,6 +84,8 @@ export interface Runs {
   resume(id: string, wish: ResumeWish, by: WebAsker): Promise<Outcome<Acted>>;
   /** What waited and was decided goes on here, unless another process is at work on it. */
   decided(thread: string): void;
+  /** A question that no longer fits its file: the thread goes on here and asks again. */
+  askAgain(thread: string): void;
   isHere(id: string): boolean;
   count(): number;
   /** What is under way is interrupted and can be resumed. */

@@ -237,6 +237,13 @@ export function createRuns(ports: RunsPorts): Runs {
       return refused(await go);
     },
     decided: () => goingOn.look(),
+    askAgain(id) {
+      void takeUp(id, (threads, signal) => threads.goOn(id, signal)).then((begun) => {
+        if (!begun.ok && begun.error.code !== 'lease_held') {
+          onError(new Error(`thread \`${id}\` cannot ask again: ${begun.error.detail.message}`));
+        }
+      });
+    },
     isHere: launcher.isHere,
     count: launcher.count,
     async close() {

@@ -3,7 +3,7 @@
 // decided; what has changed, was decided or is over is a conflict.
 import type { Context } from 'hono';
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
-import { decideApproval, personRow } from '../../../runtime/index.ts';
+import { decideApproval, isFileChanged, personRow } from '../../../runtime/index.ts';
 import type { Approval, ApprovalState, Decision, Store } from '../../../store/index.ts';
 import { parseThreadId } from '../../../store/index.ts';
 import type { ApprovalList, DecisionRequest, ListedApproval } from '../../model/api.ts';
@@ -154,7 +154,11 @@ async function decide(
   const by = speakerOf(asker);
   const said = { ...given.output, why, by, digest };
   const done = await decideApproval(store, id, said, wish.decision === 'answer');
-  if (!done.ok) return done;
+  if (!done.ok) {
+    // The thread goes on and asks again, with what would change now.
+    if (thread !== undefined && isFileChanged(done)) runs.askAgain(thread);
+    return done;
+  }
   if (thread !== undefined) runs.decided(thread);
   const listed = await listedApprovals(store, [done.output]);
   if (!listed.ok) return listed;
