@@ -553,3 +553,30 @@ test('a thread that is not planned asks for no plan', async () => {
   const done = await run(made, 'job');
   expect(await types(made, done.thread_id)).not.toContain('plan');
 });
+
+test('a plan may name a permitted tool that there was no room to tell of, and no other', async () => {
+  const ids = Array.from({ length: 60 }, (_, at) => `own/t${String(at).padStart(2, '0')}`);
+  const own = (id: string) => [
+    `.ai/tools/${id}.yaml`,
+    `tool_id: ${id.slice(4)}\ndescription: reads\nparameters:\n  - { name: path, type: string, required: true, description: where }\nexecutor_id: fs/read_file\n`,
+  ];
+  const files: Record<string, string> = Object.fromEntries([...ids, 'other/t99'].map(own));
+  const parts = {
+    outputs: TEXT,
+    permissions:
+      '<read resource="filesystem" path="notes/**"/><execute resource="tool" id="own/*"/>',
+  };
+  const reads = (id: string) =>
+    `var @in = @tool("${id}", { path: "notes/a.txt" })\nreturn { text: @in.content }`;
+  const made = await open([reads('own/t59')], { parts, files });
+  expect(await planned(made)).toMatchObject({ status: 'completed', outputs: { text: 'hello\n' } });
+  expect(asked(made, 0)).toContain('own/t00');
+  expect(asked(made, 0)).not.toContain('own/t59');
+  const wrong = await open([reads('other/t99'), reads('other/t99')], { parts, files });
+  expect(await planned(wrong)).toMatchObject({ status: 'failed', code: 'plan_invalid' });
+  const unfit = await open([reads('own/t59').replace('path:', 'place:'), reads('own/t59')], {
+    parts,
+    files,
+  });
+  expect(await planned(unfit)).toMatchObject({ status: 'completed', cost: { turns: 2 } });
+});

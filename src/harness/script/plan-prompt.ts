@@ -7,6 +7,8 @@ import type { Directive } from '../../items/index.ts';
 import { parameterWords, signatureOf, type ToolSignature } from '../../kernel/index.ts';
 import { unpackMarks } from '../thread/conversation.ts';
 import type { DataOf } from '../thread/journal-event.ts';
+import { permittedTools } from '../thread/permitted-tools.ts';
+import type { PlanReading } from '../thread/ports.ts';
 import type { Thread } from '../thread/thread.ts';
 
 export type PlanNote = DataOf<'plan'>;
@@ -19,7 +21,7 @@ export interface DoneStep {
 
 /** What a plan is made from. */
 export interface PlanGround {
-  /** Those that may be called, by id. */
+  /** Those that the model is told of, by id. */
   readonly tools: ReadonlyMap<string, ToolSignature>;
   /** Of what is told. */
   readonly marks: Descriptor;
@@ -50,6 +52,19 @@ export function groundOf({ ports: { library }, place, talk: { opening } }: Threa
     isHidden,
     message: message?.data.text ?? '',
   };
+}
+
+/** The tools that a plan may call: those it was told of, and whatever else it names and the thread may use. */
+export function toolsFor(
+  thread: Thread,
+  { tools }: PlanGround,
+  { steps }: PlanReading,
+): PlanGround['tools'] {
+  const others = new Set(steps.map(({ tool }) => tool).filter((id) => !tools.has(id)));
+  if (others.size === 0) return tools;
+  // The rights of a thread are in its own token, which holds those of its parents.
+  const found = permittedTools(thread.ports, thread.place.directive, thread, others);
+  return new Map([...tools, ...found.map((one) => [one.id, one] as const)]);
 }
 
 const FROM_MODEL = describe({ taint: ['src:llm'] });

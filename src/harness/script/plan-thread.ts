@@ -28,6 +28,7 @@ import {
   planMarks,
   planRequest,
   repairRequest,
+  toolsFor,
   variablesOf,
 } from './plan-prompt.ts';
 import { endingOf, givenMarks, inputValues, runRecorded } from './run-script-thread.ts';
@@ -100,13 +101,14 @@ async function ask(
 /** Noted before anything of it is done. */
 async function note(
   { thread, ground, done }: Planning,
+  tools: PlanGround['tools'],
   plan: { number: number; text: string; after: After | undefined; reading: PlanReading },
 ): Promise<Outcome<PlanNote>> {
   const { number, text, after, reading } = plan;
   const { place, ports, journal } = thread;
   const strangers = done.flatMap(({ isUntrusted }, at) => (isUntrusted ? [`done${at + 1}`] : []));
   const hidden = ground.isHidden ? variablesOf(place, ground, []) : [];
-  const needs = planNeeds(ports, reading, ground.tools, new Set([...strangers, ...hidden]));
+  const needs = planNeeds(ports, reading, tools, new Set([...strangers, ...hidden]));
   const data: PlanNote = {
     number,
     text,
@@ -146,12 +148,13 @@ async function makePlan(
     const words = textOf(answer.reply);
     const text = planIn(words);
     const reading = await ports.script.readPlan(text, variablesOf(place, ground, done));
+    const tools = toolsFor(thread, ground, reading);
     const problems = isWhole(answer.reply)
-      ? planProblems(ports, reading, ground.tools, place.directive)
+      ? planProblems(ports, reading, tools, place.directive)
       : ['it broke off before its end'];
     if (text === '') problems.push('it is empty');
     if (problems.length === 0) {
-      const noted = await note(planning, { number, text, after, reading });
+      const noted = await note(planning, tools, { number, text, after, reading });
       return noted.ok ? noted.output : { ending: interrupted(noted) };
     }
     const reason = `plan ${number} cannot be used: ${problems.join('; ')}`;

@@ -45,11 +45,15 @@ function candidates({ library }: Ports, grants: readonly Grant[]): ToolItem[] {
   return [...new Set([...named, ...(rest ? library.all('tool') : [])])];
 }
 
-/** What a directive declares, held to what policies and the parent leave of it. */
+/**
+ * What a directive declares, held to what policies and the parent leave of it. `among`: only these ids, and
+ * then all of them; otherwise as many as a model is told of.
+ */
 export function permittedTools(
   ports: Ports,
   directive: Directive,
   parent?: Thread,
+  among?: ReadonlySet<string>,
 ): readonly ToolSignature[] {
   const { library, project } = ports;
   const { catalog } = library.capabilities();
@@ -69,7 +73,7 @@ export function permittedTools(
     (parents === undefined || parents.holds(name).ok);
   const found: ToolSignature[] = [];
   for (const item of candidates(ports, grants)) {
-    if (found.length === MAX_TOOLS) break;
+    if (among ? !among.has(item.id) : found.length === MAX_TOOLS) continue;
     const asked = { capability: 'tool.execute', scope: { id: item.id } };
     // Most are let in by no name, signed or not: their files are not looked at.
     if (!grantsAllow(grants, { ...asked, signed: true }, catalog)) continue;
