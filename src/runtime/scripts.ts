@@ -193,6 +193,15 @@ function dangers(): readonly string[] {
   return patterns;
 }
 
+/** Shows what a call of a tool would write. */
+const previewsIn =
+  ({ open, library }: Rooms): NonNullable<ScriptWorld['previewTool']> =>
+  async (id, given) => {
+    const found = library.find('tool', id);
+    const ports = { library, projectRoot: open.project, labels: recordsOf(open) };
+    return found.ok ? await previewTool(ports, found.output, given) : undefined;
+  };
+
 export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
   const { createScriptWorld } = await import('../script/index.ts');
   const { open, library, kernel } = rooms;
@@ -270,11 +279,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       const found = library.find('tool', id);
       return found.ok ? readsOf(found.output) : undefined;
     },
-    async previewTool(id, given) {
-      const found = library.find('tool', id);
-      const ports = { library, projectRoot: project, labels: recordsOf(open) };
-      return found.ok ? await previewTool(ports, found.output, given) : undefined;
-    },
+    previewTool: previewsIn(rooms),
     connector: async (name) =>
       (await import('./shared/connectors.ts')).connectorTools(library, name),
     model: use.model ?? modelFor(rooms, use),

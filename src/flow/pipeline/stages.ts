@@ -259,7 +259,7 @@ function foreseen(
 ): MaybePromise<Failure | undefined> {
   const { foresee } = attempt.call.own;
   if (decisionOf(findings) !== 'ask') return undefined;
-  const early = streamsTooEarly(attempt);
+  const early = attempt.op.metadata?.stream === true ? streamsTooEarly(attempt) : undefined;
   if (early || !foresee) return early;
   // A refusal here is one of rights, as at the gate.
   attempt.stage = STAGE.gate;
@@ -432,7 +432,6 @@ function finish(attempt: Attempt, done: Outcome<Value>): MaybePromise<Outcome<Va
 
 /** It streams, and that would be out before an after-guard could object. */
 function streamsTooEarly({ op, frame }: Attempt): Failure | undefined {
-  if (op.metadata?.stream !== true) return undefined;
   const isEarly = frame.emit !== undefined || frame.guards.mayObjectAfter(op, frame.held);
   return isEarly
     ? fail('invalid_input', `${operationName(op)} cannot stream while a guard judges its result`)
@@ -444,7 +443,8 @@ export const runStages = (attempt: Attempt, first: Stage): MaybePromise<Outcome<
   shielded(
     () =>
       whenReady(admit(attempt, first), (refused) => {
-        const stopped = refused ?? streamsTooEarly(attempt);
+        const isStream = attempt.op.metadata?.stream === true;
+        const stopped = refused ?? (isStream ? streamsTooEarly(attempt) : undefined);
         return stopped ?? whenReady(runBody(attempt), (done) => finish(attempt, done));
       }),
     (error) => crashed(operationName(attempt.op), error),

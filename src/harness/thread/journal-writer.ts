@@ -19,20 +19,16 @@ import { type JournalEvent, type Noted, oddField } from './journal-event.ts';
 /** Ready to be written. Its text is made once: for the registry, for sealing and for the transcript. */
 export type Encoded = Noted & NewEvent & { readonly text: string };
 
-/** What was noted before, in a replay, keeps its turn. */
-const encode = (event: JournalEvent & Partial<Noted>, turn: number): Encoded =>
-  // JSON by construction: the union holds nothing else.
-  ({ turn, text: event.text ?? JSON.stringify(event.data), ...event }) as Encoded;
-
 /**
  * INVARIANT: whoever writes events into a journal gets them from here, so its reader refuses none of them.
  * `internal_error` {type, field} for an event of another shape: a bug of ours.
  */
-export function checkedEvent(event: JournalEvent, turn: number): Outcome<Encoded> {
-  const encoded = encode(event, turn);
-  const field = oddField(event.type, encoded.data);
+export function checkedEvent(event: JournalEvent & Partial<Noted>, turn: number): Outcome<Encoded> {
+  const { type, text = JSON.stringify(event.data) } = event;
+  // JSON by construction: the union holds nothing else. What was noted before, in a replay, keeps its turn.
+  const encoded = { turn, text, ...event } as Encoded;
+  const field = oddField(type, encoded.data);
   if (field === undefined) return ok(encoded);
-  const { type } = event;
   const message = `an event \`${type}\` cannot be recorded: \`${field}\` is not what it should be`;
   return fail('internal_error', message, { type, field });
 }
@@ -278,7 +274,8 @@ export class JournalWriter {
       if (checked.ok) events.push(checked.output);
       else {
         wrong = checked;
-        events.push(encode({ type: 'error', data: wrong.error }, this.turn));
+        const told = checkedEvent({ type: 'error', data: wrong.error }, this.turn);
+        if (told.ok) events.push(told.output);
       }
     }
     if (wrong) this.#ports.wrong(wrong);

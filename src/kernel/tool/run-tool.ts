@@ -190,12 +190,17 @@ function dryCall(ports: ToolPorts, { plan, parameters }: CheckedCall): PreparedC
   };
 }
 
-/** What the guards passed on; checked again when it is not what was checked before. */
-function passedOn(
+/**
+ * What the guards passed on, with the rights that its caller has for it. Parameters are checked again when
+ * they are not what was checked before.
+ */
+function allowedCall(
+  ports: ToolPorts,
   { plan, parameters }: CheckedCall,
   inputs: readonly Input[],
   values: readonly Value[],
-): Outcome<JsonObject> {
+  { caller, authority }: Pick<MadeCall, 'caller' | 'authority'>,
+): Outcome<AllowedCall> {
   let isSame = true;
   const passed: JsonObject = {};
   for (const [at, { name }] of inputs.entries()) {
@@ -203,22 +208,10 @@ function passedOn(
     isSame &&= data === parameters[name];
     setOwn(passed, name, data);
   }
-  return isSame
+  const again = isSame
     ? ok(parameters)
     : checkParameters(plan.leaf.id, passed, plan.parameters, plan.schema);
-}
-
-/** What the guards passed on, with the rights that its caller has for it. */
-function allowedCall(
-  ports: ToolPorts,
-  checked: CheckedCall,
-  inputs: readonly Input[],
-  values: readonly Value[],
-  { caller, authority }: Pick<MadeCall, 'caller' | 'authority'>,
-): Outcome<AllowedCall> {
-  const again = passedOn(checked, inputs, values);
   if (!again.ok) return again;
-  const { plan } = checked;
   const signed = restrictUnsigned(authority, plan, ports.signatures);
   const { guards } = caller.frame;
   const isProcess = plan.primitive === 'subprocess';
@@ -276,7 +269,7 @@ function call(
   const plain = inputsOf(request, parameters, plan);
   const { writes } = plan;
   const placed = writes === undefined ? plain : plain.map(withPlace(ports, writes));
-  const preview = previewBy(ports, plan);
+  const preview = plan.previews === undefined ? undefined : previewBy(ports, plan);
   const inputs = preview
     ? placed.map((input, at) => (at === 0 ? { ...input, preview } : input))
     : placed;
