@@ -5,7 +5,7 @@ import { runs } from '../../../tests/support/soak.ts';
 import type { Json, JsonObject } from '../../base/index.ts';
 import type { DataOf, EventType, JournalEvent } from './journal-event.ts';
 import { decode, decodeAll } from './journal-event.ts';
-import { checkedEvent } from './journal-writer.ts';
+import { checkedEvents } from './journal-writer.ts';
 
 const text = fc.string();
 const count = fc.nat();
@@ -233,7 +233,8 @@ const stored = (type: string, data: Json, seq = 7, turn = 2) => ({
 test('what was written is what is read', () => {
   fc.assert(
     fc.property(event, fc.nat(99), (one, turn) => {
-      const written = must(checkedEvent(one, turn));
+      const [written] = must(checkedEvents([one], turn));
+      if (!written) throw new Error('nothing is written');
       const read = decode(stored(written.type, written.data, 7, written.turn));
       expect(read).toMatchObject({ ok: true, output: { seq: 7, turn, thread: 'one' } });
       const { type, data } = read.ok ? read.output : { type: '', data: {} };
@@ -262,9 +263,9 @@ const changed = fc
 test('no event can be written that its reader refuses', () => {
   fc.assert(
     fc.property(fc.oneof(changed, fc.record({ type: text, data: odd })), (one) => {
-      const written = checkedEvent(one as JournalEvent, 0);
+      const written = checkedEvents([one as JournalEvent], 0);
       if (written.ok)
-        expect(decode(stored(one.type, JSON.parse(written.output.text)))).toMatchObject({
+        expect(decode(stored(one.type, JSON.parse(written.output[0]?.text ?? '')))).toMatchObject({
           ok: true,
         });
       else expect(written.error.code).toBe('internal_error');

@@ -23,7 +23,7 @@ export type Encoded = Noted & NewEvent & { readonly text: string };
  * INVARIANT: whoever writes events into a journal gets them from here, so its reader refuses none of them.
  * `internal_error` {type, field} for an event of another shape: a bug of ours.
  */
-export function checkedEvent(event: JournalEvent & Partial<Noted>, turn: number): Outcome<Encoded> {
+function checkedEvent(event: JournalEvent & Partial<Noted>, turn: number): Outcome<Encoded> {
   const { type, text = JSON.stringify(event.data) } = event;
   // JSON by construction: the union holds nothing else. What was noted before, in a replay, keeps its turn.
   const encoded = { turn, text, ...event } as Encoded;
