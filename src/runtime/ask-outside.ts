@@ -194,17 +194,18 @@ async function answerTo(
     ...(name !== '' && { caller: name }),
   });
   const by = { who: personIn(open.env), channel: 'cli' } as const;
-  let asked = known.output
+  const asked = known.output
     ? await renewed(store, known.output, question, show)
     : await putQuestion(open, store, binding, await show());
-  let row = asked;
-  while (asked.ok && asked.output.state === 'pending' && person) {
-    row = await askHere(store, asked.output, person, by);
-    if (row.ok || !isFileChanged(row)) break;
-    // The question comes again, with what would change now.
-    asked = await renewed(store, asked.output, question, show);
-    row = asked;
-  }
+  /** A question whose file changed comes again, with what would change now. */
+  const askAtHand = async (pending: Approval, at: AskPerson): Promise<Outcome<Approval>> => {
+    const said = await askHere(store, pending, at, by);
+    if (said.ok || !isFileChanged(said)) return said;
+    const again = await renewed(store, pending, question, show);
+    return again.ok && again.output.state === 'pending' ? await askAtHand(again.output, at) : again;
+  };
+  const isOpen = asked.ok && asked.output.state === 'pending';
+  const row = isOpen && person ? await askAtHand(asked.output, person) : asked;
   if (!row.ok) return row;
   const answer = answerIn(row.output);
   if (!answer) return ok({ answer: 'pending', approval: row.output.id });
