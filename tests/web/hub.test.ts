@@ -250,6 +250,21 @@ describe('approvals', () => {
     await expect.poll(() => heard.rows.get('one')?.due).toBe(0);
   });
 
+  test('a question that shows something else from now on is told anew', async () => {
+    const live = await openLive();
+    const thread = await openThread(live, 'one');
+    const { heard } = joinHub(live.hub, ['approvals']);
+    await expect.poll(() => heard.position).not.toContain('.x');
+    const wish = asked('ap1');
+    await thread.must({ events: [message('x')], ask: [wish], status: 'waiting' });
+    await expect.poll(() => heard.approvals.get('ap1')?.state).toBe('pending');
+    const before = heard.approvals.get('ap1')?.digest;
+    const shown = { ...wish.shown, question: 'May it, over what is there now?' };
+    must(await live.store.restate({ id: 'ap1', thread: 'one', shown }));
+    await expect.poll(() => heard.approvals.get('ap1')?.shown).toEqual(shown);
+    expect(heard.approvals.get('ap1')?.digest).not.toBe(before);
+  });
+
   test('every use of an approval is told', async () => {
     const live = await openLive();
     const thread = await openThread(live, 'one');

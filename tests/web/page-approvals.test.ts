@@ -120,6 +120,7 @@ browserTest('the oldest question is open, keys choose, and the next one follows'
   await expect.poll(() => page.url()).toContain(`/approvals/${left?.id}`);
   await expect.poll(focused).toContain('review');
   // A key of the review goes to Deny; a second Enter decides.
+  await review.getByRole('button', { name: 'Deny' }).waitFor();
   await page.keyboard.press('d');
   expect(await focused()).toContain('deny');
   await page.keyboard.press('Enter');
@@ -164,6 +165,26 @@ browserTest('what was decided elsewhere meanwhile is shown and cannot be given',
   await page.locator('.decided').getByText('not today').waitFor();
   expect(await approve.count()).toBe(0);
   expect(existsSync(join(served.fixture.root, 'out', 'a.txt'))).toBe(false);
+});
+
+browserTest('a question that changed while it was open is shown as it is now', async () => {
+  const { served, page, row, approve } = await waiting(writing('short'));
+  await row.click();
+  await expect.poll(() => approve.isEnabled()).toBe(true);
+  const [asked] = await pendingIn(served);
+  const { id = '', shown = {} } = asked ?? {};
+  const { thread = '' } = asked ?? {};
+  const file = { diff: '-what somebody wrote meanwhile' };
+  const restated = { ...shown, question: 'Replace out/a.txt?', file };
+  await served.threads.store.restate({ id, thread, shown: restated });
+  const review = page.getByRole('region', { name: 'Review' });
+  await review.getByText('This changed while it was open. Read it again.').waitFor();
+  await review.getByText('Replace out/a.txt?').waitFor();
+  await review.getByText('-what somebody wrote meanwhile').waitFor();
+  // The answer is one to the question that is shown now.
+  await expect.poll(() => approve.isEnabled()).toBe(true);
+  await approve.click();
+  await expect.poll(async () => (await pendingIn(served)).length).toBe(0);
 });
 
 browserTest('a decision about something else than was shown is refused, and says so', async () => {

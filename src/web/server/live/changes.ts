@@ -1,4 +1,5 @@
 // One round of the hub: what moved since the last one is read once, for all clients, and put into frames.
+import { isDeepStrictEqual } from 'node:util';
 import type { Clock, Outcome } from '../../../base/index.ts';
 import {
   type Approval,
@@ -98,7 +99,7 @@ function createAsked(store: Pick<Store, 'approvals'>) {
     /** As of the last look. */
     pending: (): readonly Approval[] => list,
 
-    /** What is new, and what was decided, was used or has expired since. */
+    /** What is new or asked anew, and what was decided, was used or has expired since. */
     async look(): Promise<Outcome<readonly Approval[]>> {
       const found = await store.approvals({ state: 'pending', limit: MAX_PENDING });
       if (!found.ok) return found;
@@ -106,7 +107,10 @@ function createAsked(store: Pick<Store, 'approvals'>) {
       const now = new Map(list.map((approval) => [approval.id, approval]));
       const uses = await used();
       if (!uses.ok) return uses;
-      const changed = [...list.filter(({ id }) => !known.has(id)), ...uses.output];
+      // A question that shows something else than before is asked anew.
+      const isNew = ({ id, shown }: Approval): boolean =>
+        !isDeepStrictEqual(known.get(id)?.shown, shown);
+      const changed = [...list.filter(isNew), ...uses.output];
       for (const id of known.keys()) {
         if (now.has(id)) continue;
         const gone = await store.approvals({ id });
