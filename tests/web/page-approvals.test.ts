@@ -174,13 +174,21 @@ browserTest('a question that changed while it was open is shown as it is now', a
   const [asked] = await pendingIn(served);
   const { id = '', shown = {} } = asked ?? {};
   const { thread = '' } = asked ?? {};
-  const file = { diff: '-what somebody wrote meanwhile' };
-  const restated = { ...shown, question: 'Replace out/a.txt?', file };
-  await served.threads.store.restate({ id, thread, shown: restated });
+  const restate = async (question: string, diff: string) => {
+    const restated = { ...shown, question, file: { diff } };
+    expect(await served.threads.store.restate({ id, thread, shown: restated })).toMatchObject({
+      ok: true,
+    });
+  };
+  await restate('Replace out/a.txt?', '-what somebody wrote meanwhile');
   const review = page.getByRole('region', { name: 'Review' });
   await review.getByText('This changed while it was open. Read it again.').waitFor();
   await review.getByText('Replace out/a.txt?').waitFor();
   await review.getByText('-what somebody wrote meanwhile').waitFor();
+  // What changes nothing has no heading for changes.
+  await restate('Replace it with the same?', '');
+  await review.getByText('Replace it with the same?').waitFor();
+  expect(await review.getByText('What would change').count()).toBe(0);
   // The answer is one to the question that is shown now.
   await expect.poll(() => approve.isEnabled()).toBe(true);
   await approve.click();

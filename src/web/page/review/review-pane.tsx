@@ -325,7 +325,7 @@ function Review(props: {
         )}
         <Asked review={review} />
         <Facts review={review} />
-        {diff === undefined ? null : (
+        {diff === undefined || diff === '' ? null : (
           <div class="sect">
             <h2>What would change</h2>
             <ForeignText text={diff} class="mono" />
