@@ -242,6 +242,26 @@ test('a thread that was left after one of the calls that it made at once was ref
   await same(made, id);
 });
 
+test('a thread that its parent stops when its end is recorded already', async () => {
+  const made = await open({ lead: [{ tool_calls: [spawn('part')], usage }, forever], part: PART });
+  const { store } = made.threads;
+  const { commit } = store;
+  store.commit = async (thread, change) => {
+    const done = await commit(thread, change);
+    if (change.status !== 'completed') return done;
+    const [lead] = await rows(made);
+    const [above, payload] = [lead?.id ?? '', { content: 'enough' }];
+    await store.signal({ thread: above, kind: 'terminate', payload, key: 'k', by: 'me' });
+    await expect.poll(() => types(made, above)).toContain('injected_message');
+    return done;
+  };
+  expect(await run(made, 'lead')).toMatchObject({ status: 'terminated' });
+  for (const { id, status } of await rows(made)) {
+    expect((await types(made, id)).at(-1)).toBe('thread_end');
+    await same(made, id, status);
+  }
+});
+
 test('a thread that an end was written for, and that went on all the same', async () => {
   const made = await open({ lead: [tool('leave', 1), { text: 'done' }] });
   const left = await made.threads.run({ directive: 'lead' }, leaving.signal);

@@ -153,6 +153,8 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   // What was set aside for it is free with its end.
   const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
+  // INVARIANT: the end of a thread is the last of its journal; whoever stops it now comes too late.
+  if (isEnded(status)) thread.control.ending ??= ending;
   const done = isEnded(status)
     ? await journal.commit(
         { type: 'thread_end', data: { status, reason, ...(code && { code }), cost } },
