@@ -25,7 +25,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'cli/commands/script.ts printed',
   'cli/threads/live-view.ts figureLines',
   'expr/operators.ts containsText',
-  'flow/guards/decision.ts decisionOf',
   'harness/hooks/improve-directive.ts applyDiff',
   'harness/limits/effective-limits.ts effectiveLimits',
   'harness/limits/effective-limits.ts ceilingOf',

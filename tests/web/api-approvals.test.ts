@@ -381,7 +381,9 @@ test('a file that changed under the question: the thread goes on by itself and a
   const refused = await decide(served, one, { decision: 'once' });
   expect(refused).toMatchObject({ status: 409 });
   const again = async () => await output<ApprovalReview>(served, `approvals/${one.id}`);
-  await expect.poll(async () => (await again()).diff, { timeout: 15_000 }).toContain('-meanwhile');
+  await expect
+    .poll(async () => (await again()).diff, { timeout: timeoutMs(15_000) })
+    .toContain('-meanwhile');
   await reaches(served, one.thread, 'waiting');
   const [listed] = await waits(served);
   expect(listed?.digest).not.toBe(one.review.approval.digest);
