@@ -73,7 +73,13 @@ export {
 } from './read-shape.ts';
 export { createLooks, createRecent, createRecentPairs } from './recent.ts';
 export { createRedactor, type RedactionStream, type Redactor } from './redact.ts';
-export { isInside, pathWithin, readRegularFile } from './regular-file.ts';
+export {
+  isInside,
+  pathWithin,
+  readRegularFile,
+  withoutFolder,
+  withoutPlaces,
+} from './regular-file.ts';
 export { spawn } from './spawn.ts';
 export {
   countBefore,

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { isInside, readRegularFile } from './regular-file.ts';
+import { isInside, readRegularFile, withoutFolder } from './regular-file.ts';
 
 let dir = '';
 const server = createServer();
@@ -79,4 +79,21 @@ test('it says what the way from one to the other says', () => {
       expect(isInside(one, other)).toBe(way === '' || !/^\.\.(\/|$)/.test(way));
     }),
   );
+});
+
+test.each([
+  ['cannot open /w/my project/a.ts:3', 'cannot open a.ts:3'],
+  ["'/w/my project/.ai/x.py' and /w/my project/b", "'.ai/x.py' and b"],
+  ['at file:///w/my%20project/a.mjs:1:2', 'at a.mjs:1:2'],
+  ['in /w/my project.', 'in ..'],
+  ['/w/my project', '.'],
+  ['/w/my project-2/a and /w/my project.old/b', '/w/my project-2/a and /w/my project.old/b'],
+  ['/usr/bin/node', '/usr/bin/node'],
+])('the folder of `%s` is left out', (text, shown) => {
+  expect(withoutFolder(text, '/w/my project')).toBe(shown);
+});
+
+test('another name can stand for a folder, and the root of all stands for nothing', () => {
+  expect(withoutFolder('/h/u/.ai/a and /h/u/.ai', '/h/u/.ai', '~/.ai/')).toBe('~/.ai/a and ~/.ai/');
+  expect(withoutFolder('/a/b', '/')).toBe('/a/b');
 });

@@ -3,7 +3,8 @@
 
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { errnoOf } from './outcome.ts';
+import { pathToFileURL } from 'node:url';
+import { errnoOf, type Failure, type Json } from './outcome.ts';
 
 interface FileProblem {
   code: 'unreadable' | 'not_a_file' | 'too_large';
@@ -77,3 +78,37 @@ export function isInside(path: string, folder: string): boolean {
 /** A path from this folder where it lies in it, so that it says the same on every machine; else as it is. */
 export const pathWithin = (folder: string, path: string): string =>
   path !== folder && isInside(path, folder) ? relative(folder, path) : path;
+
+/**
+ * A text in which every path or file URL into `folder` begins with `prefix` instead. A folder whose
+ * name only begins like this one stays as it is.
+ */
+export function withoutFolder(text: string, folder: string, prefix = ''): string {
+  if (folder.length < 2) return text;
+  const paths = text.replaceAll(pathToFileURL(folder).href, folder);
+  if (!paths.includes(folder)) return text;
+  return paths.split(folder).reduce((before, after) => {
+    if (/^[/\\]/.test(after)) return `${before}${prefix}${after.slice(1)}`;
+    return `${before}${/^(?:[\w-]|\.\w)/.test(after) ? folder : prefix || '.'}${after}`;
+  });
+}
+
+/** A folder, and what stands for it in texts. */
+type HiddenPlace = readonly [folder: string, prefix: string];
+
+function shownJson(value: Json, places: readonly HiddenPlace[]): Json {
+  if (typeof value === 'string') {
+    return places.reduce((text, [folder, prefix]) => withoutFolder(text, folder, prefix), value);
+  }
+  if (typeof value !== 'object' || value === null) return value;
+  if (Array.isArray(value)) return value.map((one) => shownJson(one, places));
+  const shown = Object.entries(value).map(([name, one]) => [name, shownJson(one, places)]);
+  return Object.fromEntries(shown) as Json;
+}
+
+/** The same failure, in whose texts no path begins with one of these folders. Faults are known by their object. */
+export function withoutPlaces(failure: Failure, places: readonly HiddenPlace[]): Failure {
+  const { detail } = failure.error;
+  for (const [name, value] of Object.entries(detail)) detail[name] = shownJson(value, places);
+  return failure;
+}

@@ -76,6 +76,7 @@ export { RULE_NAMES } from './policies/named-rules.ts';
 export {
   LIMIT_NAMES,
   NOTICE_KINDS,
+  shownPolicyFile,
   TOOL_EFFECTS,
   type ToolEffect,
 } from './policies/policy.ts';

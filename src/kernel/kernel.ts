@@ -11,6 +11,7 @@ import {
   type Outcome,
   ok,
   plainText,
+  whenReady,
 } from '../base/index.ts';
 import {
   type Argument,
@@ -35,7 +36,7 @@ import {
   UNASKED,
 } from './call.ts';
 import { forModels } from './rights/authority.ts';
-import { FROM_STRANGER, type ItemMarks, type UsesItem } from './rights/item-marks.ts';
+import { FROM_STRANGER, type ItemMarks, shownFailure, type UsesItem } from './rights/item-marks.ts';
 import type { LineEndpoint, OpenLine, ToolLine } from './tool/tool-line.ts';
 import { giveHelp, type SignalPort } from './verbs/help.ts';
 import { type CopyPort, loadItem } from './verbs/load.ts';
@@ -209,7 +210,7 @@ const uncounted = (tool: string): Failure =>
 
 /** The one pass of a call. Whoever has no right hears that, not what is wrong with his call. */
 function act(
-  { authorize }: Pick<KernelPorts, 'authorize'>,
+  { authorize, library }: Pick<KernelPorts, 'authorize' | 'library'>,
   call: PreparedCall,
   caller: Caller,
 ): Promise<Outcome<Value>> {
@@ -230,7 +231,10 @@ function act(
           signal || isApproved || holds !== undefined
             ? { ...judged, isApproved, ...(signal && { signal }), ...held }
             : judged;
-        return call.body(values, { authority, caller: speaker, capture });
+        // A failure is recorded and told as it is here: without the folders of this machine.
+        return whenReady(call.body(values, { authority, caller: speaker, capture }), (outcome) =>
+          shownFailure(library, outcome),
+        );
       },
       caller.frame,
       {
@@ -240,13 +244,13 @@ function act(
           const speaker = caller.auth ? { ...caller, __auth: caller.auth() } : caller;
           const answer = authorize(speaker);
           const authority = answer instanceof Promise ? await answer : answer;
-          if (!authority.ok) return authority;
+          if (!authority.ok) return shownFailure(library, authority);
           made = { authority: authority.output, caller: speaker };
           // Whoever counts uses does it with the act; what is done inside another one is nobody's.
           const { type, name } = call.op;
           const isCounted = type === 'tool' && authority.output.uses?.[name] !== undefined;
           if (isCounted && !caller.act?.intent) return uncounted(name);
-          return call.gate?.(authority.output) ?? ok(null);
+          return shownFailure(library, call.gate?.(authority.output) ?? ok(null));
         },
         foresee: (values) => made && call.foresee?.(values, made),
       },

@@ -14,6 +14,7 @@ import {
   ok,
   packagePath,
   systemClock,
+  withoutFolder,
 } from '../base/index.ts';
 import {
   createPolicyFiles,
@@ -267,7 +268,8 @@ export function openProject(
       ...audit,
       write(row) {
         const { caller, operation, target, reason } = row;
-        const mask = (text: string): string => open.mask?.(caller, text) ?? text;
+        const mask = (text: string): string =>
+          withoutFolder(open.mask?.(caller, text) ?? text, project);
         const shown = {
           ...row,
           operation: mask(operation),

@@ -1,6 +1,6 @@
 // Scripts inside items: the process of a directive, run for the thread that runs the directive. What
 // they reach outside goes through the thread, which counts and records it.
-import { isAbsolute, relative } from 'node:path';
+import { isAbsolute, relative, resolve } from 'node:path';
 import {
   type ErrorCode,
   type Fault,
@@ -11,6 +11,7 @@ import {
   ok,
   plainJson,
   readRegularFile,
+  withoutPlaces,
 } from '../base/index.ts';
 import {
   childFrame,
@@ -65,11 +66,14 @@ const codeOf = (data: Json): CodeResult => ({
 const unmarked = (data: Json): Descriptor =>
   describe(((isObject(data) ? data.marks : undefined) ?? {}) as Parameters<typeof describe>[0]);
 
-const loadedOf = (data: Json): LoadedText => ({
-  path: textIn(data, 'path'),
-  text: textIn(data, 'text'),
-  descriptor: unmarked(data),
-});
+/** A file is noted by its path from the project; older journals hold the whole path. */
+const loadedIn =
+  (root: string) =>
+  (data: Json): LoadedText => ({
+    path: resolve(root, textIn(data, 'path')),
+    text: textIn(data, 'text'),
+    descriptor: unmarked(data),
+  });
 
 const withMarks = ({ descriptor, ...rest }: ProcessResult | CodeResult): Json => ({
   ...(plainJson(rest) as object),
@@ -82,17 +86,23 @@ const marksIn = ({ labels, taint, sources }: Descriptor): Json => ({
   sources: [...sources],
 });
 
-const packed = ({ path, text, descriptor }: LoadedText): Json => ({
-  path,
-  text,
-  marks: marksIn(descriptor),
-});
+const packedIn =
+  (root: string) =>
+  ({ path, text, descriptor }: LoadedText): Json => ({
+    path: shownFile(root, path),
+    text,
+    marks: marksIn(descriptor),
+  });
 
 const mapped = <A, B>(outcome: Outcome<A>, change: (output: A) => B): Outcome<B> =>
   outcome.ok ? ok(change(outcome.output)) : outcome;
 
-const pathsOf = (data: Json): string[] =>
-  Array.isArray(data) ? data.filter((path) => typeof path === 'string') : [];
+const pathsIn =
+  (root: string) =>
+  (data: Json): string[] =>
+    (Array.isArray(data) ? data.filter((path) => typeof path === 'string') : []).map((path) =>
+      resolve(root, path),
+    );
 
 /** Older journals hold what was found alone. */
 const lookedOf =
@@ -131,9 +141,16 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     pack: (output: T) => Json,
     read: (noted: Json) => T,
   ): Promise<Outcome<T>> =>
-    mapped(await actions.act(about, async () => mapped(await work(), pack)), read);
+    mapped(
+      await actions.act(about, async () => {
+        const done = mapped(await work(), pack);
+        return done.ok ? done : withoutPlaces(done, [[world.root, '']]);
+      }),
+      read,
+    );
   // The recorded path is the same on every machine.
-  const shown = (path: string): string => shownFile(world.root, path) || '.';
+  const { root } = world;
+  const shown = (path: string): string => shownFile(root, path) || '.';
   const look = (name: string, path: string): ScriptAct => ({
     name,
     effect: 'read',
@@ -142,9 +159,14 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
   return {
     ...world,
     readFile: (path, frame) =>
-      act(look('read', path), () => world.readFile(path, frame), packed, loadedOf),
+      act(look('read', path), () => world.readFile(path, frame), packedIn(root), loadedIn(root)),
     glob: (pattern, frame) =>
-      act(look('glob', pattern), () => world.glob(pattern, frame), packedLook, lookedOf(pathsOf)),
+      act(
+        look('glob', pattern),
+        () => world.glob(pattern, frame),
+        ({ found, ...rest }) => packedLook({ ...rest, found: found.map(shown) }),
+        lookedOf(pathsIn(root)),
+      ),
     list: (path, frame) =>
       act(look('list', path), () => world.list(path, frame), packedLook, lookedOf(namesOf)),
     async exists(path, frame) {
@@ -267,7 +289,12 @@ export async function runMarked(
     text: done.text,
     marks: mergeAll([...(outputs ? [outputs.meta.descriptor] : []), ...printed]),
     ...(outputs && { outputs }),
-    ...(fault && { fault: placed(fault.outside(), diagnosticOf(fault, name), begins, name) }),
+    ...(fault && {
+      fault: withoutPlaces(
+        { ok: false, error: placed(fault.outside(), diagnosticOf(fault, name), begins, name) },
+        [[options.world.root, '']],
+      ).error,
+    }),
   };
 }
 

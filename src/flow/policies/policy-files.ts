@@ -10,14 +10,13 @@ import {
   type Diagnostic,
   errnoOf,
   hasErrors,
-  pathWithin,
   readRegularFile,
 } from '../../base/index.ts';
 import type { CapabilityCatalog } from '../../trust/index.ts';
 import type { LabelRule } from '../frame.ts';
 import { folderLabel } from '../values/file-labels.ts';
 import { type ComposedPolicy, composePolicies } from './compose.ts';
-import { closedPolicy, type Policy, type PolicyLevel } from './policy.ts';
+import { closedPolicy, type Policy, type PolicyLevel, shownPolicyFile } from './policy.ts';
 import { parsePolicy } from './read-policy.ts';
 
 export interface PolicyPlace {
@@ -134,7 +133,7 @@ const bothRules = (one: LabelRule, other: LabelRule): LabelRule => ({
 });
 
 function withFolders(policy: Policy, root: string): Policy {
-  const { labels, guards } = policy;
+  const { level, labels, guards } = policy;
   const rules: Record<string, LabelRule> = {};
   for (const [label, rule] of Object.entries(labels ?? {})) {
     for (const form of formsOf(root, label)) {
@@ -149,7 +148,7 @@ function withFolders(policy: Policy, root: string): Policy {
       guards: guards.map(({ when, file, ...guard }) => ({
         ...guard,
         // Refusals name it, also to models.
-        ...(file !== undefined && { file: pathWithin(root, file) }),
+        ...(file !== undefined && { file: shownPolicyFile(level, file) }),
         on: formsOf(root, guard.on).at(-1) ?? guard.on,
         ...(when === undefined ? {} : { when: when.replaceAll(`dir:${root}/`, 'dir:') }),
       })),

@@ -103,6 +103,15 @@ export interface Policy extends PolicyRules {
   transcript?: 'preview' | 'full';
 }
 
+const SHOWN: Partial<Record<PolicyLevel, string>> = {
+  bundle: 'bundle:policy',
+  user: '~/.ai/policy.yaml',
+  project: '.ai/policy.yaml',
+};
+
+/** The file of a policy in texts that models read too: not where on this machine it lies. */
+export const shownPolicyFile = (level: PolicyLevel, file: string): string => SHOWN[level] ?? file;
+
 /** For a file that cannot be read: nothing is allowed until somebody repairs it, and all are told why. */
 export function closedPolicy(
   level: PolicyLevel,
@@ -110,7 +119,8 @@ export function closedPolicy(
   diagnostics: readonly Diagnostic[] = [],
 ): Policy {
   const found = diagnostics.find(({ severity }) => severity === 'error');
-  const place = found ? `${file}:${found.line}` : file;
+  const shown = shownPolicyFile(level, file);
+  const place = found ? `${shown}:${found.line}` : shown;
   const why = found ? ` (${found.message})` : '';
   const closed = `the policy file ${place} is broken${why}, so nothing is allowed until it is mended`;
   return {

@@ -1,5 +1,6 @@
 // Drives a thread through the loop while its lease is renewed.
-import { type Failure, fail, messageOf, type Outcome, ok, pathWithin } from '../../base/index.ts';
+import { type Failure, fail, messageOf, type Outcome, ok } from '../../base/index.ts';
+import { shownPolicyFile } from '../../flow/index.ts';
 import { isEnded } from '../../store/index.ts';
 import { capsOn, type Grant, grantName } from '../../trust/index.ts';
 import { endFamily, tellParent } from '../children/children.ts';
@@ -32,7 +33,7 @@ function policiesAgainst({ ports }: Thread, grant: Grant): string {
       capsOn(capabilities, grant, catalog).some(({ extent }) => extent === 'whole'),
     );
   const named = levels.map(({ level, file }) => {
-    const place = file === undefined ? '' : ` (${pathWithin(ports.project, file)})`;
+    const place = file === undefined ? '' : ` (${shownPolicyFile(level, file)})`;
     return `the ${level} policy${place}`;
   });
   return named.join(' and ') || 'the policy';

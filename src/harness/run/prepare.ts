@@ -127,7 +127,12 @@ function checkPermissions(
   return fail(
     'permission_denied',
     `directive \`${item.id}\` is not signed, so it may not have ${names.join(', ')}: sign it, or set \`unsigned: allow\` in the user-level policy`,
-    { missing: names[0] ?? '', missing_all: names, unsigned: item.id, file: item.file },
+    {
+      missing: names[0] ?? '',
+      missing_all: names,
+      unsigned: item.id,
+      file: pathWithin(ports.project, item.file),
+    },
   );
 }
 

@@ -10,7 +10,13 @@ import {
   ok,
   pathWithin,
 } from '../../base/index.ts';
-import { type Descriptor, makeValue, markFailure, type Value } from '../../flow/index.ts';
+import {
+  type Descriptor,
+  makeValue,
+  markFailure,
+  shownPolicyFile,
+  type Value,
+} from '../../flow/index.ts';
 import type { DirectiveItem } from '../../items/index.ts';
 import type { AuditEntry, Held, NewThread } from '../../store/index.ts';
 import { capsOn } from '../../trust/index.ts';
@@ -193,7 +199,7 @@ function whatRan(
     }),
     policies: policy.levels.map(({ level, file = '', signed = false, sha256 }) => ({
       level,
-      file: level === 'bundle' ? 'bundle:policy' : pathWithin(project, file),
+      file: shownPolicyFile(level, file),
       signed,
       ...(sha256 !== undefined && { sha256 }),
     })),

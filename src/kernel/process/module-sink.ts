@@ -3,7 +3,7 @@
 // dropped; nothing here ever breaks the stream for the other sinks.
 import { once } from 'node:events';
 import type { Readable, Writable } from 'node:stream';
-import { fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok, withoutFolder } from '../../base/index.ts';
 import type { PrimitiveCall } from '../primitive.ts';
 import type { Sink, SinkContext, SinkFactory, SinkReport } from '../sink.ts';
 import { readProcessConfig } from './config.ts';
@@ -40,7 +40,7 @@ function createSink(
   started: StartedProcess,
   launch: Launch,
   config: JsonObject,
-  signal: AbortSignal,
+  { signal, projectRoot }: Pick<SinkContext, 'signal' | 'projectRoot'>,
 ): Sink {
   const { child, channel, exit } = started;
   let [written, refused, delivered, isGone] = [0, 0, 0, false];
@@ -84,7 +84,7 @@ function createSink(
       channel.destroy();
       const [made] = launch.cleanUp?.()?.paths ?? [];
       const dropped = written - delivered + refused;
-      const said = (await log).text.trim().slice(-MAX_SAID);
+      const said = withoutFolder((await log).text.trim().slice(-MAX_SAID), projectRoot);
       const why = forced ? 'did not end in time' : code === 0 ? '' : `ended with code ${code}`;
       const kept = made === undefined ? '' : `made \`${made}\`, which was moved out of the project`;
       const problem = why || (dropped > 0 ? 'lost events' : kept);
@@ -121,6 +121,6 @@ export function createProcessSink(ports: ProcessPorts, tool: PrimitiveCall['tool
       const { message } = started.error.detail;
       return fail('config_invalid', `sink \`${tool.id}\` cannot be started: ${message}`);
     }
-    return ok(createSink(tool.id, started.output, launch, destination, context.signal));
+    return ok(createSink(tool.id, started.output, launch, destination, context));
   };
 }

@@ -17,7 +17,7 @@ test('what fits is kept whole and makes no file', async () => {
   const file = nextFile();
   const got = await capture(stream('ab', 'c'), { maxBytes: 3, secrets: [], file: () => file });
   expect(got).toEqual({ text: 'abc', bytes: 3, truncated: false, lost: 0 });
-  expect(truncationMark('stdout', got)).toEqual({});
+  expect(truncationMark('stdout', got, '/')).toEqual({});
   expect(existsSync(file)).toBe(false);
 });
 
@@ -54,7 +54,7 @@ test('without a file, or with one that cannot be made, the loss is counted', asy
   expect(await capture(stream('abcd'), options)).toMatchObject({ text: 'ab', lost: 2 });
   const got = await capture(stream('abcd'), { ...options, file: () => '/dev/null/no/place' });
   expect(got).toMatchObject({ text: 'ab', truncated: true, lost: 2 });
-  expect(truncationMark('stdout', got)).toEqual({ stdout: { bytes: 4, lost: 2 } });
+  expect(truncationMark('stdout', got, '/')).toEqual({ stdout: { bytes: 4, lost: 2 } });
 });
 
 test('a file has a limit too', async () => {

@@ -4,7 +4,7 @@ import { mkdirSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { Readable } from 'node:stream';
-import { createRedactor, type JsonObject } from '../../base/index.ts';
+import { createRedactor, type JsonObject, pathWithin } from '../../base/index.ts';
 
 export interface Captured {
   text: string;
@@ -105,9 +105,10 @@ export async function capture(stream: Readable, options: CaptureOptions): Promis
   return await store.end();
 }
 
-/** The honest mark: absent when nothing was cut. */
-export function truncationMark(name: string, captured: Captured): JsonObject {
+/** The honest mark: absent when nothing was cut. The file is named from the project. */
+export function truncationMark(name: string, captured: Captured, projectRoot: string): JsonObject {
   if (!captured.truncated) return {};
-  const { bytes, file, lost } = captured;
+  const { bytes, lost } = captured;
+  const file = captured.file && pathWithin(projectRoot, captured.file);
   return { [name]: { bytes, ...(file ? { file } : {}), ...(lost > 0 ? { lost } : {}) } };
 }

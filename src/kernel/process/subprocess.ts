@@ -1,5 +1,5 @@
 // `subprocess`: the end of every chain that starts a program.
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import {
   type Failure,
   fail,
@@ -9,6 +9,7 @@ import {
   type Outcome,
   ok,
   parseJson,
+  pathWithin,
   systemRandom,
 } from '../../base/index.ts';
 import {
@@ -36,11 +37,17 @@ const SOURCE_LABELS = {
   python: 'src:py',
 } as const;
 
+/** A program as messages and sources name it: from the project, or without the folder of this machine. */
+const shownProgram = ({ argv: [program = ''] }: PreparedLaunch, projectRoot: string): string => {
+  const inProject = pathWithin(projectRoot, program);
+  return inProject === program ? basename(program) : inProject;
+};
+
 /** What the caller learns about how it ended, whatever that was. */
-function factsOf(ended: Ended, prepared: PreparedLaunch): JsonObject {
+function factsOf(ended: Ended, prepared: PreparedLaunch, projectRoot: string): JsonObject {
   const truncated = {
-    ...truncationMark('stdout', ended.stdout),
-    ...truncationMark('stderr', ended.stderr),
+    ...truncationMark('stdout', ended.stdout, projectRoot),
+    ...truncationMark('stderr', ended.stderr, projectRoot),
   };
   return {
     exit_code: ended.reason === 'signal' ? null : ended.exitCode,
@@ -66,7 +73,7 @@ function setupFailure(ended: Ended, prepared: PreparedLaunch): Failure {
     said.startsWith('execvp')
       ? fail(
           'dependency_missing',
-          `program \`${prepared.argv[0]}\` cannot be started inside the sandbox: ${said}`,
+          `program \`${basename(prepared.argv[0] ?? '')}\` cannot be started inside the sandbox: ${said}`,
         )
       : fail('sandbox_missing', `the sandbox could not be set up: ${said}`),
   );
@@ -79,8 +86,8 @@ function failureOf(
   prepared: PreparedLaunch,
   config: ProcessConfig,
 ): Outcome<never> | undefined {
-  const facts = factsOf(ended, prepared);
-  const program = prepared.argv[0] ?? '';
+  const facts = factsOf(ended, prepared, call.projectRoot);
+  const program = shownProgram(prepared, call.projectRoot);
   switch (ended.reason) {
     case 'timeout':
       return fail('timeout', `\`${program}\` was stopped after ${call.timeoutMs} ms`, {
@@ -119,8 +126,7 @@ function failureOf(
   }
 }
 
-function outputOf(ended: Ended, prepared: PreparedLaunch, config: ProcessConfig): Outcome<Json> {
-  const facts = factsOf(ended, prepared);
+function outputOf(ended: Ended, facts: JsonObject, config: ProcessConfig): Outcome<Json> {
   if (config.output === 'text') return ok(facts);
   if (ended.stdout.truncated) {
     return fail(
@@ -202,20 +208,22 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
       if (!done.ok) return done;
       const { program } = config.output;
       const { prepared, ended } = done.output;
-      const { mode, argv } = prepared;
+      const facts = factsOf(ended, prepared, call.projectRoot);
       const failure = failureOf(ended, call, prepared, config.output);
       const judged =
         program.kind === 'module'
-          ? readOutcome(ended, factsOf(ended, prepared), failure)
-          : (failure ?? outputOf(ended, prepared, config.output));
+          ? readOutcome(ended, facts, failure)
+          : (failure ?? outputOf(ended, facts, config.output));
       if (!judged.ok) return judged;
       const label = SOURCE_LABELS[program.kind === 'module' ? program.runtime : program.kind];
       const output = isObject(judged.output) ? { ...judged.output, ...streamed } : judged.output;
-      const fromNetwork = needsNetwork(call.tool, mode) ? ['src:network', 'untrusted'] : [];
+      const fromNetwork = needsNetwork(call.tool, prepared.mode)
+        ? ['src:network', 'untrusted']
+        : [];
       return ok({
         output,
         labels: [label, ...fromNetwork],
-        sources: [`command:${argv[0] ?? ''}`],
+        sources: [`command:${shownProgram(prepared, call.projectRoot)}`],
       });
     },
     plan(call): Json {

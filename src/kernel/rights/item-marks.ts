@@ -4,13 +4,12 @@ import { createHash } from 'node:crypto';
 import {
   asJson,
   type Diagnostic,
-  type Failure,
   fail,
-  isObject,
   type Json,
   type Outcome,
   ok,
   pathWithin,
+  withoutPlaces,
 } from '../../base/index.ts';
 import {
   type Descriptor,
@@ -113,20 +112,21 @@ export function shownFile(library: Pick<Library, 'roots' | 'projectRoot'>, file:
   return file;
 }
 
-/** The same for the diagnostics of a refusal, which stays the same object. */
-export function shownRefusal(
-  library: Pick<Library, 'roots' | 'projectRoot'>,
-  refusal: Failure,
-): Failure {
-  const { detail } = refusal.error;
-  const shown = (entry: Json): Json =>
-    isObject(entry) && typeof entry['file'] === 'string'
-      ? { ...entry, file: shownFile(library, entry['file']) }
-      : entry;
-  if (Array.isArray(detail['diagnostics']))
-    detail['diagnostics'] = detail['diagnostics'].map(shown);
-  return refusal;
+/** The folders that no caller is told, and what stands for each. Inner folders come before outer ones. */
+function hiddenPlaces(library: Pick<Library, 'roots' | 'projectRoot'>): [string, string][] {
+  const roots = library.roots().map(({ source, dir }): [string, string] => {
+    return [dir, pathWithin(library.projectRoot, dir) === dir ? (PREFIXES[source] ?? '') : ''];
+  });
+  const others = roots.filter(([, prefix]) => prefix !== '');
+  const places: [string, string][] = [[library.projectRoot, ''], ...others];
+  return places.sort(([one], [other]) => other.length - one.length);
 }
+
+/** A failure without the folders of this machine. It stays the same object. */
+export const shownFailure = <T>(
+  library: Pick<Library, 'roots' | 'projectRoot'>,
+  outcome: Outcome<T>,
+): Outcome<T> => (outcome.ok ? outcome : withoutPlaces(outcome, hiddenPlaces(library)));
 
 /** The same for everything that was found in such files. */
 export const shownDiagnostics = (

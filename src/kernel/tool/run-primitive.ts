@@ -1,5 +1,6 @@
 // What the author of a tool decides and its caller must not: which code runs, and who is sent the
 // author's secrets. Both are compared after parameters were filled in.
+import { resolve } from 'node:path';
 import {
   asJson,
   type Clock,
@@ -316,7 +317,8 @@ function keepLongOutput(labels: LabelRecords, output: Json, marks: Descriptor): 
   const truncated = getOwn(output, 'truncated');
   for (const stream of isObject(truncated) && marks !== EMPTY ? ['stdout', 'stderr'] : []) {
     const file = getOwn(getOwn(truncated, stream), 'file');
-    const kept = typeof file === 'string' ? labels.rememberFolder(file, marks, 'box') : ok(null);
+    if (typeof file !== 'string') continue;
+    const kept = labels.rememberFolder(resolve(labels.root, file), marks, 'box');
     if (!kept.ok) return kept;
   }
   return ok(null);

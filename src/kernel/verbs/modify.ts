@@ -5,7 +5,7 @@ import { type MaybePromise, makeValue, type Value } from '../../flow/index.ts';
 import { contentCategory, type ItemKind, type Library } from '../../items/index.ts';
 import { type Authority, type ExecuteRequest, type PreparedCall } from '../call.ts';
 import { leftOut } from '../rights/authority.ts';
-import { type ItemMarks, shownDiagnostics, shownFile, shownRefusal } from '../rights/item-marks.ts';
+import { type ItemMarks, shownDiagnostics, shownFile } from '../rights/item-marks.ts';
 import { riskTier } from '../tool/plan.ts';
 import { givenValue } from '../tool/run-tool.ts';
 
@@ -89,7 +89,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
     const mode = action === 'create' ? 'create' : 'update';
     // Checked first, so that the marks are there before the text is.
     const checked = library.write(kind, id, content.text, mode, { dryRun: true });
-    if (!checked.ok) return shownRefusal(library, checked);
+    if (!checked.ok) return checked;
     const { file } = checked.output;
     const diagnostics = shownDiagnostics(library, checked.output.diagnostics);
     const shown = shownFile(library, file);
