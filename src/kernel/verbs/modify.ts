@@ -118,7 +118,7 @@ export function createModifier(library: Library, marks: ItemMarks): Modifier {
       if (fitting.ok) return fitting;
       // A text that cannot be read has no category, so its mistakes are the reason and not a list.
       const checked = library.write(kind, id, text, action, { dryRun: true });
-      return checked.ok ? fitting : shownRefusal(library, checked);
+      return checked.ok ? fitting : checked;
     };
     return ok({
       op: {
