@@ -234,10 +234,10 @@ function placesIn(values: unknown, { root, home }: Stage['fixture']): string[] {
 async function recorded(made: Stage): Promise<unknown[]> {
   const { threads, runtime } = made;
   // Rows and bindings are for programs: the address of a project is a field of both, and no text of theirs.
-  const all = (await rows(made)).map(({ project: _, ...row }) => row);
+  const all = (await rows(made)).map((row) => ({ ...row, project: '' }));
   const journals = await Promise.all(all.map(({ id }) => threads.store.read(id)));
   const queue = await threads.store.approvals({});
-  const asked = queue.ok ? queue.output.map(({ binding: _, ...question }) => question) : queue;
+  const asked = queue.ok ? queue.output.map((question) => ({ ...question, binding: {} })) : queue;
   const audit = await runtime.audit.read({ limit: 5000 });
   const bodies = made.provider.requests.map(({ body }) => body);
   return [all, journals, asked, audit, bodies];
