@@ -83,3 +83,68 @@ test('a hook that warns does not lift the limit, and the rewrite says so', async
   fixture.remove();
   expect(checked.output).toContain('a run stops at its limit, also after a warning');
 });
+
+const yamlDirective = (metadata: string) => `---
+name: old
+version: 1.0.0
+description: An old form
+category: test
+model: { tier: fast, context: a test }
+${metadata}
+permissions: []
+process:
+  steps:
+    - { name: go, action: Do it }
+---
+`;
+const YAML_COST = `cost:
+  max_turns: 5
+  max_total_tokens: 90000
+  max_context_tokens: 90000
+  context_warning_threshold: 0.7
+  max_cost_usd: 0.50
+  on_exceeded: `;
+const inHook = (old: string) =>
+  `${MODEL}${LIMITS}<hooks><hook><when>event.code == "timeout"</when><directive>handle_timeout</directive>${old}</hook></hooks>`;
+
+/** The old form, the whole file around it, and the first words of what `check` says to do. */
+const OTHERS: readonly (readonly [string, string, RegExp])[] = [
+  [
+    'fallback="balanced"',
+    directive(`<model tier="fast" fallback="balanced">a test</model>${LIMITS}`),
+    /^write `([^`]*)`$/,
+  ],
+  ...['on_success', 'on_failure'].map((tag) => {
+    const old = `<${tag}>retry</${tag}>`;
+    return [old, directive(inHook(old)), /^remove it()/] as const;
+  }),
+  ...['stop', 'warn', 'escalate'].map((word) => {
+    const old = `${YAML_COST}${word}`;
+    return [old, yamlDirective(old), /^replace it with\n([^]*)$/] as const;
+  }),
+];
+
+test.each(OTHERS)('what is said to do about %s checks clean and runs', async (old, text, said) => {
+  const fixture = makeFixture({
+    '.ai/directives/old.md': text,
+    'replies.json': JSON.stringify([{ text: 'Done.' }]),
+  });
+  try {
+    const refused = await runCommand(['check', '--json'], fixture.root, fixture.env);
+    expect(refused.code, refused.output).toBe(3);
+    const diagnostics = JSON.parse(refused.output) as { hint?: string }[];
+    const [printed] = diagnostics.flatMap(({ hint = '' }) => said.exec(hint)?.slice(1) ?? []);
+    expect(printed, refused.output).toBeTypeOf('string');
+    fixture.write(
+      '.ai/directives/old.md',
+      text.replace(old, () => printed ?? ''),
+    );
+    const checked = await runCommand(['check'], fixture.root, fixture.env);
+    expect(checked, checked.output).toMatchObject({ code: 0 });
+    const args = ['run', 'old', '--replies', 'replies.json'];
+    const done = await runCommand(args, fixture.root, fixture.env);
+    expect(done, done.output).toMatchObject({ code: 0 });
+  } finally {
+    fixture.remove();
+  }
+});
