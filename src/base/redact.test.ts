@@ -171,7 +171,7 @@ const WRITTEN_AS = {
 };
 
 test.each(Object.entries(WRITTEN_AS))(
-  '%s: every character with bits of the secret is hidden, with its padding, and no other',
+  '%s: the secret is hidden to its last bit, with its padding, and nothing else',
   (_, write) => {
     const beside = fc.string({ unit: fc.constantFrom('~', '?', '>', '{'), maxLength: 4 });
     const secrets = fc.uniqueArray(fc.constantFrom(...ALNUM), { minLength: 9, maxLength: 24 });
@@ -184,7 +184,7 @@ test.each(Object.entries(WRITTEN_AS))(
         (left, own, right, size) => {
           const secret = own.join('');
           const text = write(left + secret + right);
-          const first = Math.floor((left.length * 8) / 6);
+          const first = Math.ceil((left.length * 8) / 6);
           const last = Math.ceil(((left.length + secret.length) * 8) / 6);
           const rest = right === '' ? '' : text.slice(last);
           const expected = `<${text.slice(0, first)}[secret]${rest}> and`;

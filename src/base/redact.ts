@@ -74,17 +74,11 @@ function* piecesOf(secret: string): Generator<string> {
   }
 }
 
-/**
- * The characters beside the core of a base64 form that hold bits of the secret and of its neighbours, as
- * strings of all that can stand there. Empty: all bits of that side are in the core.
- */
-interface Edges {
-  head: string;
-  tail: string;
-}
-
-interface Base64Form extends Edges {
+interface Base64Form {
+  /** The part that depends on the secret alone. */
   core: string;
+  /** All characters that can stand after it with the last bits of the secret. Empty: the core has all bits. */
+  tail: string;
 }
 
 const BASE64 = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/';
@@ -98,19 +92,17 @@ function alikeUnder(mask: number, char: string): string {
 }
 
 /**
- * The part of base64 that depends on the secret alone, and what can stand beside it, at three
- * alignments: nobody knows how many bytes came before it.
+ * The forms at three alignments, because the number of bytes before the secret is not known. A character before
+ * the core that has the first bits is not hidden: a stream would be late by a character to wait for it.
  */
 function base64Cores(bytes: Buffer): Base64Form[] {
   return [0, 1, 2].map((before) => {
     const padded = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
     const [first, last] = [before * 8, (before + bytes.length) * 8];
     const [start, end] = [Math.ceil(first / 6), Math.floor(last / 6)];
-    const ownFirst = (1 << (start * 6 - first)) - 1;
     const ownLast = 63 - ((1 << (6 - (last - end * 6))) - 1);
     return {
       core: padded.slice(start, end),
-      head: ownFirst === 0 ? '' : alikeUnder(ownFirst, padded.charAt(start - 1)),
       tail: ownLast === 0 ? '' : alikeUnder(ownLast, padded.charAt(end)),
     };
   });
@@ -121,12 +113,11 @@ function base64Forms(bytes: Buffer): string[] {
   return [...cores, ...cores.map(forUrls)];
 }
 
-/** Adds what can stand beside each base64 form of a secret. */
-function addEdges(edges: Map<string, Edges>, bytes: Buffer): void {
-  for (const { core, head, tail } of base64Cores(bytes)) {
+/** Adds what can stand after each base64 form of a secret. */
+function addTails(tails: Map<string, string>, bytes: Buffer): void {
+  for (const { core, tail } of base64Cores(bytes)) {
     for (const form of new Set([core, forUrls(core)])) {
-      const known = edges.get(form) ?? { head: '', tail: '' };
-      edges.set(form, { head: known.head + head, tail: known.tail + tail });
+      tails.set(form, (tails.get(form) ?? '') + tail);
     }
   }
 }
@@ -136,8 +127,8 @@ interface Forms {
   folded: Set<string>;
   digits: Set<string>;
   letters: Set<string>;
-  /** By base64 form. */
-  edges: Map<string, Edges>;
+  /** What can stand after a base64 form. */
+  tails: Map<string, string>;
 }
 
 const reversed = (text: string): string => Array.from(text).reverse().join('');
@@ -183,7 +174,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
     folded: new Set(),
     digits: new Set(),
     letters: new Set(),
-    edges: new Map(),
+    tails: new Map(),
   };
   const add = (set: Set<string>, least: number, list: readonly string[]) => {
     for (const form of list) if (form.length >= least) set.add(form);
@@ -195,7 +186,7 @@ function formsOf(secrets: Iterable<string>, areBytes: boolean): Forms {
       const own = areBytes ? [piece].map(toBytes) : [piece];
       const cases = [piece.toLowerCase(), piece.toUpperCase()];
       const hex = bytes.toString('hex');
-      addEdges(forms.edges, bytes);
+      addTails(forms.tails, bytes);
       const turned = [reversed(hex), Buffer.from(reversed(piece)).toString('hex')];
       const turnedHex = [...turned, ...turned.map((form) => form.toUpperCase())];
       add(forms.plain, LEAST.plain, own);
@@ -552,11 +543,9 @@ interface Look {
   spans: Span[];
   /** From here on more of the text could make a secret of it. */
   open: number;
-  /** The same, with the character before it that base64 could share with its beginning. */
-  openWithHead: number;
 }
 
-/** A base64 form with the characters beside it that hold bits of it, and its padding. */
+/** A base64 form with the character after it that has bits of it, and its padding. */
 interface Widened extends Span {
   /** True if what comes next can belong to it. */
   isOpen: boolean;
@@ -564,55 +553,16 @@ interface Widened extends Span {
 
 const MAX_PADDING = 2;
 
-type EdgeRules = ReturnType<typeof createEdgeRules>;
-
-function createEdgeRules(edges: ReadonlyMap<string, Edges>) {
-  const heads = new Set([...edges.values()].flatMap(({ head }) => Array.from(head)));
-  return {
-    /** Can the character hold the first bits of a secret? */
-    isHead: (char: string): boolean => heads.has(char),
-    /** Can base64 of a secret that begins here have bits in the character before it, too? */
-    mayShareBefore(text: string, at: number): boolean {
-      const char = text.charAt(at - 1);
-      if (!heads.has(char)) return false;
-      const begun = text.slice(at);
-      return [...edges].some(([core, { head }]) => head.includes(char) && core.startsWith(begun));
-    },
-    /** Any other form stays as it is. */
-    widened(text: string, span: Span): Widened {
-      let { start, end } = span;
-      const { head, tail } = edges.get(text.slice(start, end)) ?? { head: '', tail: '' };
-      if (start > 0 && head.includes(text.charAt(start - 1))) start--;
-      if (tail === '') return { start, end, isOpen: false };
-      if (end === text.length) return { start, end, isOpen: true };
-      if (!tail.includes(text.charAt(end))) return { start, end, isOpen: false };
-      end++;
-      const most = end + MAX_PADDING;
-      while (end < most && text.charAt(end) === '=') end++;
-      return { start, end, isOpen: end < most && end === text.length };
-    },
-  };
-}
-
-/** Collects from where on a text of this length is open. */
-function createOpening(length: number, { mayShareBefore }: EdgeRules) {
-  let [open, openWithHead] = [length, length];
-  return {
-    /** More of the text can make a secret of what stands at this place of a view. */
-    inView(view: View, at: number): void {
-      const from = mayShareBefore(view.text, at) ? at - 1 : at;
-      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
-      if (from < view.text.length) openWithHead = Math.min(openWithHead, view.starts[from] ?? from);
-    },
-    inText(at: number): void {
-      [open, openWithHead] = [Math.min(open, at), Math.min(openWithHead, at)];
-    },
-    /** Back to where nothing of the lists is cut. */
-    aligned: (lists: readonly (readonly Span[])[]): Omit<Look, 'spans'> => ({
-      open: aligned(open, lists),
-      openWithHead: aligned(openWithHead, lists),
-    }),
-  };
+/** Any other form stays as it is. */
+function widened(tails: ReadonlyMap<string, string>, text: string, { start, end }: Span): Widened {
+  const tail = tails.get(text.slice(start, end)) ?? '';
+  if (tail === '') return { start, end, isOpen: false };
+  if (end === text.length) return { start, end, isOpen: true };
+  if (!tail.includes(text.charAt(end))) return { start, end, isOpen: false };
+  let until = end + 1;
+  const most = until + MAX_PADDING;
+  while (until < most && text.charAt(until) === '=') until++;
+  return { start, end: until, isOpen: until < most && until === text.length };
 }
 
 type Finder = ReturnType<typeof createFinder>;
@@ -627,7 +577,6 @@ function createFinder(forms: Forms, areBytes: boolean) {
   );
   const reach = 12 * Math.max(...lengths);
   const leastDigits = Math.min(...[...forms.digits].map((form) => form.length));
-  const edges = createEdgeRules(forms.edges);
   const byteText = (text: string): string => (areBytes || isAscii(text) ? text : toBytes(text));
 
   // What is seen as letters need not be looked for as it stands, only where it is to be replaced.
@@ -656,14 +605,17 @@ function createFinder(forms: Forms, areBytes: boolean) {
 
   function lookAt(text: string, hasMore: boolean, isFound: boolean): Look {
     const found: Span[] = [];
-    const opening = createOpening(text.length, edges);
+    let open = text.length;
+    const openFrom = (view: View, at: number): void => {
+      if (at < view.text.length) open = Math.min(open, view.starts[at] ?? at);
+    };
     const scan = (matcher: TextMatcher, view: View, isOne?: (span: Span) => boolean): void => {
       const take = (from: number, until: number): boolean => {
-        const wide = edges.widened(view.text, { start: from, end: until });
+        const wide = widened(forms.tails, view.text, { start: from, end: until });
         const start = view.starts[wide.start] ?? wide.start;
         const end = view.ends[wide.end - 1] ?? wide.end;
         if (isOne?.({ start, end }) === false) return false;
-        if (wide.isOpen && hasMore) opening.inView(view, wide.start);
+        if (wide.isOpen && hasMore) openFrom(view, wide.start);
         const before = found.at(-1);
         if (before && before.start <= start && start < before.end) {
           before.end = Math.max(before.end, end);
@@ -671,7 +623,7 @@ function createFinder(forms: Forms, areBytes: boolean) {
         return true;
       };
       if (isFound) matcher.find(view.text, take);
-      opening.inView(view, view.text.length - matcher.openAt(view.text));
+      openFrom(view, view.text.length - matcher.openAt(view.text));
     };
     scan(plain, { ...AS_IT_STANDS, text });
     scan(letters, { ...AS_IT_STANDS, text });
@@ -686,14 +638,14 @@ function createFinder(forms: Forms, areBytes: boolean) {
     if (isFoldable(text)) {
       // An escape that is not finished may be anything: the folded view ends before it.
       const rest = hasMore ? unfinishedIn(text) : 0;
-      opening.inText(text.length - rest);
+      open = Math.min(open, text.length - rest);
       const view = fold(text.slice(0, text.length - rest), areBytes);
       scan(folded, view);
       scan(letters, view);
       ({ tokens } = view);
     }
     const spans = joined(found);
-    return { spans, ...opening.aligned([spans, tokens]) };
+    return { spans, open: aligned(open, [spans, tokens]) };
   }
 
   return {
@@ -701,20 +653,16 @@ function createFinder(forms: Forms, areBytes: boolean) {
     /** With `hasMore` the text goes on, and an escape at its end is not judged yet. */
     look(text: string, hasMore: boolean): Look {
       if (isIn(text)) return lookAt(text, hasMore, true);
-      if (!hasMore) return { spans: [], open: text.length, openWithHead: text.length };
+      if (!hasMore) return { spans: [], open: text.length };
       // Most of a long text is out of reach of what comes next.
       const isLong = text.length > reach + 1000 && !LONG_ESCAPE.test(text);
       const from = isLong ? quietPlace(text, text.length - reach) : 0;
-      const { open, openWithHead } = lookAt(text.slice(from), true, false);
-      return { spans: [], open: from + open, openWithHead: from + openWithHead };
+      return { spans: [], open: from + lookAt(text.slice(from), true, false).open };
     },
     mayGoOn,
-    /** The same over whatever may stand between letters, and where base64 of a secret can follow. */
+    /** The same over whatever may stand between letters. */
     mayGoOnSpelt: (text: string): boolean =>
-      mayGoOn(text) ||
-      edges.isHead(text.slice(-1)) ||
-      letters.openAt(text) > 0 ||
-      (hasMark(text) && REAL_ESCAPE.test(text)),
+      mayGoOn(text) || letters.openAt(text) > 0 || (hasMark(text) && REAL_ESCAPE.test(text)),
   };
 }
 
@@ -767,7 +715,7 @@ function createStream(finder: Finder, mask: string): RedactionStream {
       held += chunk;
       // More leading zeros of an escape decide nothing.
       if (isInZeros && held.length < MAX_HELD && /^0+$/.test(chunk)) return '';
-      const { spans, openWithHead: open } = finder.look(wholeOf(held), true);
+      const { spans, open } = finder.look(wholeOf(held), true);
       const shown = give(held.length - open > MAX_HELD ? held.length : open, spans);
       isInZeros = unfinishedIn(held) > MAX_ESCAPE;
       return shown;
