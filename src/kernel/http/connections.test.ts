@@ -4,7 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { Connections } from './connections.ts';
-import { createHttpPrimitive, type HttpClientPorts } from './http-client.ts';
+import { createHttpPrimitive, type HttpClientPorts, type HttpPrimitive } from './http-client.ts';
 
 type KeepLimits = ConstructorParameters<typeof Connections>[0];
 
@@ -46,7 +46,7 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
 });
 
-function client(limits?: KeepLimits, ports: Partial<HttpClientPorts> = {}): Primitive {
+function client(limits?: KeepLimits, ports: Partial<HttpClientPorts> = {}): HttpPrimitive {
   const primitive = createHttpPrimitive({
     clock: systemClock,
     isHostAllowed: () => true,
@@ -86,6 +86,7 @@ const EVENT = 'data: 1\n\n';
 const BODY = `${EVENT.length.toString(16)}\r\n${EVENT}\r\n0\r\n\r\n`;
 const CHUNKED = `HTTP/1.1 200 OK\r\n${TYPE}\r\nTransfer-Encoding: chunked\r\n\r\n${BODY}`;
 const LENGTH = `HTTP/1.1 200 OK\r\n${TYPE}\r\nContent-Length: ${EVENT.length}\r\n\r\n${EVENT}`;
+const GOODBYE = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
 const GOOD = { ok: true, output: { output: { stream_events_count: 1, ended_cleanly: true } } };
 
 test.each([
@@ -199,18 +200,45 @@ test('a request lost on an old connection is sent again once, on a new one', asy
 });
 
 test('a farewell to an idle connection is not taken for an answer', async () => {
-  const goodbye = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n';
   const side = await serve((socket, count) => {
     if (count === 0) socket.write(CHUNKED);
-    else socket.end(goodbye);
+    else socket.end(GOODBYE);
   });
   const http = client();
   expect(await http.run(callOf(side.url))).toMatchObject(GOOD);
   expect(await http.run(callOf(side.url))).toMatchObject(GOOD);
   expect(side.connections.length).toBe(2);
-  const fresh = await serve((socket) => socket.end(goodbye));
+  const fresh = await serve((socket) => socket.end(GOODBYE));
   expect(await http.run(callOf(fresh.url))).toMatchObject({ error: { code: 'timeout' } });
 });
+
+test.each([
+  ['reset', (socket: Socket): void => void socket.resetAndDestroy(), 'network_error'],
+  ['closed', (socket: Socket): void => void socket.destroy(), 'network_error'],
+  ['408', (socket: Socket): void => void socket.end(GOODBYE), 'timeout'],
+] as const)(
+  'a request that is paid for is sent once, also on an old connection: %s',
+  async (_, end, code) => {
+    const seen: number[] = [];
+    const side = await serve((socket, count) => {
+      seen.push(count);
+      if (count === 0) socket.write(CHUNKED);
+      else end(socket);
+    });
+    const prepared = client().prepare(callOf(side.url, 'idempotent'));
+    if (!prepared.ok) throw new Error(prepared.error.detail.message);
+    const send = () =>
+      prepared.output.send(undefined, {
+        signal: new AbortController().signal,
+        isOnce: true,
+        verify: () => ok(null),
+        onEvents: () => undefined,
+      });
+    expect(await send()).toMatchObject({ ok: true, output: { end: { endedCleanly: true } } });
+    expect(await send()).toMatchObject({ ok: false, error: { code } });
+    expect(seen).toEqual([0, 1]);
+  },
+);
 
 test('a call that is cancelled when its old connection is lost sends nothing more', async () => {
   const stop = new AbortController();

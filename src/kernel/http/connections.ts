@@ -308,11 +308,12 @@ export class Asking<T> implements Dispatcher.DispatchHandler {
     statusText = '',
   ): void {
     if (status < 200) return;
-    const { connection, url, watch, read, settle, stale } = this.ask;
+    const { connection, url, watch, read, settle, stale, isOnce = false } = this.ask;
     const headers = flatHeaders(raw);
-    // What some servers say before they close an idle connection: it is about no request at all.
+    // Some servers send this before they close an idle connection: it is about no request at all. A
+    // gateway that gave up on this very request sends the same.
     const isGoodbye = status === 408 && headers['connection']?.toLowerCase() === 'close';
-    if (connection.isReused && isGoodbye) {
+    if (connection.isReused && isGoodbye && !isOnce) {
       this.#drop();
       return stale?.();
     }

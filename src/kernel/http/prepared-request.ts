@@ -27,6 +27,8 @@ interface SendOptions {
   signal: AbortSignal;
   /** On the monotonic clock: it is not sent later. */
   sendBy?: number;
+  /** The caller pays for each sending: a request that may have been received is not sent again. */
+  isOnce?: boolean;
   /** Asked at this sending whether its caller may reach the host. */
   verify: Verifier;
   /** Gets the events of a stream, without secrets. */
@@ -129,7 +131,7 @@ function redirected(
 async function exchange(
   first: WireRequest,
   sending: Sending,
-  mayRepeat: boolean,
+  mayRepeat: boolean | 'once',
 ): Promise<Outcome<Received>> {
   const { settings, ports, verify, watch, redact } = sending;
   let [request, redirects] = [first, 0];
@@ -201,13 +203,14 @@ export function prepareRequest(
   const mayRepeat = call.tool.effect !== 'write';
   return ok({
     ...described.output,
-    async send(body, { signal, sendBy, verify, onEvents }) {
+    async send(body, { signal, sendBy, isOnce = false, verify, onEvents }) {
       const watch = new TimeWatch(timeouts.output, signal, ports, sendBy);
       const sending = { settings, ports, verify, watch, redact, onEvents };
       const wire = body === undefined ? bare : { ...bare, body };
       try {
         if (settings.transport !== 'websocket') {
-          return withoutSecrets(await exchange(wire, sending, mayRepeat), redact);
+          const received = await exchange(wire, sending, mayRepeat && isOnce ? 'once' : mayRepeat);
+          return withoutSecrets(received, redact);
         }
         const { readWebSocket } = await import('./websocket.ts');
         const end = await readWebSocket(wire, sending);

@@ -108,6 +108,7 @@ const direct = (plan: Plan, prepared: PreparedRequest): FormedBody => ({
     const received = await prepared.send(body, {
       signal,
       ...(sendBy !== undefined && { sendBy }),
+      isOnce: true,
       verify: verifierOf(authority),
       onEvents(some) {
         events(some);
@@ -135,10 +136,16 @@ function sinkFor({ events, end }: LineReader): Sink {
   };
 }
 
+const asWrite = ({ facts, strictFacts }: Plan): Pick<Plan, 'facts' | 'strictFacts'> => ({
+  facts: { ...facts, effect: 'write' },
+  strictFacts: { ...strictFacts, effect: 'write' },
+});
+
 /** Through everything that a tool may want besides: sinks of its own, another primitive. */
 const indirect = (
   ports: ToolPorts,
   { plan, parameters }: Omit<AllowedCall, 'authority'>,
+  primitive: Primitive | undefined,
 ): FormedBody => ({
   text: '',
   async send(_body, { caller, authority, signal, reader, marks, filter }) {
@@ -146,7 +153,8 @@ const indirect = (
     const values = Object.values(parameters).map((data) => makeValue(data, about));
     const sinks = (): Sink[] => [sinkFor(reader())];
     const by = { ...caller, signal, sinks, filter };
-    const once = { ...plan, retries: [] };
+    // Over a connection of its own, as a write: a request on a kept one could be sent a second time.
+    const once = { ...plan, retries: [], ...(isHttp(primitive) && asWrite(plan)) };
     const sent = await runBody(ports, { plan: once, parameters, authority }, values, by);
     return sent.ok ? ok(sent.output.data as JsonObject) : inChain(sent, plan);
   },
@@ -166,7 +174,7 @@ async function openLine(ports: ToolPorts, plan: Plan): Promise<ToolLine> {
     if (!checked.ok) return checked;
     const parameters = checked.output;
     if (!isHttp(primitive) || !isDirect(plan, varying)) {
-      return ok(indirect(ports, { plan, parameters }));
+      return ok(indirect(ports, { plan, parameters }, primitive));
     }
     const about = thread === undefined ? {} : { __thread_id: thread };
     const filled = completeConfig(plan, parameters, ports.env, [], about);
