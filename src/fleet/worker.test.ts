@@ -7,7 +7,7 @@ import { fail, type Outcome, ok, plainText } from '../base/index.ts';
 import type { ThreadResult } from '../harness/index.ts';
 import type { Fleet, Held, Store, ThreadStatus, WorkerRow } from '../store/index.ts';
 import type { WorkerNews, WorkerProject } from './one-thread.ts';
-import { startWorker } from './worker.ts';
+import { openWhenBack, startWorker } from './worker.ts';
 
 type WorkerOptions = Parameters<typeof startWorker>[0];
 
@@ -451,4 +451,44 @@ test('where files differ who begins a thread notes it, and goes on with it itsel
   expect(events.filter(({ data }) => data.by === 'w1')).toMatchObject([
     { type: 'status', data: { status: 'spawning' } },
   ]);
+});
+
+const away = fail('store_failed', 'the registry cannot be reached', { unreachable: true });
+
+test('a worker that starts while the store is away asks ever more rarely, and says so once', async () => {
+  const [news, waits]: [WorkerNews[], number[]] = [[], []];
+  let tries = 0;
+  const opened = await openWhenBack(async () => (++tries < 12 ? away : ok('open')), {
+    signal: new AbortController().signal,
+    onNews: (one) => void news.push(one),
+    random: () => 0,
+    wait: async (ms) => void waits.push(ms),
+  });
+  expect(opened).toEqual(ok('open'));
+  expect(waits).toEqual([100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000, 5000]);
+  expect(news.map(({ kind }) => kind)).toEqual(['store_gone', 'store_back']);
+  expect(news[0]).toMatchObject({ reason: 'the registry cannot be reached' });
+});
+
+test('what does not get better by waiting ends a worker that starts at once', async () => {
+  const news: WorkerNews[] = [];
+  const refused = fail('store_failed', 'check name and password', { place: 'x' });
+  const { signal } = new AbortController();
+  const onNews = (one: WorkerNews): void => void news.push(one);
+  expect(await openWhenBack(async () => refused, { signal, onNews })).toEqual(refused);
+  expect(news).toEqual([]);
+});
+
+test('a worker that waits for the store ends with the signal, also while it connects', async () => {
+  for (const isConnecting of [true, false]) {
+    const stop = new AbortController();
+    const opened = openWhenBack(
+      () => (isConnecting ? new Promise<never>(() => {}) : Promise.resolve(away)),
+      { signal: stop.signal, wait: async () => stop.abort() },
+    );
+    if (isConnecting) stop.abort();
+    expect(await opened).toBeUndefined();
+  }
+  const opened = await openWhenBack(async () => away, { signal: AbortSignal.abort() });
+  expect(opened).toBeUndefined();
 });

@@ -255,6 +255,43 @@ function createFloor(options: WorkerOptions): Floor {
   };
 }
 
+/** The database is away, or takes no more connections just now: it is worth asking again. */
+const isAway = ({ error: { code, detail } }: Failure): boolean =>
+  code === 'store_busy' || detail.unreachable === true;
+
+/**
+ * Opens what a worker needs, again and again while the database is away. Any other failure is returned
+ * at once. Undefined: the signal came first, and what `open` still does is left to it.
+ */
+export async function openWhenBack<T>(
+  open: () => Promise<Outcome<T>>,
+  options: Pick<WorkerOptions, 'signal' | 'onNews' | 'random' | 'wait'>,
+): Promise<Outcome<T> | undefined> {
+  const { signal, onNews, random = Math.random, wait = sleep } = options;
+  const { promise: ended, resolve } = Promise.withResolvers<undefined>();
+  const end = (): void => resolve(undefined);
+  signal.addEventListener('abort', end, { once: true });
+  const delays = createDelays(random);
+  let goneAt: number | undefined;
+  try {
+    while (!signal.aborted) {
+      const opened = await Promise.race([open(), ended]);
+      if (!opened || opened.ok || !isAway(opened)) {
+        const after_ms = Math.round(systemClock.monotonic() - (goneAt ?? 0));
+        if (opened?.ok && goneAt !== undefined) onNews?.({ kind: 'store_back', after_ms });
+        return opened;
+      }
+      const { code, detail } = opened.error;
+      if (goneAt === undefined) onNews?.({ kind: 'store_gone', code, reason: detail.message });
+      goneAt ??= systemClock.monotonic();
+      await wait(delays.next('store', RETRY_MS, RETRY_LAST_MS), signal);
+    }
+    return undefined;
+  } finally {
+    signal.removeEventListener('abort', end);
+  }
+}
+
 /** Works until it is told to drain, or until the store refuses it for good. Never rejects. */
 export async function startWorker(options: WorkerOptions): Promise<Outcome<WorkerEnd>> {
   const floor = createFloor(options);

@@ -4,6 +4,7 @@ import { expect, inject, onTestFinished, test } from 'vitest';
 import { expectSame } from '../support/expect-same.ts';
 import { must } from '../support/registry.ts';
 import { timeoutMs } from '../support/soak.ts';
+import { startProxy } from './faults/proxy.ts';
 import {
   openWorkerStage,
   PROJECT_ID,
@@ -299,5 +300,56 @@ onServer(
     expect(await statusOf(stage, id)).toBe('failed');
     worker.child.kill('SIGTERM');
     expect(await worker.ended).toBe(0);
+  },
+);
+
+onServer(
+  `a worker that starts while the database is away waits for it, and ends when it is told to${reason}`,
+  LONG,
+  async () => {
+    const stage = await openWorkerStage(url);
+    const { fixture, store } = stage;
+    const proxy = await startProxy(Number(new URL(url).port));
+    onTestFinished(() => proxy.close());
+    const away = new URL(store);
+    away.port = String(proxy.port);
+    await proxy.close();
+    const start = (address: URL) =>
+      startWorkerProcess(['--store', address.href], fixture.root, fixture.env);
+    const [first, second] = [start(away), start(away)];
+    await Promise.all([first, second].map((worker) => worker.hears('store_gone')));
+    expect(first.said).toMatchObject([{ kind: 'store_gone', code: 'store_failed' }]);
+    second.child.kill('SIGTERM');
+    expect(await second.ended).toBe(0);
+    expect(second.said.at(-1)).toMatchObject({ kind: 'ended', taken: 0, left: [] });
+    const back = await startProxy(Number(new URL(url).port), proxy.port);
+    onTestFinished(() => back.close());
+    const id = await queue(stage, 'greet');
+    await first.hears('done');
+    const kinds = first.said.map(({ kind }) => kind);
+    expect(kinds).toEqual(['store_gone', 'store_back', 'ready', 'claimed', 'done']);
+    expect(await statusOf(stage, id)).toBe('completed');
+    expect(JSON.stringify(first.said) + first.errors()).not.toContain(new URL(url).password);
+  },
+);
+
+onServer(
+  `a worker that is not let in, or finds no tables, ends at once${reason}`,
+  LONG,
+  async () => {
+    const { fixture, store } = await openWorkerStage(url);
+    const wrong = new URL(store);
+    wrong.password = 'not-this-one';
+    const empty = new URL(store);
+    empty.searchParams.set('schema', 't_worker_nothing');
+    for (const [address, why] of [
+      [wrong, 'check name and password'],
+      [empty, 'run the migration first'],
+    ] as const) {
+      const worker = startWorkerProcess(['--store', address.href], fixture.root, fixture.env);
+      expect(await worker.ended).toBe(1);
+      expect(JSON.stringify(worker.said) + worker.errors()).toContain(why);
+      expect(worker.said.map(({ kind }) => kind)).not.toContain('store_gone');
+    }
   },
 );

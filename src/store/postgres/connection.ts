@@ -13,7 +13,7 @@ import {
 } from '../../base/index.ts';
 import type { Answer } from '../port.ts';
 import { loadDrivers } from './drivers/load.ts';
-import { type Trouble, troubleOf } from './trouble.ts';
+import { type Trouble, troubleOf, UNREACHABLE } from './trouble.ts';
 
 export interface DatabasePlace {
   /** As `pg` takes it. */
@@ -230,7 +230,8 @@ async function readAgain<T>(way: Way, work: Work<T>, patienceMs: number): Answer
   const outcome: Outcome<T> = await send(way, work, { ...READ, patienceMs });
   if (outcome.ok || outcome.error.code !== 'store_unknown') return outcome;
   const { shown: place } = way;
-  return fail('store_failed', `the registry at ${place} cannot be reached`, { place });
+  const message = `the registry at ${place} cannot be reached`;
+  return fail('store_failed', message, { place, ...UNREACHABLE });
 }
 
 /** What is asked in one lane is asked in order. */

@@ -54,6 +54,9 @@ const KNOWN: ReadonlyMap<string, Known> = new Map([
   ['25006', ['final', 'store_failed', 'takes no writes (it is a replica, or read-only)']],
 ]);
 
+/** The server is away, and may come back. A worker that starts waits for it. */
+export const UNREACHABLE = { unreachable: true } as const;
+
 const NETWORK = /^(E[A-Z_]{3,}|08...)$/;
 /** The library gives these no code. */
 const CUT = /terminated|timeout|not queryable|closed the connection|socket/i;
@@ -75,14 +78,16 @@ function refusalOf(code: string, text: string): Failure {
 /** Never throws. `place`: of the server, as it is shown. */
 export function troubleOf(error: unknown, place: string): Trouble {
   if (error instanceof RefusedWrite) return { kind: 'refused', failure: error.failure };
-  const { code: state = '', message = String(error), detail = '{}' } = Object(error);
+  const { code: state = '', message = String(error), detail: told = '{}' } = Object(error);
   const code = String(state);
-  if (code === REFUSED) return { kind: 'refused', failure: refusalOf(message, detail) };
+  if (code === REFUSED) return { kind: 'refused', failure: refusalOf(message, told) };
   const [kind, name, what] = knownOf(code, message) ?? [
     'final',
     'internal_error',
     `failed: ${message}`,
   ];
   const why = name === 'store_failed' && NETWORK.test(code) ? ` (${code})` : '';
-  return { kind, failure: fail(name, `the registry at ${place} ${what}${why}`, { place }) };
+  // Errors of Node and TLS, such as a wrong certificate, do not go away by waiting.
+  const detail = { place, ...(kind === 'lost' && !code.startsWith('ERR_') && UNREACHABLE) };
+  return { kind, failure: fail(name, `the registry at ${place} ${what}${why}`, detail) };
 }

@@ -11,7 +11,8 @@ export interface WireProxy {
   close(): Promise<void>;
 }
 
-export async function startProxy(target: number): Promise<WireProxy> {
+/** At this port of ours, or at any that is free. */
+export async function startProxy(target: number, at = 0): Promise<WireProxy> {
   const pairs = new Set<readonly [Socket, Socket]>();
   let frozen = false;
   const server = createServer((near) => {
@@ -36,7 +37,7 @@ export async function startProxy(target: number): Promise<WireProxy> {
     pass(near, far);
     pass(far, near);
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(at, '127.0.0.1', resolve));
   const address = server.address();
   return {
     port: typeof address === 'object' && address ? address.port : 0,

@@ -11,6 +11,7 @@ import {
 } from '../../../base/index.ts';
 import {
   defaultSlots,
+  openWhenBack,
   startTryServer,
   startWorker,
   type TryServer,
@@ -260,7 +261,14 @@ async function work(
   }: { slots: number; graceMs: number; server: TryServer | undefined; signal: AbortSignal },
 ): Promise<Ending> {
   const { options, terminal } = call;
-  const opened = await openProjects(call, server?.address);
+  const onNews = tellNews(terminal);
+  const opened = await openWhenBack(() => openProjects(call, server?.address), { signal, onNews });
+  if (!opened) {
+    const code = tellEnd(terminal, { taken: 0, left: [] });
+    // A connection that nobody answers would be waited for.
+    if (!server) setImmediate(() => process.exit(code));
+    return code;
+  }
   if (!opened.ok) return opened;
   const { store, served } = opened.output;
   const tenants = asList(options.tenant);
@@ -279,7 +287,7 @@ async function work(
     tenants,
     signal,
     graceMs,
-    onNews: tellNews(terminal),
+    onNews,
   });
   // Whoever is stuck would be waited for.
   const isFree = ended.ok && ended.output.left.length === 0;
