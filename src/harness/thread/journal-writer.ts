@@ -132,6 +132,8 @@ export class JournalWriter {
   #lost: Failure | undefined;
   #revoked: string | undefined;
   #queue: Batch[] = [];
+  /** For the next commit, which this alone does not cause. */
+  #held: Part = NOTHING;
   #inbox: readonly Signal[] = [];
   /** For the next commit. */
   #rows: AuditEntry[] = [];
@@ -158,9 +160,19 @@ export class JournalWriter {
   /** Rides with the next commit, at the latest at the end of this round of the event loop. */
   note(events: Events, change: Change = {}): void {
     if (this.#lost) return;
+    const part = this.#encode(events, change);
     const open = this.#open();
-    open.noted = joined(open.noted, this.#encode(events, change));
+    open.noted = joined(open.noted, part);
     this.#soon ??= setImmediate(() => void this.#drained());
+  }
+
+  /**
+   * Waits for the next commit, whatever that writes. INVARIANT: `confirm` writes it before an effect. So
+   * an intent is in one commit with the question that comes before its effect, and a process that is lost
+   * between the two leaves neither.
+   */
+  hold(event: JournalEvent): void {
+    if (!this.#lost) this.#held = joined(this.#held, this.#encode(event, {}));
   }
 
   /**
@@ -191,6 +203,7 @@ export class JournalWriter {
   /** Everything so far is in the store; false: this process no longer acts. */
   async flush(): Promise<boolean> {
     // What is lost has an empty queue.
+    if (this.#held !== NOTHING) this.#open();
     while (this.#queue.length + this.#underWay > 0) await this.#drained();
     return this.#lost === undefined;
   }
@@ -200,7 +213,7 @@ export class JournalWriter {
    * says both, so mostly nothing has to be waited for.
    */
   confirm(): boolean | Promise<boolean> {
-    const isFlushed = this.#queue.length + this.#underWay === 0;
+    const isFlushed = this.#queue.length + this.#underWay === 0 && this.#held === NOTHING;
     const isFresh = this.#ports.now() - this.#answered <= FRESH_MS;
     return isFlushed && isFresh ? this.isHeld() : this.#look();
   }
@@ -253,7 +266,8 @@ export class JournalWriter {
 
   /** The number of the last event, noted ones included. */
   seq(): number {
-    const waiting = this.#queue.flatMap(({ noted, asked }) => [noted, asked ?? NOTHING]);
+    const queued = this.#queue.flatMap(({ noted, asked }) => [noted, asked ?? NOTHING]);
+    const waiting = [...queued, this.#held];
     return waiting.reduce((sum, { events }) => sum + events.length, this.#seq + this.#underWay);
   }
 
@@ -282,11 +296,16 @@ export class JournalWriter {
     return wrong ? { events, change, wrong } : { events, change };
   }
 
-  /** The last one, while it takes more. */
+  /** The last one, while it takes more; what was held goes with it. */
   #open(): Batch {
+    const held = this.#held;
+    this.#held = NOTHING;
     const last = this.#queue.at(-1);
-    if (last && !last.asked) return last;
-    const batch: Batch = { noted: NOTHING };
+    if (last && !last.asked) {
+      if (held !== NOTHING) last.noted = joined(last.noted, held);
+      return last;
+    }
+    const batch: Batch = { noted: held };
     this.#queue.push(batch);
     return batch;
   }
@@ -313,6 +332,7 @@ export class JournalWriter {
 
   #lose(failure: Failure): void {
     this.#lost ??= failure;
+    this.#held = NOTHING;
     if (this.#rows.length > 0) this.#ports.unwritten(this.#rows.splice(0));
     for (const { asked } of this.#queue.splice(0)) asked?.answer(failure);
     this.#ports.alarmed();
