@@ -60,10 +60,11 @@ export const listThreads: CommandRun = async (call) => {
   return await withRegistry(
     call,
     async ({ store, runtime }) => {
-      const { directive = '' } = filter.output;
+      const { directive } = filter.output;
       // The registry knows the whole id; people may type the name.
-      const found = runtime.library.find('directive', directive);
-      const named = found.ok ? { directive: found.output.id } : {};
+      const found =
+        directive === undefined ? undefined : runtime.library.find('directive', directive);
+      const named = found?.ok ? { directive: found.output.id } : {};
       const page = await store.query({ ...filter.output, ...named });
       return terminal.finish(page, ({ rows, next_cursor }) => {
         if (rows.length === 0) terminal.note('no threads');
