@@ -36,6 +36,16 @@ function objectIn(text: string): JsonObject | undefined {
 /** Returns no field if the text is not JSON; the decoder of the event then reports it. */
 export const eventData = (text: string): JsonObject => objectIn(text) ?? {};
 
+/** The named fields of an event, from their values in the same order. */
+export function fieldsFrom(names: readonly string[], values: readonly (Json | undefined)[]) {
+  const found: JsonObject = {};
+  for (const [at, name] of names.entries()) {
+    const value = values[at];
+    if (value !== undefined && value !== null) found[name] = value;
+  }
+  return found;
+}
+
 /** A cost that is no JSON does not hide its thread: the row is there, and its title says so. */
 export function costAndTitle(
   text: string,

@@ -29,6 +29,7 @@ export type {
   Commit,
   Committed,
   Decision,
+  EventFields,
   Held,
   Lease,
   NewApproval,

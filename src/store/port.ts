@@ -33,6 +33,11 @@ export interface Journal {
   read(thread: string, range?: EventRange): Answer<StoredEvent[]>;
   /** How many events of a type these threads have, together; none of them is read. */
   countEvents(threads: readonly string[], type: string): Answer<number>;
+  /**
+   * Events of these types in each of these threads, oldest first, with the named fields of their data
+   * alone: for sums over many journals. A field that is null counts as absent.
+   */
+  fieldsOf(threads: readonly string[], wanted: WantedFields): Answer<EventFields[][]>;
   /** One thread, gapless, after `seq`. Ends with the signal or the store. */
   watch(cursor: { thread: string; seq: number }, signal: AbortSignal): AsyncIterable<StoredEvent>;
   /** Threads that moved after this call: the newest state of each at least once; what lies between may be left out. */
@@ -257,6 +262,13 @@ export interface StoredEvent {
   type: string;
   data: JsonObject;
 }
+
+export interface WantedFields {
+  types: readonly string[];
+  fields: readonly string[];
+}
+
+export type EventFields = Pick<StoredEvent, 'type' | 'data'>;
 
 /** `types`: only events of these; the others are not read at all. */
 export type EventRange =

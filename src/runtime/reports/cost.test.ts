@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { type JsonObject, ok } from '../../base/index.ts';
-import type { Store, StoredEvent, ThreadSummary } from '../../store/index.ts';
+import type { Store, ThreadSummary } from '../../store/index.ts';
 import type { Runtime } from '../runtime.ts';
 import { costReport } from './cost.ts';
 
@@ -55,14 +55,14 @@ function registry(threads: readonly Made[]) {
           },
         })),
       ),
-    countEvents: async () => ok(1),
-    read: async (thread: string) => {
-      reads.push(thread);
-      const events = of(thread)?.events ?? [];
+    fieldsOf: async (ids: string[], { types }: { types: string[] }) => {
+      if (types.includes('turn_start')) reads.push(...ids);
       return ok(
-        events.map(([type, data], at): StoredEvent => {
-          return { thread, seq: at + 1, ts: 0, turn: 1, type, data };
-        }),
+        ids.map((id) =>
+          (of(id)?.events ?? []).flatMap(([type, data]) =>
+            types.includes(type) ? [{ type, data }] : [],
+          ),
+        ),
       );
     },
   } as unknown as Store;
@@ -190,7 +190,7 @@ test('what has ended is read once, what goes on every time, and what paid nothin
       tokens: 10,
       events: [reply('m', 10, '0.001')],
     },
-    { row: { id: 'free' }, spend: 0, tokens: 0 },
+    { row: { id: 'free' }, spend: 0, tokens: 0, events: [['permission_denied', {}]] },
   ]);
   const again = await costReport(runtime, store, 0);
   expect(reads).toEqual(['over', 'runs', 'runs']);

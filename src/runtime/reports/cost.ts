@@ -12,7 +12,7 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { formatMoney, parseMoney } from '../../llm/index.ts';
-import { isEnded, type Store, type StoredEvent, type ThreadSummary } from '../../store/index.ts';
+import { type EventFields, isEnded, type Store, type ThreadSummary } from '../../store/index.ts';
 import type { Runtime } from '../runtime.ts';
 import { allThreads } from '../threads.ts';
 
@@ -81,7 +81,9 @@ interface Charge {
 /** Charges of a journal that names no model. */
 const UNKNOWN = 'not recorded';
 const NO_PARTS: ReadonlyMap<string, Readonly<Part>> = new Map();
-const PAGE = 5000;
+const NO_FACTS: Facts = { parts: NO_PARTS, asked: '', denied: 0 };
+/** So many journals are read at a time. */
+const PAGE = 200;
 const emptyPart = (): Part => ({
   requests: 0,
   input: 0,
@@ -113,7 +115,7 @@ function countRequest(part: Part, data: JsonObject, usage: Json | undefined): vo
   part.row = plainText(data.price_row) || part.row;
 }
 
-function factsIn(events: readonly StoredEvent[]): Facts {
+function factsIn(events: readonly EventFields[]): Facts {
   const parts = new Map<string, Part>();
   const partOf = (model: string): Part => {
     const part = parts.get(model) ?? emptyPart();
@@ -141,41 +143,42 @@ function factsIn(events: readonly StoredEvent[]): Facts {
 const known = new WeakMap<Store, Map<string, { readonly seq: number; readonly facts: Facts }>>();
 const MAX_KNOWN = 50_000;
 
-/** A thread without charges of its own asked no model: only its denials are counted. */
-async function factsOf(
-  store: Store,
-  thread: ThreadSummary,
-  isPaid: boolean,
-): Promise<Outcome<Facts>> {
-  const { id, seq, status } = thread;
-  const cache = known.get(store) ?? new Map<string, { seq: number; facts: Facts }>();
-  known.set(store, cache);
-  const kept = cache.get(id);
-  if (kept?.seq === seq) return ok(kept.facts);
-  const read = isPaid ? await journalFacts(store, id) : await denialsOnly(store, id);
-  if (!read.ok || !isEnded(status)) return read;
-  if (cache.size >= MAX_KNOWN) cache.delete(cache.keys().next().value ?? '');
-  cache.set(id, { seq, facts: read.output });
-  return read;
-}
-
 /** All that is asked of a journal; what was said and done is not read. */
 const TELLING = ['turn_start', 'assistant_message', 'turn_end', 'permission_denied'];
+const FIELDS = ['model', 'spend', 'price_row', 'injected', 'apart', 'usage', 'charged'];
+const PAID = { types: TELLING, fields: FIELDS };
+const UNPAID = { types: ['permission_denied'], fields: [] };
 
-async function journalFacts(store: Store, id: string): Promise<Outcome<Facts>> {
-  const events: StoredEvent[] = [];
-  for (;;) {
-    const after = events.at(-1)?.seq ?? 0;
-    const page = await store.read(id, { after, limit: PAGE, types: TELLING });
-    if (!page.ok) return page;
-    events.push(...page.output);
-    if (page.output.length < PAGE) return ok(factsIn(events));
+/** The facts of these threads, in their order. Those without charges asked no model: their denials count. */
+async function readFacts(
+  store: Store,
+  threads: readonly ThreadSummary[],
+  wanted: typeof PAID,
+): Promise<Outcome<Map<string, Facts>>> {
+  const cache = known.get(store) ?? new Map<string, { seq: number; facts: Facts }>();
+  known.set(store, cache);
+  const found = new Map<string, Facts>();
+  const unread = threads.filter(({ id, seq }) => {
+    const kept = cache.get(id);
+    if (kept?.seq === seq) found.set(id, kept.facts);
+    return kept?.seq !== seq;
+  });
+  for (let from = 0; from < unread.length; from += PAGE) {
+    const some = unread.slice(from, from + PAGE);
+    const read = await store.fieldsOf(
+      some.map(({ id }) => id),
+      wanted,
+    );
+    if (!read.ok) return read;
+    for (const [at, { id, seq, status }] of some.entries()) {
+      const facts = factsIn(read.output[at] ?? []);
+      found.set(id, facts);
+      if (!isEnded(status)) continue;
+      if (cache.size >= MAX_KNOWN) cache.delete(cache.keys().next().value ?? '');
+      cache.set(id, { seq, facts });
+    }
   }
-}
-
-async function denialsOnly(store: Store, id: string): Promise<Outcome<Facts>> {
-  const denied = await store.countEvents([id], 'permission_denied');
-  return denied.ok ? ok({ parts: new Map(), asked: '', denied: denied.output }) : denied;
+  return ok(found);
 }
 
 /** What no event tells of was paid to the model that was asked last; so the parts make up the whole. */
@@ -209,16 +212,21 @@ async function chargesOf(store: Store, rows: readonly ThreadSummary[]): Promise<
     above.spend -= below.spend;
     above.tokens -= below.tokens;
   }
-  const charges: Charge[] = [];
-  for (const thread of rows) {
-    const { spend, tokens } = own.get(thread.id) ?? { spend: 0n, tokens: 0n };
-    const facts = await factsOf(store, thread, tokens > 0n);
-    if (!facts.ok) return facts;
-    const amounts = { spend, tokens: Number(tokens) };
-    const parts = wholeParts(facts.output, amounts);
-    charges.push({ thread, ...amounts, denied: facts.output.denied, parts });
-  }
-  return ok(charges);
+  const isPaid = ({ id }: ThreadSummary): boolean => (own.get(id)?.tokens ?? 0n) > 0n;
+  const paid = await readFacts(store, rows.filter(isPaid), PAID);
+  if (!paid.ok) return paid;
+  const free = rows.filter((row) => !isPaid(row));
+  const unpaid = await readFacts(store, free, UNPAID);
+  if (!unpaid.ok) return unpaid;
+  return ok(
+    rows.map((thread): Charge => {
+      const { id } = thread;
+      const { spend, tokens } = own.get(id) ?? { spend: 0n, tokens: 0n };
+      const facts = paid.output.get(id) ?? unpaid.output.get(id) ?? NO_FACTS;
+      const amounts = { spend, tokens: Number(tokens) };
+      return { thread, ...amounts, denied: facts.denied, parts: wholeParts(facts, amounts) };
+    }),
+  );
 }
 
 function sumOf(charges: readonly Charge[]): CostSum {

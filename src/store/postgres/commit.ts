@@ -9,7 +9,14 @@ import { approvalsOf, askInThread, useInThread } from './approvals.ts';
 import type { Sql } from './connection.ts';
 import type { ServerRegistry } from './registry.ts';
 import { amountsArray, auditRowsOf, birthOf, reserveRows, sealedRows } from './rows.ts';
-import { countJournal, holdThreads, readJournal, rememberHeld, tellBirths } from './threads.ts';
+import {
+  countJournal,
+  holdThreads,
+  journalFields,
+  readJournal,
+  rememberHeld,
+  tellBirths,
+} from './threads.ts';
 
 const COMMIT = `SELECT * FROM km_commit($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`;
 
@@ -203,11 +210,12 @@ async function commitThread(
 /** Without `watch` and `changes`, which listen. */
 export function serverJournal(
   registry: ServerRegistry,
-): Pick<Journal, 'commit' | 'read' | 'countEvents'> {
+): Pick<Journal, 'commit' | 'read' | 'countEvents' | 'fieldsOf'> {
   const { database } = registry;
   return {
     commit: (thread, commit) => commitThread(registry, thread, commit),
     read: (thread, range = {}) => database.read((sql) => readJournal(sql, thread, range)),
     countEvents: (threads, type) => database.read((sql) => countJournal(sql, threads, type)),
+    fieldsOf: (threads, wanted) => database.read((sql) => journalFields(sql, threads, wanted)),
   };
 }

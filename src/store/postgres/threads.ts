@@ -1,8 +1,9 @@
 // The rows of threads, how one comes into the world, and its journal.
 import { ok } from '../../base/index.ts';
-import { encodeThread, eventData } from '../encode.ts';
+import { encodeThread, eventData, fieldsFrom } from '../encode.ts';
 import type {
   Answer,
+  EventFields,
   EventRange,
   Held,
   NewThread,
@@ -10,6 +11,7 @@ import type {
   StoredEvent,
   ThreadRow,
   Threads,
+  WantedFields,
 } from '../port.ts';
 import { noThread } from '../thread-id.ts';
 import type { Sql } from './connection.ts';
@@ -151,6 +153,36 @@ export async function readJournal(
       : await sql.all(AFTER, thread, after, count);
   }
   return rows.map(({ data, ...row }) => ({ thread, ...row, data: eventData(data) }));
+}
+
+/** So many events at a time. */
+const MAX_FIELDS = 1000;
+const FIELDS = `SELECT t.id, e.thread, e.seq, e.type, e.data
+  FROM threads t JOIN thread_events e ON e.thread = t.number
+  WHERE t.id = ANY ($1) AND e.type = ANY ($2) AND (e.thread, e.seq) > ($3::bigint, $4::int)
+  ORDER BY e.thread, e.seq LIMIT ${MAX_FIELDS}`;
+
+/** The server's own kinds of JSON refuse some texts of ours, so the fields are taken out here. */
+export async function journalFields(
+  sql: Sql,
+  threads: readonly string[],
+  { types, fields }: WantedFields,
+): Promise<EventFields[][]> {
+  const found = new Map<string, EventFields[]>();
+  for (let [thread, seq] = [-1, 0]; ; ) {
+    type Row = Pick<StoredEvent, 'type' | 'seq'> & { id: string; thread: number; data: string };
+    const rows = await sql.all<Row>(FIELDS, threads, types, thread, seq);
+    for (const { id, type, data: text } of rows) {
+      const data = eventData(text);
+      const values = fields.map((name) => data[name]);
+      const events = found.get(id) ?? [];
+      found.set(id, events);
+      events.push({ type, data: fieldsFrom(fields, values) });
+    }
+    const last = rows.at(-1);
+    if (!last || rows.length < MAX_FIELDS) return threads.map((id) => found.get(id) ?? []);
+    ({ thread, seq } = last);
+  }
 }
 
 export async function countJournal(

@@ -45,6 +45,7 @@ import { findArtifact, hashArtifact, putArtifact, readAudit, readSecrets } from 
 import { sendSignal, signalsAfter } from './signals.ts';
 import {
   countEvents,
+  eventFields,
   findThread,
   holdThread,
   insertThread,
@@ -127,6 +128,7 @@ export function journalPort(parts: Parts): Journal {
     },
     read: (thread, range = {}) => parts.read(() => ok(readEvents(connection, thread, range))),
     countEvents: (threads, type) => parts.read(() => ok(countEvents(connection, threads, type))),
+    fieldsOf: (threads, wanted) => parts.read(() => ok(eventFields(connection, threads, wanted))),
     watch: (cursor, signal) => watchThread(connection, feed, cursor, signal),
     changes: (filter, signal) => watchChanges(feed, filter, signal),
   };

@@ -1,13 +1,15 @@
 // The rows of threads, and how one comes into the world: row, data, account and first events together.
-import { type Clock, fail, type Outcome, ok } from '../../base/index.ts';
-import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
+import { type Clock, fail, type Json, type Outcome, ok } from '../../base/index.ts';
+import { costAndTitle, type EventText, eventData, fieldsFrom, type ThreadText } from '../encode.ts';
 import type {
+  EventFields,
   EventRange,
   Held,
   NewThread,
   StoredEvent,
   ThreadRow,
   ThreadSummary,
+  WantedFields,
 } from '../port.ts';
 import { noThread } from '../thread-id.ts';
 import type { Accounts } from './account.ts';
@@ -173,6 +175,37 @@ export function readEvents(
     return connection.all<EventRow>(`${EVENTS_OF_TYPES} LIMIT ?`, ...given).map(toEvent);
   }
   return connection.all<EventRow>(`${EVENTS} LIMIT ?`, start + after, end, count).map(toEvent);
+}
+
+const START = `t.number * ${EVENTS_A_THREAD}`;
+/** One row a thread, with all its events in one text: a row for each event costs more than its values. */
+const fieldsSql = (count: number): string => {
+  const paths = Array.from({ length: count }, () => '?').join(', ');
+  return `SELECT t.id, (SELECT group_concat(told) FROM (
+    SELECT '[' || json_quote(type) || ',' ||
+      CASE WHEN json_valid(data) THEN json_extract(data, ${paths}) ELSE '[]' END || ']' AS told
+    FROM thread_events WHERE place > ${START} AND place < ${START} + ${EVENTS_A_THREAD}
+      AND type IN (SELECT value FROM json_each(?)) ORDER BY place)) AS told
+  FROM json_each(?) AS wanted JOIN threads t ON t.id = wanted.value`;
+};
+
+export function eventFields(
+  connection: Connection,
+  threads: readonly string[],
+  { types, fields }: WantedFields,
+): EventFields[][] {
+  // At least two paths: with one the answer would be its value, not a list.
+  const paths = [...fields, '', ''].map((name) => `$.${JSON.stringify(name)}`);
+  const given = [...paths, JSON.stringify(types), JSON.stringify(threads)];
+  const rows = connection.all<{ id: string; told: string | null }>(
+    fieldsSql(paths.length),
+    ...given,
+  );
+  const found = new Map(rows.map(({ id, told }) => [id, told ?? '']));
+  return threads.map((id) => {
+    const events: [string, Json[]][] = JSON.parse(`[${found.get(id) ?? ''}]`);
+    return events.map(([type, values]) => ({ type, data: fieldsFrom(fields, values) }));
+  });
 }
 
 export interface Parent {

@@ -15,6 +15,7 @@ import type {
   Approvals,
   Commit,
   Committed,
+  EventFields,
   Held,
   Journal,
   Leases,
@@ -198,6 +199,18 @@ function journalPort(parts: Parts): Journal {
           threads
             .flatMap((thread) => world.events.get(thread) ?? [])
             .filter((event) => event.type === type).length,
+      }),
+    fieldsOf: (threads, { types, fields }) =>
+      wire.call({
+        work: () =>
+          threads.map((thread) =>
+            (world.events.get(thread) ?? [])
+              .filter(({ type }) => types.includes(type))
+              .map(({ type, data }) => {
+                const kept = fields.filter((name) => (data[name] ?? null) !== null);
+                return { type, data: Object.fromEntries(kept.map((name) => [name, data[name]])) };
+              }),
+          ) as EventFields[][],
       }),
     watch: (cursor, signal) => watchThread(world, wire, cursor, either(signal)),
     changes: (filter, signal) => watchChanges(world, filter, either(signal)),

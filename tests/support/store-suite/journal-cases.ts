@@ -1,6 +1,7 @@
 // Cases 1-8 and 44 of the port: the fence, the journal, and commits that share a group.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { JsonObject } from '../../../src/base/index.ts';
 import type { Commit, Store, StoredEvent } from '../../../src/store/port.ts';
 import { runs } from '../soak.ts';
 import {
@@ -356,6 +357,41 @@ function together(inStage: InStage): void {
       expect(await ofTypes(['status', first?.type ?? ''], 7)).toEqual([8, 9, 10]);
       expect(await ofTypes(['nothing'])).toEqual([]);
       expect(await ofTypes([])).toEqual([]);
+    }),
+  );
+  test(
+    'fields of many journals are those of the whole events',
+    inStage(async ({ store }) => {
+      const name = fc.constantFrom('model', 'spend', 'a"b', "c'd", '', 'no\\ne', 'é\u0000');
+      const data = fc.dictionary(name, fc.jsonValue());
+      const some = fc.tuple(fc.constantFrom('one', 'two', "th'ree"), data);
+      const rows = fc.sample(fc.array(some, { maxLength: 12 }), { numRuns: 5, seed: 11 });
+      const ids = rows.map((_, at) => `t${at}`);
+      for (const [at, id] of ids.entries()) {
+        const writer = await begin(store, id);
+        const events = (rows[at] ?? []).map(([type, given]) => ({
+          type,
+          data: JSON.parse(JSON.stringify(given)) as JsonObject,
+        }));
+        await writer.must({ events: [event('first'), ...events] });
+      }
+      const asked = [...ids.toReversed(), 'nobody'];
+      for (const fields of [['model'], ['spend', 'a"b', "c'd", '', 'é\u0000', 'no\\ne'], []]) {
+        const types = ['one', "th'ree"];
+        const found = must(await store.fieldsOf(asked, { types, fields }));
+        const whole: typeof found = [];
+        for (const id of asked) {
+          const events = must(await store.read(id, { types }));
+          whole.push(
+            events.map(({ type, data: all }) => {
+              const kept = fields.filter((field) => (all[field] ?? null) !== null);
+              return { type, data: Object.fromEntries(kept.map((one) => [one, all[one] ?? null])) };
+            }),
+          );
+        }
+        expect(found).toEqual(whole);
+      }
+      expect(must(await store.fieldsOf([], { types: ['one'], fields: ['model'] }))).toEqual([]);
     }),
   );
 }
