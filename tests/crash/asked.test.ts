@@ -7,6 +7,7 @@ import type { Store } from '../../src/store/index.ts';
 import { endLives, live, openRegistry, rowsOf } from '../support/crash-driver.ts';
 import { type CrashStage, linesOf } from '../support/crash-project.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
+import { timeoutMs } from '../support/soak.ts';
 
 let made: CrashStage | undefined;
 afterEach(async () => {
@@ -95,7 +96,9 @@ test.each(CASES)('%s is asked about after its process was lost', async (_, who, 
   const store = await openRegistry(stage);
   const resumed = live(stage);
   await resumed.said('up');
-  await expect.poll(async () => (await pending(store)).length, { timeout: 60_000 }).toBe(1);
+  await expect
+    .poll(async () => (await pending(store)).length, { timeout: timeoutMs(60_000) })
+    .toBe(1);
   expect(linesOf(stage, 'write')).toEqual([]);
   const [id = ''] = await pending(store);
   await store.decide(id, { decision: 'approved', who: 'ann', channel: 'cli', why: '' });
