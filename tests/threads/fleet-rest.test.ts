@@ -1,6 +1,7 @@
 // Threads that rest: what wakes them, and what those see who look on from another process.
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { plainText, systemClock } from '../../src/base/index.ts';
+import { JournalWriter } from '../../src/harness/thread/journal-writer.ts';
 import type { ProgramTool } from '../../src/kernel/index.ts';
 import { expectSame } from '../support/expect-same.ts';
 import {
@@ -222,4 +223,19 @@ test('who does not want to follow any more is told so', async () => {
   const unknown = made.threads.follow('nobody', new AbortController().signal);
   expect(await unknown.result).toMatchObject({ ok: false, error: { code: 'not_found' } });
   expect(await listed(unknown)).toEqual([]);
+});
+
+test('a thread whose lease ran out here while the registry kept it is taken up again', async () => {
+  let late = (): unknown => null;
+  const made = await openFleetStage(directive('look', { permissions: READ }), {
+    look: [() => (late(), read('notes/a.txt')), { text: 'over' }],
+  });
+  const [first, second] = [await openWorker(made), await openWorker(made)];
+  const id = await made.queue('look');
+  // The process counts its lease as over, as after a long stop; the registry has not noticed.
+  const held = vi.spyOn(JournalWriter.prototype, 'isHeld');
+  late = () => held.mockReturnValue(false);
+  expect(await first.work()).toMatchObject({ thread_id: id, status: 'interrupted' });
+  held.mockRestore();
+  expect(await second.work()).toMatchObject({ thread_id: id, status: 'completed', text: 'over' });
 });

@@ -179,15 +179,19 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
 }
 
 /**
- * When somebody is to take it up again: one that is handed over at once, and one that waits for a person when
- * the question expires. Whoever goes on with it finds what became of that. A hook goes on with whom it serves.
+ * When somebody is to take it up again: one that is handed over or was lost at once, and one that waits for a
+ * person when the question expires. Whoever goes on with it finds what became of that. A hook goes on with whom it serves.
  */
 async function releaseOf(
   { ports, place, control }: Thread,
   status: Ending['status'],
 ): Promise<true | { wake: number }> {
   if (place.kind === 'hook' || ports.replay) return true;
-  if (status === 'interrupted') return control.leaving ? { wake: ports.clock.now() } : true;
+  // Nobody decided that it stops: its lease ran out here, and the registry still took the last commit.
+  const isLost = control.ending === undefined;
+  if (status === 'interrupted') {
+    return control.leaving || isLost ? { wake: ports.clock.now() } : true;
+  }
   if (status !== 'waiting' && status !== 'needs_input') return true;
   const open = await ports.store.approvals({ thread: place.id, state: 'pending' });
   const times = (open.ok ? open.output : []).flatMap(({ expires }) => expires ?? []);
