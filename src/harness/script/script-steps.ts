@@ -278,7 +278,12 @@ export function createScriptSteps(
     const isShared = mayShare(thread, work);
     return await unlessDone(work, async (past) => {
       const name = await order.begin(work, past);
-      return await inOrder(isShared, () => perform(work, past, name));
+      // A path that waits for the steps of others cannot go on.
+      record.paths(-1);
+      return await inOrder(isShared, () => {
+        record.paths(1);
+        return perform(work, past, name);
+      });
     });
   }
 
