@@ -254,22 +254,21 @@ describe('branches of a script that has changed', () => {
       parameters: { n: 'integer' },
       run: async ({ n }) => ({ n: Number(n) }),
     });
-    const script = (n: number) =>
-      `for parallel(3) @x in [1, 2, 3, 4] [
+    const script = (more: string) =>
+      `for parallel(3) @x in [1, 2, 3] [
   @tool("probe/mark", { n: @x })
-  @tool("probe/mark", { n: ${n} })
-  @tool("probe/mark", { n: @x })
+  ${more}
 ]
 return { text: "done" }`;
-    const job = (n: number) =>
-      scripted('job', script(n), {
+    const job = (more: string) =>
+      scripted('job', script(more), {
         permissions: '<execute resource="tool" id="probe/mark"/>',
         outputs: TEXT,
       });
-    const made = await stage({ '.ai/directives/job.md': job(7) }, [], { tools: [mark] });
+    const made = await stage({ '.ai/directives/job.md': job('') }, [], { tools: [mark] });
     const { thread_id } = await run(made, 'job');
     expectSame(await made.threads.replay(thread_id));
-    made.fixture.write('.ai/directives/job.md', job(8));
+    made.fixture.write('.ai/directives/job.md', job('@tool("probe/mark", { n: 8 })'));
     await made.runtime.library.refresh();
     const report = await made.threads.replay(thread_id);
     expect(report).toMatchObject({ output: { isSame: false } });
