@@ -3,8 +3,9 @@
 import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { createRuntime } from '../../src/runtime/index.ts';
-import { isEnded } from '../../src/store/index.ts';
+import { ok } from '../../src/base/index.ts';
+import { createRuntime, type RuntimeOptions } from '../../src/runtime/index.ts';
+import { isEnded, openSqliteStore } from '../../src/store/index.ts';
 import { probeTools } from './crash-project.ts';
 
 const [root = '', directive = ''] = process.argv.slice(2);
@@ -18,17 +19,37 @@ const tools = probeTools(async (name, at, key) => {
   return { done: at };
 });
 
-const runtime = await createRuntime({ project: root, tools });
-if (!runtime.ok) throw new Error(runtime.error.detail.message);
-/** `part signal 1`: dies with the first `signal` of a thread whose name begins so. */
-const [who = '', what = '', which = ''] = (process.env.DIES_AT ?? '').split(' ');
+/**
+ * `part signal 1`: dies with the first `signal` of a thread whose name begins so. `part signal 1 committed`:
+ * as soon as it is in the registry, before anybody is told.
+ */
+const [who = '', what = '', which = '', when = ''] = (process.env.DIES_AT ?? '').split(' ');
 let seen = 0;
+const die = (): void => void process.kill(process.pid, 'SIGKILL');
+
+const openDying: RuntimeOptions['openStore'] = async (options) => {
+  const opened = await openSqliteStore(options);
+  if (!opened.ok) return opened;
+  const { output: own } = opened;
+  return ok({
+    ...own,
+    async commit(thread, commit) {
+      const done = await own.commit(thread, commit);
+      const isIn = commit.events.some(({ type }) => type === what);
+      if (thread.startsWith(who) && isIn && done.ok && ++seen === Number(which)) die();
+      return done;
+    },
+  });
+};
+const openStore = when === 'committed' ? { openStore: openDying } : {};
+const runtime = await createRuntime({ project: root, tools, ...openStore });
+if (!runtime.ok) throw new Error(runtime.error.detail.message);
 const threads = await runtime.output.threads({
   onEvent(thread, { type }) {
     say(`event ${thread} ${type}`);
-    if (who === '' || !thread.startsWith(who) || type !== what) return;
+    if (when !== '' || who === '' || !thread.startsWith(who) || type !== what) return;
     seen += 1;
-    if (seen === Number(which)) process.kill(process.pid, 'SIGKILL');
+    if (seen === Number(which)) die();
   },
 });
 if (!threads.ok) throw new Error(threads.error.detail.message);

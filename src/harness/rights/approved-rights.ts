@@ -254,7 +254,7 @@ export async function commitIntent(
   const before = begun.length > 0 ? await usesLeft(thread, begun) : [];
   if (before.length > 0 || rights.approved.takeable().length === 0) {
     if (begun.length > 0) rights.approved.taken(call, before, new Map());
-    journal.hold(event);
+    journal.note(event, {}, 'hold');
     return ok(null);
   }
   const refused = new Map<string, Failure>();

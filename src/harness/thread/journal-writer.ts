@@ -157,22 +157,22 @@ export class JournalWriter {
     this.#answered = since;
   }
 
-  /** Rides with the next commit, at the latest at the end of this round of the event loop. */
-  note(events: Events, change: Change = {}): void {
+  /**
+   * Rides with the next commit, at the latest at the end of this round of the event loop. `hold`: waits
+   * for whatever is written next. INVARIANT: `confirm` writes it before an effect. So an intent is in one
+   * commit with the question that comes before its effect, and a process that is lost between the two
+   * leaves neither.
+   */
+  note(events: Events, change: Change = {}, how?: 'hold'): void {
     if (this.#lost) return;
     const part = this.#encode(events, change);
+    if (how === 'hold') {
+      this.#held = joined(this.#held, part);
+      return;
+    }
     const open = this.#open();
     open.noted = joined(open.noted, part);
     this.#soon ??= setImmediate(() => void this.#drained());
-  }
-
-  /**
-   * Waits for the next commit, whatever that writes. INVARIANT: `confirm` writes it before an effect. So
-   * an intent is in one commit with the question that comes before its effect, and a process that is lost
-   * between the two leaves neither.
-   */
-  hold(event: JournalEvent): void {
-    if (!this.#lost) this.#held = joined(this.#held, this.#encode(event, {}));
   }
 
   /**
