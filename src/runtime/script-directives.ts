@@ -3,6 +3,7 @@
 import { isAbsolute, relative, resolve } from 'node:path';
 import {
   type ErrorCode,
+  type Failure,
   type Fault,
   fail,
   isObject,
@@ -133,6 +134,18 @@ const toolsOf = (data: Json): ConnectorTool[] =>
     schema: isObject(tool) && isObject(tool.schema) ? tool.schema : {},
   }));
 
+async function refusesWriteIn(
+  root: string,
+  actions: ScriptActions,
+  path: string,
+): Promise<Failure | undefined> {
+  const place = resolveProjectPath(root, path);
+  if (!place.ok) return place;
+  const scope = { path: place.output.relative };
+  const held = actions.check({ capability: 'fs.write', scope });
+  return held.ok ? await refusesWriting(place.output) : held;
+}
+
 /** The world of a script whose acts are steps of a thread: a second run is handed what was noted. */
 function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld {
   const act = async <T>(
@@ -191,13 +204,7 @@ function throughThread(world: ScriptWorld, actions: ScriptActions): ScriptWorld 
     tool: (...given) => actions.tool(...given),
     help: (...given) => actions.help(...given),
     model: (...given) => actions.model(...given),
-    async refusesWrite(path) {
-      const place = resolveProjectPath(world.root, path);
-      if (!place.ok) return place;
-      const scope = { path: place.output.relative };
-      const held = actions.check({ capability: 'fs.write', scope });
-      return held.ok ? await refusesWriting(place.output) : held;
-    },
+    refusesWrite: (path) => refusesWriteIn(root, actions, path),
     writeFile(request, frame) {
       const { path, text, append } = request;
       // A whole file may be written twice; what is added may not.
