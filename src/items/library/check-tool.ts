@@ -86,6 +86,39 @@ function moduleHint(module: string, file: string): { hint?: string } {
   return { hint };
 }
 
+/** Tools that the first documents describe as files of a project; the bundle has them now. */
+const SHIPPED: Readonly<Record<string, string>> = {
+  anthropic_messages: 'llm/anthropic_messages',
+  openai_chat: 'llm/openai_chat',
+  mcp_http: 'mcp/mcp_http',
+  mcp_stdio: 'mcp/mcp_stdio',
+  file_sink: 'sinks/file_sink',
+  null_sink: 'sinks/null_sink',
+  websocket_sink: 'sinks/websocket_sink',
+  write_file: 'fs/write_file',
+  spawn_thread: 'threads/spawn_thread',
+  safety_harness: 'threads/safety_harness',
+  thread_directive: 'threads/thread_directive',
+  thread_registry: 'threads/thread_registry',
+  'thread.read_transcript': 'threads/read_transcript',
+  'thread.inject_message': 'threads/inject_message',
+  'thread.pause': 'threads/pause_thread',
+  'thread.resume': 'threads/resume_thread',
+};
+
+/**
+ * The findings of a tool file. Where the bundle has the tool, each error says so, because no repair of
+ * the file gives that tool. A file that names its module by a path is another tool and keeps its hints.
+ */
+export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
+  const { body, tool, source } = item;
+  const [, written = lastSegment(item.id)] = /^tool_id\s*:\s*["']?([\w.-]+)/m.exec(body) ?? [];
+  if (source === 'bundle' || !Object.hasOwn(SHIPPED, written)) return [...found];
+  if (plainText(tool?.config.module).startsWith('.')) return [...found];
+  const hint = `this is the tool \`${SHIPPED[written]}\` of the bundle: remove the file and call that`;
+  return found.map((one) => (one.severity === 'error' ? { ...one, hint } : one));
+}
+
 /** Of a tool and of each of its actions. */
 export const allParameters = (tool: Tool): readonly ToolParameter[] =>
   [tool, ...tool.actions].flatMap(({ parameters }) => parameters);
@@ -107,6 +140,24 @@ function checkPlaceholders(tool: Tool, chain: Chain, place: RulePlace): void {
       const hint = 'declare it under `parameters`';
       at.report({ code: 'undeclared_placeholder', severity: 'warning', message, hint });
     }
+  }
+}
+
+/**
+ * A tool in place of one of the bundle gets the calls of that one: the harness sends a system prompt in
+ * parts, which a parameter of type `string` refuses at every turn.
+ */
+function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: RulePlace): void {
+  if (!shadows.some(({ source }) => source === 'bundle')) return;
+  for (const [index, { name, type: typed = 'any' }] of tool.parameters.entries()) {
+    const below = chain.links
+      .slice(1)
+      .find((link) => link.tool?.parameters.some((one) => one.name === name));
+    const taken = below?.tool?.parameters.find((one) => one.name === name)?.type;
+    if (taken !== 'any' || typed === 'any') continue;
+    const message = `\`${name}\` takes a \`${typed}\` alone, but calls of this tool send what \`${below?.id}\` takes`;
+    const at = place.child('parameters').child(index).child('type');
+    at.report({ code: 'parameter_narrowed', message, hint: 'write `type: any`' });
   }
 }
 
@@ -159,6 +210,7 @@ function checkChain(item: ToolItem, tool: Tool, world: ToolWorld, place: RulePla
   checkExposedTool(tool, links, place.child('expose'));
   checkPlaceholders(tool, chain, place.child('config'));
   checkMergedConfig(item, chain, world, place);
+  checkNarrowed(item, tool, chain, place);
 }
 
 /** Checks across items; a tool with errors of its own has nothing more to say. In file order. */

@@ -125,6 +125,25 @@ test.each([
   },
 );
 
+test('an error in a tool that the bundle has names that tool; a tool with a module of its own keeps its hints', async () => {
+  const python = (config: string) => `executor_id: python\nrequires: [fs.raed]\n${config}\n`;
+  const library = await open({
+    'project/.ai/tools/a/write_file.yaml': toolText('write_file', python('config: {}')),
+    'project/.ai/tools/b/write_file.yaml': toolText(
+      'write_file',
+      python('config: { module: ./mine.py }'),
+    ),
+    'project/.ai/tools/b/mine.py': 'def run(**given): pass\n',
+    'project/.ai/tools/c/my_file.yaml': toolText('my_file', python('config: {}')),
+  });
+  const hints = library.check().filter(({ code }) => code === 'unknown_capability');
+  expect(hints.map(({ hint }) => hint)).toEqual([
+    'this is the tool `fs/write_file` of the bundle: remove the file and call that',
+    'did you mean `fs.read`',
+    'did you mean `fs.read`',
+  ]);
+});
+
 test('directives are checked among the others', async () => {
   const library = await open({
     'project/.ai/tools/run.yaml': toolText(

@@ -39,7 +39,7 @@ import { blankSignatureLine } from '../signature-line.ts';
 import type { Tool } from '../tool/tool.ts';
 import { checkCollisions, checkExposedDirective } from './check-expose.ts';
 
-import { allParameters, checkTool, looseTool, type ToolWorld } from './check-tool.ts';
+import { allParameters, checkTool, looseTool, nameShipped, type ToolWorld } from './check-tool.ts';
 import { groupExposed } from './exposed.ts';
 import type { FileRecord } from './record.ts';
 import { examinePolicy } from './sign.ts';
@@ -277,8 +277,12 @@ export function checkLibrary(context: CheckContext, options: CheckOptions): Diag
 
   function checkRecord(record: FileRecord): Diagnostic[] {
     const { item } = record;
-    const own = [...item.diagnostics, ...signatureProblems(item.signature, record.file)];
-    if (item.kind === 'tool') own.push(...checkTool(item, record.text(), library));
+    const own: Diagnostic[] = [];
+    if (item.kind === 'tool') {
+      const among = checkTool(item, record.text(), library);
+      own.push(...nameShipped(item, [...item.diagnostics, ...among]));
+    } else own.push(...item.diagnostics);
+    own.push(...signatureProblems(item.signature, record.file));
     if (item.kind === 'directive') {
       const parsed = { draft: readable(item), diagnostics: [...item.diagnostics] };
       own.push(...checkDirective(compact(parsed), worldOf(item.source)));
@@ -335,5 +339,5 @@ export function checkText(
   }
   const item = looseTool(text, file);
   const among = library ? checkTool(item, text, library) : [];
-  return [...item.diagnostics, ...among];
+  return nameShipped(item, [...item.diagnostics, ...among]);
 }

@@ -11,8 +11,10 @@ import {
   nearest,
   type Outcome,
   ok,
+  plainText,
   problemsIn,
   type ShapeProblem,
+  textAt,
 } from '../../base/index.ts';
 import { type Chain, type ConfigFault, type Library, mergedConfig } from '../../items/index.ts';
 import type { Primitive } from '../primitive.ts';
@@ -94,7 +96,10 @@ function schemaProblem(
   const { config = {}, parameters = [], input_schema } = leaf?.tool ?? {};
   const isPlain = primitive === 'mcp' && config.mcp_tool !== undefined && config.pin === undefined;
   if (!isPlain || input_schema !== undefined || parameters.length > 0) return [];
-  const hint = `run its connector, which writes this file with its \`input_schema\`: \`km mcp sync NAME\`, or \`km mcp add NAME --url URL\``;
+  const [url, suffix] = [textAt(config, 'mcp_url') || 'URL', `_${plainText(config.mcp_tool)}`];
+  const { tool_id = '' } = leaf?.tool ?? {};
+  const server = tool_id.endsWith(suffix) ? tool_id.slice(0, -suffix.length) : 'NAME';
+  const hint = `remove the file and run its connector, which writes it again with its \`input_schema\`: \`km mcp sync ${server}\`, or \`km mcp add ${server} --url ${url}\``;
   const message = 'a tool of an MCP server has no `input_schema`';
   return [{ path: ['config', 'mcp_tool'], code: 'missing_schema', message, hint }];
 }

@@ -1,27 +1,9 @@
 // Examples of the documents that this product grew from, as they stand there. Each runs, or `km check`
 // prints what to write instead: those words are put in place as they are printed, and the result runs.
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { runCommand } from '../../support/command-line.ts';
-import { type Fixture, makeFixture, TRUSTING } from '../../support/project.ts';
-
-interface Finding {
-  line: number;
-  column: number;
-  code: string;
-  severity: string;
-  hint?: string;
-}
-
-const example = (file: string): string => readFileSync(join(import.meta.dirname, file), 'utf8');
-
-/** The findings that refuse a file. */
-async function errorsIn({ root, env }: Fixture): Promise<Finding[]> {
-  const { output } = await runCommand(['check', '--json'], root, env);
-  const diagnostics = JSON.parse(output) as Finding[];
-  return diagnostics.filter(({ severity }) => severity === 'error');
-}
+import { makeFixture, TRUSTING } from '../../support/project.ts';
+import { errorsIn, example, type Finding } from './examples.ts';
 
 /** What a hint says to write; nothing where it says to remove something. */
 const printedIn = (hint: string): string =>

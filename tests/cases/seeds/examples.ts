@@ -1,0 +1,29 @@
+// What the tests of the documents' examples share.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { runCommand } from '../../support/command-line.ts';
+import type { Fixture } from '../../support/project.ts';
+
+export interface Finding {
+  line: number;
+  column: number;
+  code: string;
+  severity: string;
+  hint?: string;
+}
+
+export const example = (file: string): string =>
+  readFileSync(join(import.meta.dirname, file), 'utf8');
+
+/** The blocks of a page by the heading above them. */
+export function blocksOf(file: string): Map<string, string> {
+  const parts = example(file).matchAll(/^## (.+)\n\n```\w*\n([^]*?)^```$/gm);
+  return new Map([...parts].map(([, heading = '', text = '']) => [heading, text]));
+}
+
+/** The findings that refuse a file. */
+export async function errorsIn({ root, env }: Fixture): Promise<Finding[]> {
+  const { output } = await runCommand(['check', '--json'], root, env);
+  const diagnostics = JSON.parse(output) as Finding[];
+  return diagnostics.filter(({ severity }) => severity === 'error');
+}
