@@ -7,6 +7,7 @@ import { tokenCaller } from '../support/attacks.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
+import { scripted, TEXT } from '../support/script-project.ts';
 import {
   answer,
   directiveText,
@@ -389,4 +390,70 @@ test('calls that only read are made at once, and their results keep the order', 
   expect(await run(made, 'look')).toMatchObject({ status: 'completed', cost: { tool_calls: 3 } });
   const body = JSON.stringify(made.provider.requests[1]?.body);
   expect(body.match(/met [abc]/g)).toEqual(['met a', 'met b', 'met c']);
+});
+
+const ENDS = [
+  ['terminate', 'terminated'],
+  ['kill', 'killed'],
+] as const;
+const RUNNERS = ['script', 'model', 'plan'] as const;
+const CASES = RUNNERS.flatMap((runner) => ENDS.map((end) => [runner, ...end] as const));
+
+/** A job that calls `probe/pause` twice: as a script, by a model, or by a plan of a model. */
+async function pausingJob(runner: (typeof RUNNERS)[number]) {
+  const lines = '@tool("probe/pause", { n: 1 })\n@tool("probe/pause", { n: 2 })';
+  const text = `${lines}\nreturn { text: "done" }`;
+  const parts = {
+    permissions: '<execute resource="tool" id="probe/pause"/>',
+    outputs: TEXT,
+  };
+  const calls = [1, 2].map((n) => ({ tool_calls: [execute('probe/pause', { n })] }));
+  const made: Stage = await stage(
+    {
+      '.ai/directives/look.md':
+        runner === 'script' ? scripted('look', text, parts) : directiveText('look', parts),
+    },
+    runner === 'model' ? [...calls, { text: 'done' }] : [{ text }],
+    {
+      tools: [
+        {
+          id: 'probe/pause',
+          description: 'Pauses the thread that calls it',
+          effect: 'read',
+          parameters: { n: 'integer' },
+          async run({ n }) {
+            const rows = await made.threads.store.query({});
+            await tell(made, (rows.ok && rows.output.rows[0]?.id) || '', 'pause');
+            return Number(n);
+          },
+        },
+      ],
+    },
+  );
+  const request = { directive: 'look', ...(runner === 'plan' && { plan: true }) };
+  return { made, request };
+}
+
+test.each(CASES)('a %s thread is paused: a %s before its resume ends it', async (...given) => {
+  const [runner, kind, status] = given;
+  const { made, request } = await pausingJob(runner);
+  const paused = await made.threads.run(request);
+  expect(paused).toMatchObject({ output: { status: 'paused' } });
+  const id = (paused.ok && paused.output.thread_id) || '';
+  await tell(made, id, kind, { reason: 'enough' });
+  const ended = await made.threads.resume(id);
+  expect(ended).toMatchObject({ output: { status, reason: 'enough' } });
+  expectSame(await made.threads.replay(id), { status });
+});
+
+test.each(CASES)('a %s thread is queued: a %s before its start ends it', async (...given) => {
+  const [runner, kind, status] = given;
+  const { made, request } = await pausingJob(runner);
+  const queued = await made.threads.enqueue(request);
+  const id = (queued.ok && queued.output.thread) || '';
+  await tell(made, id, kind, { reason: 'enough' });
+  const ended = await made.threads.goOn(id);
+  expect(ended).toMatchObject({ output: { status, reason: 'enough', cost: { tool_calls: 0 } } });
+  expect(made.provider.count()).toBe(0);
+  expectSame(await made.threads.replay(id), { status });
 });

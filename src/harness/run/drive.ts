@@ -80,6 +80,10 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
   // A hook was asked when the thread was left: what it says comes first, whatever is granted by now.
   let asked = [...thread.hooks.pending.values()].find(({ step }) => step === 'start')?.fault;
   for (;;) {
+    // A kill revokes the token. It is handled first, so that the thread does not end for want of rights.
+    if (thread.ports.replay) await hearInReplay(thread);
+    const ending = obeySignals(thread);
+    if (ending) return ending;
     const refused = asked ? ok({ ok: false as const, error: asked }) : missingRights(thread);
     asked = undefined;
     if (!refused.ok) {
@@ -91,8 +95,8 @@ async function checkStart(thread: Thread): Promise<Ending | undefined> {
     const verdict = await raiseError(thread, refused.output, 'start', how);
     // Bounded like every retry: the decision counts them.
     if (verdict?.action === 'retry') continue;
-    const { ending } = thread.control;
-    return ending?.status === 'failed' ? { ...ending, status: 'denied' } : ending;
+    const { ending: decided } = thread.control;
+    return decided?.status === 'failed' ? { ...decided, status: 'denied' } : decided;
   }
 }
 
