@@ -352,6 +352,7 @@ test.each(REFUSED_THOUGH_HELD)(
     expect(status).toBe('completed');
     expect(await made.threads.store.approvals({})).toMatchObject({ output: [] });
     expect(JSON.stringify(made.provider.requests.at(-1)?.body)).toContain('a rule refuses this');
+    expectSame(await made.threads.replay(thread_id));
   },
 );
 

@@ -899,3 +899,101 @@ test('a hook whose rights a policy takes away counts as no match, and is told', 
   const events = await made.threads.store.read(result.thread_id);
   expect(JSON.stringify(events)).toContain('hook_unfit');
 });
+
+/** What a hook is told about an event, as the one input of its directive. */
+const TOLD = { error: 'detail', before_step: 'arguments', after_step: 'result' } as const;
+
+/** The hook quotes what it is told. `isThread`: it makes a call, so it runs in a thread of its own. */
+const quoting = (action: string, isThread: boolean) => `
+<directive name="judge" version="1.0.0">
+  <metadata><description>x</description><category>hooks</category><limits/><permissions>${READ}</permissions></metadata>
+  <inputs><input name="said" type="any" default=""/></inputs>
+  <outputs><action type="string"/><context type="object"/></outputs>
+  <process><script>${isThread ? '/var @a = @tool("fs/read_file", {"path": "notes/a.txt"})\n' : ''}/return { "action": "${action}", "context": { "advice": @said } }</script></process>
+</directive>`;
+
+const LISTS =
+  '<knowledge><deny_categories>private</deny_categories></knowledge><directives><deny_categories>test</deny_categories></directives>';
+
+const quotedFiles = (
+  event: keyof typeof TOLD,
+  action: string,
+  isThread: boolean,
+  process?: string,
+) => {
+  const look = directiveText('look', {
+    permissions: READ + LISTS,
+    hooks: withInputs(
+      `event.name == "${event}"${event === 'error' ? '' : ' and event.kind == "tool"'}`,
+      'judge',
+      `<said>\${event.${TOLD[event]}}</said>`,
+    ),
+  });
+  return {
+    '.ai/knowledge/plan.md': '---\ntitle: Plan\ncategory: private\n---\nWe move in May.\n',
+    '.ai/knowledge/open.md': '---\ntitle: Open\ncategory: open\n---\nWe stay.\n',
+    '.ai/directives/child.md': directiveText('child'),
+    '.ai/directives/judge.md': quoting(action, isThread),
+    '.ai/directives/look.md':
+      process === undefined ? look : look.replace(/<process>.*<\/process>/s, process),
+  };
+};
+
+/** What the hook said, with its marks; and the replay is the same. */
+async function quotedBy(made: Stage, label: string): Promise<void> {
+  const { thread_id } = await run(made, 'look');
+  const lines = await eventsOf(made, thread_id, 'injected_message');
+  expect(lines.map(({ data }) => getOwn(data.marks, 'taint'))).not.toEqual([]);
+  for (const { data } of lines) expect(getOwn(data.marks, 'taint')).toContain(label);
+  expectSame(await made.threads.replay(thread_id));
+}
+
+const item = (item_type: string, item_id: string) => ({
+  name: 'execute',
+  arguments: { item_type, item_id },
+});
+
+test.each([
+  ['denied tool', execute('fs/write_file', { path: 'a', content: 'x' }), 'error', 'continue'],
+  ['tool that nobody has', execute('no/such', {}), 'error', 'continue'],
+  ['denied knowledge', item('knowledge', 'plan'), 'error', 'continue'],
+  ['denied knowledge', item('knowledge', 'plan'), 'error', 'retry'],
+  ['denied knowledge', item('knowledge', 'plan'), 'error', 'skip'],
+  ['denied knowledge', item('knowledge', 'plan'), 'error', 'fail'],
+  ['denied directive', item('directive', 'child'), 'error', 'continue'],
+  ['knowledge', item('knowledge', 'open'), 'after_step', 'continue'],
+  ['knowledge', item('knowledge', 'open'), 'before_step', 'continue'],
+  ['tool', execute('fs/read_file', { path: 'notes/a.txt' }), 'before_step', 'skip'],
+  ['search', { name: 'search', arguments: { query: 'plan' } }, 'after_step', 'continue'],
+] as const)(
+  'a hook that quotes a %s carries what the model wrote: %o, %s, %s',
+  async (_name, asked, event, action) => {
+    for (const isThread of [false, true]) {
+      const made = await stage(quotedFiles(event, action, isThread), [
+        { tool_calls: [asked] },
+        DONE,
+      ]);
+      await quotedBy(made, 'src:llm');
+    }
+  },
+);
+
+test.each([
+  ['@tool("fs/write_file", {"path": "a", "content": @x})', 'error'],
+  ['@tool("fs/write_file", {"path": "a", "content": @x})', 'before_step'],
+  ['@tool("plan", {})', 'error'],
+  ['@tool("plan", {})', 'before_step'],
+  ['@tool("child", {})', 'error'],
+  ['@tool("fs/read_file", {"path": "notes/a.txt"})', 'after_step'],
+  ['@help("guidance", @x)', 'error'],
+] as const)('a hook of a script carries the labels of the call: %s, %s', async (text, event) => {
+  const script = `<process><script>/var confidential @x = "abc"
+/var @done = when [
+  @x == "abc" => ${text}
+]
+/show @done</script></process>`;
+  for (const isThread of [false, true]) {
+    const made = await stage(quotedFiles(event, 'continue', isThread, script), []);
+    await quotedBy(made, 'confidential');
+  }
+});

@@ -208,6 +208,7 @@ async function withInputs(
   { ports, place, talk }: Thread,
   { inputs: wanted }: HookVerdict,
   decision: Decision,
+  answerMarks: Descriptor,
 ): Promise<Outcome<Decision>> {
   const { deed } = decision;
   if (!wanted || 'fault' in deed) return ok(decision);
@@ -221,6 +222,7 @@ async function withInputs(
   if (!inputs.ok) return inputs;
   const { conversation } = talk;
   const marks = mergeAll([
+    answerMarks,
     talk.references ? conversation.allMarks() : conversation.marks(),
     ...talk.opening.map(({ data }) => ('marks' in data ? unpackMarks(data.marks) : EMPTY)),
   ]);
@@ -269,7 +271,7 @@ async function decisionOf(
   const marks = answered.ok ? answered.output.meta.descriptor : descriptorOfFault(answered.error);
   const parsed = answered.ok ? parseVerdict(answered.output.data) : answered;
   const decided = parsed.ok
-    ? await withInputs(thread, parsed.output, decide(parsed.output, situation))
+    ? await withInputs(thread, parsed.output, decide(parsed.output, situation), marks)
     : parsed;
   const decision = decided.ok
     ? await withProposal(thread, { ...decided.output, marks })

@@ -507,15 +507,19 @@ const asksInside =
     });
   };
 
-/** A result that a checkpoint put in the place of `recorded` carries what it carried then. */
+/**
+ * A result that a checkpoint put in the place of `recorded`, or before there was any, carries what it carried
+ * then.
+ */
 function carriedOn(
   done: Outcome<Value>,
-  recorded: Outcome<Value>,
+  recorded: Outcome<Value> | undefined,
   told = recorded,
 ): Outcome<Value> {
+  if (!told) return done;
   const marks = told.ok ? told.output.meta.descriptor : (descriptorOfFault(told.error) ?? EMPTY);
   if (!done.ok) return markFailure(done, marks);
-  const isSame = recorded.ok && recorded.output.data === done.output.data;
+  const isSame = recorded?.ok && recorded.output.data === done.output.data;
   return isSame ? done : ok(addMarks(done.output, marks));
 }
 
@@ -624,7 +628,7 @@ export function createReplayStage(
     const thread = caller.__thread_id ?? '';
     const call = callWith(live.get(thread)?.thread, caller.idempotencyKey);
     const told = recordOf(thread).toldOf(call, count(thread));
-    return failedThen(recorded ? carriedOn(done, recorded, told) : done, told);
+    return failedThen(carriedOn(done, recorded, told), told);
   };
   const recordedFor = async (caller: Caller): Promise<Outcome<Value>> => {
     const thread = caller.__thread_id ?? '';

@@ -8,7 +8,7 @@ import type { PreparePorts, Thread } from '../thread/thread.ts';
 type ReadingMode = 'show' | 'reference';
 
 /** Of a thread that runs, as its journal has it. */
-export const modeOf = ({ talk: { references } }: Pick<Thread, 'talk'>): ReadingMode =>
+const modeOf = ({ talk: { references } }: Pick<Thread, 'talk'>): ReadingMode =>
   references ? 'reference' : 'show';
 
 /** Of one that is about to begin. */

@@ -1,14 +1,13 @@
 // What hooks live on: a share of the thread's budget, set aside when it starts, so that they can run
 // when a limit is reached. Taken out of the thread's own limits; nothing is lent out on top.
 import { fail, getOwn, isObject, type JsonObject, type Outcome, ok } from '../../base/index.ts';
-import { makeValue, type Value } from '../../flow/index.ts';
+import { makeValue, markFailure, type Value } from '../../flow/index.ts';
 import type { Directive } from '../../items/index.ts';
 import { estimateTokens, resolveModel, worstCost } from '../../llm/index.ts';
 import type { Held, OpenReservation, Reserve } from '../../store/index.ts';
 import { unpackCost } from '../limits/cost.ts';
 import { directiveLimits, HOOK_MARGIN, setAside } from '../limits/effective-limits.ts';
 import type { EffectiveLimit, EffectiveLimits, LimitAmounts, LimitName } from '../limits/limit.ts';
-import { modeOf } from '../rights/reading-mode.ts';
 import { createRules, rulesOf } from '../rights/thread-rules.ts';
 import { scriptOutputs, scriptRequest } from '../script/run-script-thread.ts';
 import { BUDGETED } from '../thread/budget.ts';
@@ -189,16 +188,15 @@ export async function compute(
   const rules = createRules({ own, inherited: undefined, parent: rights.rules });
   if (!rules.ok) return rules;
   const { signal } = control;
-  const { conversation } = talk;
-  const isReference = modeOf({ talk }) === 'reference';
-  const marks = isReference ? conversation.allMarks() : conversation.marks();
+  // A hook is told what the model wrote, besides what the model has read.
+  const marks = talk.conversation.allMarks();
   const request = scriptRequest(ports, prepared, script, marks);
   const [guards, gate] = [rules.output.guards(), withinTime(ports, prepared)];
   const answer = await ports.script({ ...request, guards, signal, gate });
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   const { descriptor } = answer.outputs?.meta ?? { descriptor: answer.marks };
-  return outputs.ok ? ok(makeValue(withExtra(outputs.output), { descriptor })) : outputs;
+  return outputs.ok ? ok(makeValue(withExtra(outputs.output), { descriptor })) : markFailure(outputs, answer.marks);
 }
 
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */

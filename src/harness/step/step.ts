@@ -180,7 +180,7 @@ export async function callKernel(
   const { ports, place, rights } = thread;
   const guards = rights.rules.guards();
   const key = callKey(thread, call);
-  const act = stepAct(thread, call, known, key, group);
+  const act = stepAct(thread, call, known, { key, group, marks });
   const judged = thread.hooks.pending.size > 0 ? await judgeHeld(thread, call, act) : undefined;
   if (judged) return carrying(judged, marks);
   // What a person has said to the statement holds for the call it makes.
@@ -230,16 +230,17 @@ function addRules(
   return rights.rules.executed(id, rules);
 }
 
-/** What a call came to, kept while a hook is asked about it. */
+/** What a call came to, kept while a hook is asked about it. `callMarks`: of everything that the call says. */
 async function heldResult(
   thread: Thread,
   event: FlowCheckpoint,
+  callMarks: Descriptor,
 ): Promise<NonNullable<HookStart['held']>> {
   const outcome: Outcome<Value> =
     event.name === 'after_step'
       ? ok(event.result)
       : { ok: false, error: 'fault' in event ? event.fault : NOTHING };
-  const result = asResult(outcome, thread.talk.conversation.ownMarks());
+  const result = asResult(outcome, callMarks);
   const { content, isError, marks, facts } = await keepResult(thread, result);
   return { content, is_error: isError, marks: packMarks(marks), ...(facts && { facts }) };
 }
@@ -321,14 +322,21 @@ export async function performCall(
   return await callKernel(thread, call, known, { values, marks, group });
 }
 
+interface StepOptions {
+  readonly key?: string;
+  readonly group?: CallGroup;
+  /** Marks of everything that the call says. Its hooks are told of it, also where it has no parameters. */
+  readonly marks?: Descriptor;
+}
+
 /** What is asked and told about one step: limits, intent, checkpoints, the time it has. */
 export function stepAct(
   thread: Thread,
   call: ToolCallBlock,
   known: StepFacts,
-  key = callKey(thread, call),
-  { size, recorded, inTurn }: CallGroup = {},
+  { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
 ): ActPorts {
+  const { size, recorded, inTurn } = group;
   const { ports, journal, budget } = thread;
   const { tool, verb, effect, volatile } = known;
   thread.control.currentCall = call.id;
@@ -342,7 +350,7 @@ export function stepAct(
     // Hooks judge what would be done; the journal has what was written.
     arguments: known.resolved ?? call.arguments,
     required: () => requiredFor(ports, known),
-    call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event) },
+    call: { id: call.id, held: (event: FlowCheckpoint) => heldResult(thread, event, marks) },
   };
   return {
     async intent(op, inputs) {
@@ -386,6 +394,7 @@ export function stepAct(
       return runStep(thread, known, body);
     },
     checkpoint(event) {
+      thread.talk.conversation.learn(marks, false);
       if (event.name === 'before_step') return raise(thread, event, step);
       const raised = () => raiseDone(thread, call, event, step, mayRepeat(known, event));
       return inTurn ? inTurn().then(raised) : raised();
