@@ -1,8 +1,25 @@
 // What goes into the file, made into text before it is queued: the transaction stays short, its size
 // is known, and what is no JSON, too large or no id is refused before anything waits.
-import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import {
+  type Failure,
+  fail,
+  isObject,
+  type Json,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../base/index.ts';
 import { checkAmounts } from './amounts.ts';
-import type { Commit, NewApproval, NewEvent, NewSignal, NewThread, ThreadSummary } from './port.ts';
+import type {
+  Approval,
+  Commit,
+  Decision,
+  NewApproval,
+  NewEvent,
+  NewSignal,
+  NewThread,
+  ThreadSummary,
+} from './port.ts';
 import { parseThreadId } from './thread-id.ts';
 
 /** What is larger belongs into an artifact. */
@@ -23,14 +40,19 @@ const searchText = (text: string | undefined): string | undefined =>
     ? undefined
     : searchForm(text).slice(0, MAX_SEARCH).toWellFormed();
 
-/** The object that a text of the registry holds; undefined if a damaged file holds none. */
-function objectIn(text: string): JsonObject | undefined {
+/** The value that a text of the registry holds; undefined if it is damaged. */
+function valueIn(text: string): Json | undefined {
   try {
-    const value = JSON.parse(text) as Json;
-    return isObject(value) ? value : undefined;
+    return JSON.parse(text) as Json;
   } catch {
     return undefined;
   }
+}
+
+/** The object that a text of the registry holds; undefined if a damaged file holds none. */
+function objectIn(text: string): JsonObject | undefined {
+  const value = valueIn(text);
+  return isObject(value) ? value : undefined;
 }
 
 /** Returns no field if the text is not JSON; the decoder of the event then reports it. */
@@ -54,6 +76,56 @@ export function costAndTitle(
   const cost = objectIn(text);
   if (cost) return { cost, ...(typeof title === 'string' && { title }) };
   return { cost: {}, title: `(its cost cannot be read) ${title ?? ''}`.trim().slice(0, 80) };
+}
+
+/** What a signal carries. Without the payload, the reason in the journal of its thread names the signal. */
+export function signalPayload(text: string, number: number, kind: string): Json {
+  const payload = valueIn(text);
+  if (payload !== undefined) return payload;
+  return { reason: `signal ${number} (\`${kind}\`) is damaged: its payload is not JSON` };
+}
+
+/** The texts of an approval, as a row holds them. */
+interface ApprovalTexts {
+  id: string;
+  binding: string;
+  shown: string;
+  answer: string | null;
+}
+
+/** Names the text of an approval that cannot be read. INVARIANT: such an approval never counts as approved. */
+export function damageOf({ id, binding, shown, answer }: ApprovalTexts): string | undefined {
+  const texts = [
+    ['binding', objectIn(binding) !== undefined],
+    ['shown', objectIn(shown) !== undefined],
+    ['answer', answer === null || valueIn(answer) !== undefined],
+  ] as const;
+  const damaged = texts.find(([, isRead]) => !isRead)?.[0];
+  return damaged && `approval \`${id}\` is damaged: its \`${damaged}\` cannot be read`;
+}
+
+/** What the texts of an approval say. A damaged one asks for nothing, and its question says so. */
+export function approvalTexts(row: ApprovalTexts): Pick<Approval, 'binding' | 'shown' | 'answer'> {
+  const damage = damageOf(row);
+  if (damage !== undefined) return { binding: {}, shown: { question: `${damage}; deny it` } };
+  const answer = row.answer === null ? undefined : valueIn(row.answer);
+  return {
+    binding: eventData(row.binding),
+    shown: eventData(row.shown),
+    ...(answer !== undefined && { answer }),
+  };
+}
+
+/** A person can deny a damaged approval, which ends the waiting for it, and cannot approve it. */
+export function damagedDecision(
+  row: ApprovalTexts,
+  { decision }: Pick<Decision, 'decision'>,
+): Failure | undefined {
+  const damage = decision === 'approved' ? damageOf(row) : undefined;
+  if (damage === undefined) return undefined;
+  return fail('conflict', `${damage}; deny it, and let the call be made again`, {
+    approval: row.id,
+  });
 }
 
 export interface EventText {

@@ -10,6 +10,13 @@ import { openPostgresStore } from '../../src/store/postgres/store.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
 import { pollMs } from '../support/soak.ts';
 import {
+  type DamageRow,
+  expectDamagedApproval,
+  expectDamagedSignal,
+  ODD_TEXTS,
+  TORN_TEXTS,
+} from '../support/store-suite/damaged-rows.ts';
+import {
   aThread,
   begin,
   codeOf,
@@ -213,6 +220,26 @@ describe.skipIf(!isThere)(`the way to a server${reason}`, () => {
       await store.close();
     },
   );
+
+  const damage: DamageRow = async (table, column, where, text) => {
+    const client = new pg.Client({ connectionString: url, options: `-c search_path=${schema}` });
+    await client.connect();
+    await client.query(`UPDATE ${table} SET ${column} = $1 WHERE ${where}`, [text]);
+    await client.end();
+  };
+
+  test('one approval or signal that is damaged hides no other, and decides nothing', async () => {
+    const store = must(await openPostgresStore(optionsOf(url)));
+    for (const [at, odd] of ODD_TEXTS.entries()) {
+      await expectDamagedApproval(store, `bound_${at}`, damage, 'binding', odd);
+      await expectDamagedApproval(store, `shown_${at}`, damage, 'shown', odd);
+    }
+    for (const [at, odd] of TORN_TEXTS.entries()) {
+      await expectDamagedApproval(store, `answer_${at}`, damage, 'answer', odd);
+      await expectDamagedSignal(store, `signal_${at}`, damage, odd);
+    }
+    await store.close();
+  });
 
   test('a refusal says what one of a file says, and nothing else', async () => {
     const store = must(await openPostgresStore(optionsOf(url)));

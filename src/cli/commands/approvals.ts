@@ -142,8 +142,10 @@ function linesOf(name: string, value: Json, paint: Terminal['paint']): string[] 
 /** The question as a sentence; a right or a limit says what it is of. */
 function questionOf({ kind, shown, binding }: Approval): string {
   const asked = onOneLine(plainText(shown.question ?? ''));
-  if (kind === 'capability') return `Give \`${plainText(binding.capability)}\`? ${asked}`.trim();
-  if (kind === 'limit') return `Raise ${JSON.stringify(binding.limits)}? ${asked}`.trim();
+  if (kind === 'capability' && binding.capability)
+    return `Give \`${plainText(binding.capability)}\`? ${asked}`.trim();
+  if (kind === 'limit' && binding.limits)
+    return `Raise ${JSON.stringify(binding.limits)}? ${asked}`.trim();
   return asked === '' ? plainText(shown.operation ?? shown.action ?? kind) : asked;
 }
 

@@ -2,7 +2,7 @@
 // capability or limit. INVARIANT: only a human channel decides, once, and what was approved is used no
 // more often and no later than was said, by the server's clock. Rows are locked, the thread's first.
 import { canonicalJson, type Failure, fail } from '../../base/index.ts';
-import { checkApproval } from '../encode.ts';
+import { approvalTexts, checkApproval, damagedDecision, damageOf } from '../encode.ts';
 import type {
   Answer,
   Approval,
@@ -52,22 +52,22 @@ const REFUSALS: Readonly<Record<Exclude<ApprovalState, 'approved'>, string>> = {
 };
 
 /** Expiry is a fact of the clock, not of the row. */
-function stateOf({ state, expires, uses_left, now }: ApprovalColumns): ApprovalState {
+function stateOf(row: ApprovalColumns): ApprovalState {
+  const { state, expires, uses_left, now } = row;
   if (state !== 'pending' && state !== 'approved') return state;
   if (expires !== null && expires <= now) return 'expired';
-  return state === 'approved' && uses_left === 0 ? 'used' : state;
+  if (state === 'approved' && uses_left === 0) return 'used';
+  return state === 'approved' && damageOf(row) !== undefined ? 'denied' : state;
 }
 
 function approvalOf(row: ApprovalColumns, time: ServerTime): Approval {
-  const { binding, shown, uses_left: uses, answer, now, ...rest } = row;
+  const { binding: _, shown: _1, answer: _2, uses_left: uses, now, ...rest } = row;
   const { expires } = rest;
   return {
     ...presentOnly({ ...rest, expires: expires === null ? null : time.here(expires, now) }),
-    binding: JSON.parse(binding),
-    shown: JSON.parse(shown),
+    ...approvalTexts(row),
     state: stateOf(row),
     uses,
-    ...(answer === null ? {} : { answer: JSON.parse(answer) }),
   };
 }
 
@@ -87,7 +87,8 @@ async function askOne(
   const bound = canonicalJson(binding);
   await sql.all(ALONE, bound);
   const before = await sql.get<ApprovalColumns>(OPEN, bound, thread ?? null, kind);
-  if (before && stateOf(before) === 'pending') return approvalOf(before, time);
+  const isOpen = before && stateOf(before) === 'pending' && damageOf(before) === undefined;
+  if (isOpen) return approvalOf(before, time);
   const values = [id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null];
   const row = await sql.get<ApprovalColumns>(INSERT, ...values, time.said());
   return row ? approvalOf(row, time) : refuse(notFound(id));
@@ -229,6 +230,8 @@ async function decide(
         const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
         refuse(fail('conflict', message, { approval: id, state }));
       }
+      const damaged = damagedDecision(row, given);
+      if (damaged) refuse(damaged);
       now = row.now;
       const { decision, who, channel, why, uses = row.uses_left, expires = null } = given;
       const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
@@ -283,7 +286,8 @@ async function listApprovals(
   const bound = binding && canonicalJson(binding);
   const stored = state === undefined ? ALL : STORED_AS[state];
   const rows = await sql.all<ApprovalColumns>(LIST, id, thread, bound, stored, state, limit);
-  return rows.map((row) => approvalOf(row, time));
+  const found = rows.map((row) => approvalOf(row, time));
+  return state === undefined ? found : found.filter((row) => row.state === state);
 }
 
 export function serverApprovals(registry: ServerRegistry): Approvals {

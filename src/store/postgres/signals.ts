@@ -2,7 +2,7 @@
 // number (`km_signal`), so signals of one thread have no gaps. A thread that nobody holds is queued in
 // the same transaction, job included: no wake-up is lost.
 import { fail } from '../../base/index.ts';
-import { encodeSignal } from '../encode.ts';
+import { encodeSignal, signalPayload } from '../encode.ts';
 import type { AuditEntry, NewSignal, Signal, Signals } from '../port.ts';
 import { noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Sql } from './connection.ts';
@@ -20,7 +20,10 @@ const SEND = 'SELECT * FROM km_signal($1, $2, $3, $4, $5, km_now())';
 
 type SignalColumns = Omit<Signal, 'payload'> & { payload: string };
 
-const signalOf = (row: SignalColumns): Signal => ({ ...row, payload: JSON.parse(row.payload) });
+const signalOf = (row: SignalColumns): Signal => ({
+  ...row,
+  payload: signalPayload(row.payload, row.number, row.kind),
+});
 
 /** Of several threads, each after its own number. */
 export async function signalsOfEach(

@@ -3,6 +3,7 @@
 // no more often and no later than was said. What a call took and did not exercise goes back, and
 // nobody gives back what it did not take.
 import { canonicalJson, fail, type Outcome, ok } from '../../base/index.ts';
+import { approvalTexts, damagedDecision, damageOf } from '../encode.ts';
 import type {
   Approval,
   ApprovalFilter,
@@ -21,6 +22,7 @@ export interface UsePlan {
 
 const COLUMNS =
   'id, thread, kind, binding, shown, state, uses_left, expires, asked, decided, who, channel, why, answer';
+const ONE = `SELECT ${COLUMNS} FROM approvals WHERE id = ?`;
 const INSERT = `INSERT INTO approvals (${COLUMNS})
   VALUES (?, ?, ?, ?, ?, 'pending', ?, ?, ?, NULL, NULL, NULL, NULL, NULL)`;
 const DECIDE = `UPDATE approvals SET state = ?, uses_left = ?, expires = ?, decided = ?, who = ?,
@@ -55,18 +57,17 @@ function stateAt(row: ApprovalRow, now: number): ApprovalState {
   const { state, expires, uses_left } = row;
   if (state !== 'pending' && state !== 'approved') return state;
   if (expires !== null && expires <= now) return 'expired';
-  return state === 'approved' && uses_left === 0 ? 'used' : state;
+  if (state === 'approved' && uses_left === 0) return 'used';
+  return state === 'approved' && damageOf(row) !== undefined ? 'denied' : state;
 }
 
 function toApproval(row: ApprovalRow, now: number): Approval {
-  const { binding, shown, uses_left: uses, answer, ...rest } = row;
+  const { binding: _, shown: _1, answer: _2, uses_left: uses, ...rest } = row;
   return {
     ...present(rest),
-    binding: JSON.parse(binding),
-    shown: JSON.parse(shown),
+    ...approvalTexts(row),
     state: stateAt(row, now),
     uses,
-    ...(answer === null ? {} : { answer: JSON.parse(answer) }),
   };
 }
 
@@ -84,9 +85,12 @@ function checkUse(found: Approval, use: ApprovalUse, chain: readonly string[]): 
   return fail('permission_denied', message, { approval: found.id });
 }
 
+const notFound = (id: string): Outcome<never> =>
+  fail('not_found', `there is no approval \`${id}\``, { approval: id });
+
 export function findApproval(connection: Connection, id: string, now: number): Outcome<Approval> {
-  const row = connection.get<ApprovalRow>(`SELECT ${COLUMNS} FROM approvals WHERE id = ?`, id);
-  if (!row) return fail('not_found', `there is no approval \`${id}\``, { approval: id });
+  const row = connection.get<ApprovalRow>(ONE, id);
+  if (!row) return notFound(id);
   return ok(toApproval(row, now));
 }
 
@@ -112,7 +116,8 @@ export function askApproval(
 ): Approval {
   const bound = canonicalJson(binding);
   const before = connection.get<ApprovalRow>(OPEN, bound, thread ?? null, kind);
-  if (before && stateAt(before, now) === 'pending') return toApproval(before, now);
+  const isOpen = before && stateAt(before, now) === 'pending' && damageOf(before) === undefined;
+  if (isOpen) return toApproval(before, now);
   // biome-ignore format: in the order of the statement
   connection.run(
     INSERT, id, thread ?? null, kind, bound, JSON.stringify(shown), uses, expires ?? null, now,
@@ -180,17 +185,19 @@ export function decideApproval(
   given: Decision,
   now: number,
 ): Outcome<Approval> {
-  const found = findApproval(connection, id, now);
-  if (!found.ok) return found;
-  const { state, uses, expires } = found.output;
+  const row = connection.get<ApprovalRow>(ONE, id);
+  if (!row) return notFound(id);
+  const [state, damaged] = [stateAt(row, now), damagedDecision(row, given)];
   if (state !== 'pending') {
     const message = `approval \`${id}\` cannot be decided any more: it is ${state}`;
     return fail('conflict', message, { approval: id, state });
   }
+  if (damaged) return damaged;
+  const { uses_left: uses, expires } = row;
   const answer = given.answer === undefined ? null : JSON.stringify(given.answer);
   // biome-ignore format: in the order of the statement
   connection.run(
-    DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires ?? null, now, given.who,
+    DECIDE, given.decision, given.uses ?? uses, given.expires ?? expires, now, given.who,
     given.channel, given.why, answer, id,
   );
   return findApproval(connection, id, now);

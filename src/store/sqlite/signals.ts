@@ -2,7 +2,7 @@
 // number, so signals of one thread have no gaps, and `wakes > heard` is the whole question whether
 // anything was said. A thread that nobody holds is queued in the same commit: no wake-up is lost.
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { SignalText } from '../encode.ts';
+import { type SignalText, signalPayload } from '../encode.ts';
 import type { Signal } from '../port.ts';
 import { isEnded, noThread, type ThreadStatus } from '../thread-id.ts';
 import type { Connection } from './file/connection.ts';
@@ -26,7 +26,7 @@ type SignalRow = Omit<Signal, 'payload'> & { payload: string };
 export const signalsAfter = (connection: Connection, thread: string, number: number): Signal[] =>
   connection
     .all<SignalRow>(AFTER, thread, number)
-    .map((row) => ({ ...row, payload: JSON.parse(row.payload) }));
+    .map((row) => ({ ...row, payload: signalPayload(row.payload, row.number, row.kind) }));
 
 /** `thread_ended` and `not_found` are found before anything is written. */
 export function sendSignal(

@@ -19,9 +19,18 @@ CREATE OR REPLACE FUNCTION km_revoked(p_chain text[]) RETURNS text LANGUAGE sql 
     WHERE t.killed OR t.status IN ${REVOKED_BY} ORDER BY u.at LIMIT 1
 $$;
 
+-- A payload that is not JSON stops neither its thread nor a commit; \`signalPayload\` says the same.
+CREATE OR REPLACE FUNCTION km_payload(p_text text, p_number int, p_kind text) RETURNS json LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+  RETURN p_text::json;
+EXCEPTION WHEN data_exception THEN
+  RETURN json_build_object('reason',
+    format('signal %s (\`%s\`) is damaged: its payload is not JSON', p_number, p_kind));
+END $$;
+
 CREATE OR REPLACE FUNCTION km_signals(p_thread text, p_after int) RETURNS json LANGUAGE sql STABLE AS $$
   SELECT json_agg(json_build_object('thread', s.thread, 'number', s.number, 'kind', s.kind,
-    'payload', s.payload::json, 'key', s.key, 'by', s.sender, 'ts', s.ts) ORDER BY s.number)
+    'payload', km_payload(s.payload, s.number, s.kind), 'key', s.key, 'by', s.sender, 'ts', s.ts) ORDER BY s.number)
   FROM (SELECT * FROM signals WHERE thread = p_thread AND number > p_after ORDER BY number LIMIT 1000) s
 $$;
 
