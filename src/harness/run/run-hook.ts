@@ -196,7 +196,9 @@ export async function compute(
   if (answer.needsThread) return undefined;
   const outputs = scriptOutputs(prepared.directive, answer);
   const { descriptor } = answer.outputs?.meta ?? { descriptor: answer.marks };
-  return outputs.ok ? ok(makeValue(withExtra(outputs.output), { descriptor })) : markFailure(outputs, answer.marks);
+  return outputs.ok
+    ? ok(makeValue(withExtra(outputs.output), { descriptor }))
+    : markFailure(outputs, answer.marks);
 }
 
 /** Counted apart, with what its own hooks used; so much less is left for the next one. */
