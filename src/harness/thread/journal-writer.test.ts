@@ -197,6 +197,29 @@ test('what was rolled back is sent again while the lease lasts', async () => {
   expect(ok(commits)).toEqual(ok(3));
 });
 
+test('a commit that finds no room is given up, also while the lease is renewed', async () => {
+  const full = fail('disk_full', 'the disk is full');
+  await open({
+    async commit(...given) {
+      now += 10_000;
+      journal.renewed({ lease_ms: 30_000, signals: [] }, now);
+      return now > 100_000 ? await store.commit(...given) : full;
+    },
+  });
+  expect(await journal.commit(said('a'), {})).toEqual(full);
+  expect(journal.lost()).toEqual(full);
+  expect(commits).toBe(3);
+});
+
+test('a lease that ran out because nothing could be written is lost for that reason', async () => {
+  const full = fail('disk_full', 'the disk is full');
+  const answers = [full, fail('lease_expired', 'the lease ran out')];
+  await open({ commit: async () => answers.shift() ?? full });
+  expect(await journal.commit(said('a'), {})).toEqual(full);
+  expect(journal.lost()).toEqual(full);
+  expect(commits).toBe(2);
+});
+
 const row = (operation: string) => ({
   surface: 'thread',
   caller: 't',

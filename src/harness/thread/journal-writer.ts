@@ -80,7 +80,7 @@ export const LEASE_MS = 30_000;
 const FRESH_MS = 250;
 const AGAIN_MS = 50;
 
-/** Rolled back: the same commit may be sent again while the lease lasts. */
+/** Rolled back: the same commit may be sent again while the lease lasts, for `LEASE_MS` at most. */
 const AGAIN: ReadonlySet<string> = new Set(['store_busy', 'disk_full', 'store_failed']);
 /** Final, also for a commit that may be refused. */
 const FINAL: ReadonlySet<string> = new Set([
@@ -371,11 +371,16 @@ export class JournalWriter {
     this.#underWay = events.length;
     let since = this.#ports.now();
     let done = await this.#ports.store.commit(this.thread, commit);
-    while (!done.ok && AGAIN.has(done.error.code) && this.isHeld()) {
+    const cause = done;
+    // INVARIANT: by this clock too, because a lease is renewed even where the commit finds no room.
+    const until = since + LEASE_MS;
+    while (!done.ok && AGAIN.has(done.error.code) && this.isHeld() && this.#ports.now() < until) {
       await sleep(AGAIN_MS);
       since = this.#ports.now();
       done = await this.#ports.store.commit(this.thread, commit);
     }
+    // The lease ran out because nothing could be written: that is what a person can mend.
+    if (!done.ok && done.error.code === 'lease_expired' && !cause.ok) done = cause;
     this.#underWay = 0;
     if (!done.ok && rows.length > 0) this.#rows = [...rows, ...this.#rows];
     if (done.ok) {
