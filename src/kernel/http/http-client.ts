@@ -19,8 +19,11 @@ export interface HttpClientPorts extends AddressPorts {
   connections?: Connections;
 }
 
-/** How long sinks may take to write out what they hold once the stream is over. */
-const CLOSE_MS = 5000;
+/**
+ * How long the call waits for its sinks once the stream is over. Every sink gives up earlier by itself: a
+ * module is ended after 5 s. This bound is for a sink that does not keep its own.
+ */
+const CLOSE_MS = 10_000;
 
 async function closeSinks(fan: Fan, timer: Timer): Promise<SinkReport[]> {
   const { promise: patience, resolve } = Promise.withResolvers<void>();

@@ -12,7 +12,8 @@ import { prepareLaunch } from './launch.ts';
 import { capture } from './output.ts';
 import { killTree, type Launch, type StartedProcess, start, stop } from './run.ts';
 
-const CLOSE_MS = 10_000;
+/** INVARIANT: with the grace and the last bytes it is less than the stream waits for its sinks, so no child outlives its call. */
+const CLOSE_MS = 5000;
 const MAX_LOG = 16 * 1024;
 const MAX_SAID = 2000;
 
