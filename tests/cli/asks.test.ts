@@ -293,8 +293,8 @@ const HAS_SCRIPT = existsSync('/usr/bin/script') && process.platform === 'linux'
 
 const ASKS = '[w]hy [?] ';
 
-/** What a person types, by what they have just read; each once, in this order. */
-type Typing = readonly (readonly [after: string, typed: string])[];
+/** What a person types or does elsewhere, by what they have just read; each once, in this order. */
+type Typing = readonly (readonly [after: string, typed: string | (() => Promise<void>)])[];
 
 interface AtTerminal {
   term?: string;
@@ -330,7 +330,8 @@ async function atTerminal(
     // As long as a live view would have drawn several times.
     while (!isOver() && Date.now() < until) await sleep(50);
     between.push(output.slice(asked));
-    child.stdin.write(typed);
+    if (typeof typed === 'string') child.stdin.write(typed);
+    else await typed();
   }
   const [code] = await ended;
   return { code, output, between };
@@ -447,26 +448,46 @@ test.skipIf(!HAS_SCRIPT)(
   timeoutMs(90_000),
 );
 
+/** A thread that starts another one, which asks. */
+const BOSS = {
+  'out/.keep': '',
+  '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),
+  '.ai/directives/boss.md': directiveText('boss', {
+    limits: '<spawns>2</spawns>',
+    permissions:
+      '<write resource="filesystem" path="out/**"/><execute resource="spawn" action="thread"/><execute resource="tool" id="threads/thread_directive"/>',
+  }),
+  'replies.json': JSON.stringify([
+    { tool_calls: [call('threads/thread_directive', { directive_name: 'job' })] },
+    { text: 'done' },
+  ]),
+};
+const RUN_BOSS = ['run', 'boss', '--replies', 'replies.json'];
+
 test.skipIf(!HAS_SCRIPT)(
   'a thread below the one that runs is asked about at the same terminal, and goes on',
   async () => {
-    const fixture = project('', {
-      'out/.keep': '',
-      '.ai/directives/job.md': APPENDS('job', '/append "x" to "out/a.md"'),
-      '.ai/directives/boss.md': directiveText('boss', {
-        limits: '<spawns>2</spawns>',
-        permissions:
-          '<write resource="filesystem" path="out/**"/><execute resource="spawn" action="thread"/><execute resource="tool" id="threads/thread_directive"/>',
-      }),
-      'replies.json': JSON.stringify([
-        { tool_calls: [call('threads/thread_directive', { directive_name: 'job' })] },
-        { text: 'done' },
-      ]),
-    });
-    const words = ['run', 'boss', '--replies', 'replies.json'];
-    const done = await atTerminal(fixture, words, [[ASKS, 'o\r']], { term: 'xterm' });
+    const fixture = project('', BOSS);
+    const done = await atTerminal(fixture, RUN_BOSS, [[ASKS, 'o\r']], { term: 'xterm' });
     expect(done, done.output).toMatchObject({ code: 0, between: [''] });
     expect(isThere(fixture, 'out/a.md')).toBe(true);
+  },
+);
+
+test.skipIf(!HAS_SCRIPT).each(['dumb', 'xterm'])(
+  'a run that is stopped while the question of a thread below it is open ends by itself (%s)',
+  async (term) => {
+    const fixture = project('', BOSS);
+    const stop = async (): Promise<void> => {
+      const { output } = await km(fixture, 'threads', 'ls', '--json');
+      const { rows } = getOwn(JSON.parse(output), 'output') as { rows: JsonObject[] };
+      const boss = rows.find(({ directive }) => directive === 'boss');
+      const stopped = await km(fixture, 'threads', 'stop', plainText(boss?.id));
+      expect(stopped.code, stopped.output).toBe(0);
+    };
+    const done = await atTerminal(fixture, RUN_BOSS, [[ASKS, stop]], { term, looks: false });
+    expect([done.code, done.output]).toEqual([1, expect.stringContaining('terminated')]);
+    expect(isThere(fixture, 'out/a.md')).toBe(false);
   },
 );
 

@@ -17,8 +17,10 @@ import {
   startScriptedProvider,
 } from '../../src/llm/index.ts';
 import { runCommand } from '../support/command-line.ts';
+import { isGone } from '../support/processes.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { timeoutMs } from '../support/soak.ts';
+import { directiveText } from '../support/thread-project.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
@@ -294,7 +296,7 @@ async function statuses(): Promise<unknown[]> {
 }
 
 const childrenOf = (pid: number): number[] =>
-  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').map(Number);
+  readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
 
 /** Has it opened the registry? */
 const isReading = ({ pid = 0 }: ChildProcess): boolean =>
@@ -495,6 +497,177 @@ describe('a reader that goes away ends the display, not the run', () => {
     expect((await once(tail.process, 'exit'))[0]).toBe(0);
     expect((await held.done).code).toBe(0);
   });
+});
+
+describe('the command ends by itself when its thread has ended', () => {
+  /** `look` with more rights, and the user's policy. */
+  function prepare(rights: string, policy = ''): void {
+    fixture.write(join(fixture.home, 'policy.yaml'), `unsigned: allow\n${policy}\n`);
+    const text = look().replace('</permissions>', `${rights}</permissions>`);
+    fixture.write('.ai/directives/look.md', text);
+  }
+  const mayCall = (id: string): string => `<execute resource="tool" id="${id}"/>`;
+  const calls = (id: string, parameters: JsonObject = {}): ScriptedReply => ({
+    tool_calls: [{ name: 'execute', arguments: { item_type: 'tool', item_id: id, parameters } }],
+  });
+  const writeTool = (id: string, fields: string): string =>
+    fixture.write(`.ai/tools/t/${id}.yaml`, `tool_id: ${id}\nversion: "1.0.0"\n${fields}\n`);
+  const text = (path: string): string => {
+    const file = join(fixture.root, path);
+    return existsSync(file) ? readFileSync(file, 'utf8').trim() : '';
+  };
+
+  // The process below leaves the group of its tool and ignores SIGTERM, as the tool itself does.
+  const LEAVE = `trap "" TERM; setsid sh -c 'echo $$ > left.pid; exec sleep 600' & until [ -s left.pid ]; do sleep 0.1; done`;
+
+  test.runIf(process.platform === 'linux')('a tool has left a process behind', async () => {
+    prepare(`<execute resource="shell"/>${mayCall('t/leaves')}`, 'sandbox: none');
+    const config = JSON.stringify({ shell: 'bash', script: LEAVE });
+    const fields = `executor_id: subprocess\nsandbox: none\nconfig: ${config}`;
+    expect(await peek('sign', writeTool('leaves', fields))).toMatchObject({ code: 0 });
+    script = [calls('t/leaves'), { text: 'done' }];
+    const done = await km('run', 'look');
+    const left = Number(text('left.pid'));
+    expect(process.kill(left, 'SIGKILL')).toBe(true);
+    expect(done, done.err).toMatchObject({ code: 0, out: 'done\n' });
+  });
+
+  test.runIf(process.platform === 'linux')('a tool that is killed ignores SIGTERM', async () => {
+    prepare(`<execute resource="shell"/>${mayCall('t/leaves')}`, 'sandbox: none');
+    const config = JSON.stringify({ shell: 'bash', script: `${LEAVE}; wait` });
+    const fields = `executor_id: subprocess\nsandbox: none\nconfig: ${config}`;
+    expect(await peek('sign', writeTool('leaves', fields))).toMatchObject({ code: 0 });
+    script = [calls('t/leaves'), { text: 'never' }];
+    const running = start('run', 'look');
+    await expect.poll(() => text('left.pid')).not.toBe('');
+    expect(await peek('threads', 'kill', 'last')).toMatchObject({ code: 0 });
+    const done = await running.done;
+    expect(done, done.err).toMatchObject({ code: 1, out: '' });
+    expect(await isGone(Number(text('left.pid')))).toBe(true);
+  });
+
+  test.each([
+    ['it waited for the child', { wait_ms: 60_000 }, ['--turns', '1'], 5, 'limit'],
+    ['the child is detached', { wait_ms: 60_000, detached: true }, [], 0, 'completed'],
+  ])('the question of a child is open: %s', async (_, more, options, code, status) => {
+    const spawns = `<execute resource="spawn" action="thread"/>${mayCall('threads/thread_directive')}`;
+    prepare(`<write resource="filesystem" path="out/**"/>${spawns}`);
+    fixture.write(
+      '.ai/directives/job.md',
+      directiveText('job', {
+        permissions: '<write resource="filesystem" path="out/**"/>',
+        guards: '<guard on="op:append"><ask>add it?</ask></guard>',
+      }).replace(/<step .*<\/step>/, '<script>/append "x" to "out/a.md"</script>'),
+    );
+    script = [
+      calls('threads/thread_directive', { directive_name: 'job', ...more }),
+      { text: 'done' },
+    ];
+    const done = await km('run', 'look', ...options);
+    expect(done, done.err).toMatchObject({ code });
+    expect(done.err).toContain('? approval');
+    expect(await statuses()).toEqual([code === 0 ? 'waiting' : 'terminated', status]);
+  });
+
+  test('an MCP server ignores the end of its input and SIGTERM', async () => {
+    prepare(`${mayCall('mcp/db/grandchild')}<execute resource="mcp.db" action="call"/>`);
+    const server = new URL('../mcp/support/rogue-server.mjs', import.meta.url);
+    fixture.write('server/rogue.mjs', readFileSync(server, 'utf8'));
+    const program = ['--command', process.execPath, '--read', 'server/**'];
+    const added = await peek('mcp', 'add', 'db', ...program, '--yes', '--', 'server/rogue.mjs');
+    expect(added, added.out).toMatchObject({ code: 0 });
+    script = [calls('mcp/db/grandchild'), { text: 'done' }];
+    const done = await km('run', 'look');
+    expect(done, done.err).toMatchObject({ code: 0, out: 'done\n' });
+    expect(done.err).not.toContain('✗');
+  });
+
+  const LONG = { text: 'long '.repeat(100_000) };
+  test.each([
+    [[], LONG, 0, 'completed'],
+    [['--json', '--turns', '1'], { ...read('notes/a.txt'), ...LONG }, 5, 'limit'],
+  ])('the reader of its output has gone: %j', async (options, reply, code, status) => {
+    script = [reply];
+    const held = await heldRun(...options);
+    held.process.stdout?.destroy();
+    held.open();
+    const done = await held.done;
+    expect(done, done.err).toMatchObject({ code });
+    expect(done.out).not.toContain('long');
+    expect(await statuses()).toEqual([status]);
+  });
+
+  test.runIf(process.platform === 'linux')('a sink of a tool never ends', async () => {
+    const server = createServer((_request, response) => {
+      response.setHeader('content-type', 'text/event-stream');
+      response.end('data: one\n\n');
+    }).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    prepare(
+      `<execute resource="net" action="http"/>${mayCall('t/prices')}`,
+      'hosts: ["127.0.0.1"]',
+    );
+    const stream = { transport: 'sse', destinations: [{ type: 't/deaf' }] };
+    const config = JSON.stringify({ method: 'GET', url, mode: 'stream', stream });
+    writeTool('prices', `executor_id: http_client\nrequires: [net.http]\nconfig: ${config}`);
+    writeTool('deaf', 'executor_id: runtime/node\neffect: read\nconfig: { module: ./deaf.ts }');
+    const deaf =
+      "process.on('SIGTERM', () => {}); export const write = () => new Promise(() => {});";
+    fixture.write('.ai/tools/t/deaf.ts', `${deaf} setInterval(() => {}, 1000);`);
+    script = [calls('t/prices'), { text: 'done' }];
+    /** Processes of the command when a request for the model arrives. */
+    const children: number[][] = [];
+    onRequest = () => children.push(childrenOf(running.process.pid ?? 0));
+    const running = start('run', 'look');
+    const done = await running.done;
+    server.close();
+    expect(done, done.err).toMatchObject({ code: 0, out: 'done\n' });
+    const shown = await peek('threads', 'show', 'last', '--full', '--json');
+    expect(shown.out).toContain('the sink did not end in time');
+    // INVARIANT: a call that has ended has left no process behind that could keep the command.
+    expect(children).toEqual([[], []]);
+  });
+
+  test('nobody takes its notices: the webhook and the command hang', async () => {
+    let asked = 0;
+    const server = createServer(() => (asked += 1)).listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    const webhook = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
+    const command = `trap "" TERM; echo $$ > told.pid; exec sleep 600`;
+    const notify = JSON.stringify({ webhook, command, on: ['limit'] });
+    prepare('', `hosts: ["127.0.0.1"]\nnotify: ${notify}`);
+    script = [read('notes/a.txt')];
+    const done = await km('run', 'look', '--turns', '1');
+    server.closeAllConnections();
+    server.close();
+    expect(done, done.err).toMatchObject({ code: 5 });
+    expect(asked).toBe(1);
+    expect(await isGone(Number(text('told.pid')))).toBe(true);
+  });
+
+  test.runIf(process.platform !== 'win32')(
+    'its journal cannot be written any more (needs ulimit)',
+    async () => {
+      // The text of the reply is more than a file may hold. The signal for that is ignored, so that
+      // the write reports an error.
+      script = [{ text: 'x'.repeat(4_000_000) }];
+      const limited = 'trap "" XFSZ; ulimit -f 2048; exec "$0" "$@"';
+      const child = spawn('sh', ['-c', limited, process.execPath, launcher, 'run', 'look'], {
+        cwd: fixture.root,
+        env: { ...fixture.env, KERNMANTLE_SRC: '1' },
+        stdio: ['ignore', 'ignore', 'pipe'],
+      });
+      let err = '';
+      child.stderr.on('data', (piece: Buffer) => (err += piece.toString()));
+      expect((await once(child, 'close'))[0], err).toBe(130);
+      expect(err).toMatch(/interrupted: the registry .* cannot (?:grow|be read or written)/);
+      script = [{ text: 'went on' }];
+      const resumed = await km('threads', 'resume', 'last');
+      expect(resumed, resumed.err).toMatchObject({ code: 0, out: 'went on\n' });
+    },
+    timeoutMs(120_000),
+  );
 });
 
 test('whoever waits for a thread and is told to stop leaves with 130', async () => {
