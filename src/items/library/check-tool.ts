@@ -112,10 +112,18 @@ const SHIPPED: Readonly<Record<string, string>> = {
  */
 export function nameShipped(item: ToolItem, found: readonly Diagnostic[]): Diagnostic[] {
   const { body, tool, source } = item;
-  const [, written = lastSegment(item.id)] = /^tool_id\s*:\s*["']?([\w.-]+)/m.exec(body) ?? [];
-  if (source === 'bundle' || !Object.hasOwn(SHIPPED, written)) return [...found];
-  if (plainText(tool?.config.module).startsWith('.')) return [...found];
-  const hint = `this is the tool \`${SHIPPED[written]}\` of the bundle: remove the file and call that`;
+  const written = [...body.matchAll(/^tool_id\s*:\s*["']?([\w.-]+)/gm)].map(
+    ([, name = '']) => name,
+  );
+  const names = written.length > 0 ? written : [lastSegment(item.id)];
+  const isShipped = names.every((name) => Object.hasOwn(SHIPPED, name));
+  const isOwn = source === 'bundle' || plainText(tool?.config.module).startsWith('.');
+  if (!isShipped || isOwn) return [...found];
+  const list = [...new Set(names)].map((name) => `\`${SHIPPED[name]}\``).join(', ');
+  const hint =
+    names.length > 1
+      ? `these are the tools ${list} of the bundle: remove the file and call those`
+      : `this is the tool ${list} of the bundle: remove the file and call that`;
   return found.map((one) => (one.severity === 'error' ? { ...one, hint } : one));
 }
 

@@ -161,7 +161,10 @@ export function createCeilingVerifier(ceilings: readonly Ceiling[], catalog: Cap
       !catalog.isSystem(capability) &&
       ceilings.every((ceiling) => ceilingHolds(ceiling, capability, catalog));
     const closed = ceilings.find((ceiling) => ceiling.closed !== undefined)?.closed;
-    const message = closed ?? `the policy leaves nothing of \`${capability}\``;
+    const left = catalog.isSystem(capability)
+      ? `\`${capability}\` is for the core alone; call a tool of the bundle that does this for you`
+      : `the policy leaves nothing of \`${capability}\``;
+    const message = closed ?? left;
     return held ? ok(null) : refuse(need, message);
   };
   return Object.assign(check, { holds, granted, globs: () => ceilingGlobs(ceilings) });

@@ -21,9 +21,12 @@ export function blocksOf(file: string): Map<string, string> {
   return new Map([...parts].map(([, heading = '', text = '']) => [heading, text]));
 }
 
-/** The findings that refuse a file. */
-export async function errorsIn({ root, env }: Fixture): Promise<Finding[]> {
+/** Everything that `km check` finds. */
+export async function findingsIn({ root, env }: Fixture): Promise<Finding[]> {
   const { output } = await runCommand(['check', '--json'], root, env);
-  const diagnostics = JSON.parse(output) as Finding[];
-  return diagnostics.filter(({ severity }) => severity === 'error');
+  return JSON.parse(output) as Finding[];
 }
+
+/** The findings that refuse a file. */
+export const errorsIn = async (fixture: Fixture): Promise<Finding[]> =>
+  (await findingsIn(fixture)).filter(({ severity }) => severity === 'error');

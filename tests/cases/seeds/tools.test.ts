@@ -112,6 +112,12 @@ const SHIPPED: readonly Shipped[] = [
   ['threads/thread_registry in short', 'threads/thread_registry', QUERIED],
 ];
 
+const SEVERAL: Readonly<Record<string, string>> = {
+  read_transcript: 'threads/read_transcript',
+  inject_message: 'threads/inject_message',
+  pause: 'threads/pause_thread',
+  resume: 'threads/resume_thread',
+};
 const shippedHint = (id: string): string =>
   `this is the tool \`${id}\` of the bundle: remove the file and call that`;
 
@@ -178,6 +184,22 @@ test('the tools that ask an MCP server are in the bundle', async () => {
     });
   } finally {
     await mcp.stop();
+    fixture.remove();
+  }
+});
+
+test.each([
+  ['sinks', 'sinks/', ' in short', ['file_sink', 'null_sink', 'websocket_sink']],
+  ['steering', 'threads/thread.', '', ['read_transcript', 'inject_message', 'pause', 'resume']],
+])('several tools in one file are named together: %s', async (_, before, after, names) => {
+  const text = names.map((name) => textOf(`${before}${name}${after}`)).join('\n');
+  const fixture = makeProject({ '.ai/tools/all.yaml': text });
+  const found = names.map((name) => SEVERAL[name] ?? `sinks/${name}`);
+  try {
+    const list = found.map((id) => `\`${id}\``).join(', ');
+    const hint = `these are the tools ${list} of the bundle: remove the file and call those`;
+    expect(hintsOf(await errorsIn(fixture))).toEqual([hint]);
+  } finally {
     fixture.remove();
   }
 });
