@@ -3,6 +3,7 @@
 import {
   type Failure,
   fail,
+  getOwn,
   isObject,
   type Json,
   type JsonObject,
@@ -58,15 +59,9 @@ function objectIn(text: string): JsonObject | undefined {
 /** Returns no field if the text is not JSON; the decoder of the event then reports it. */
 export const eventData = (text: string): JsonObject => objectIn(text) ?? {};
 
-/** The named fields of an event, from their values in the same order. */
-export function fieldsFrom(names: readonly string[], values: readonly (Json | undefined)[]) {
-  const found: JsonObject = {};
-  for (const [at, name] of names.entries()) {
-    const value = values[at];
-    if (value !== undefined && value !== null) found[name] = value;
-  }
-  return found;
-}
+/** The value at each path, null where there is none. */
+export const valuesAt = (data: JsonObject, paths: readonly (readonly string[])[]): Json[] =>
+  paths.map((path) => path.reduce<Json | undefined>(getOwn, data) ?? null);
 
 /** A cost that is no JSON does not hide its thread: the row is there, and its title says so. */
 export function costAndTitle(

@@ -41,6 +41,7 @@ export type {
   Reserve,
   Sealed,
   Signal,
+  SpentThread,
   Store,
   StoredEvent,
   ThreadFilter,

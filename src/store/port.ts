@@ -22,6 +22,8 @@ export interface Threads {
   createThread(thread: NewThread): Answer<Held>;
   thread(id: string): Answer<ThreadRow>;
   query(filter?: ThreadFilter): Answer<ThreadPage>;
+  /** Threads that began at `since` (milliseconds since 1970) or later, newest first, for sums over all of them. */
+  spent(since: number): Answer<SpentThread[]>;
   /** The ids that are gone, whole trees; their folders with transcripts are the caller's to remove. */
   prune(options: PruneOptions): Answer<{ removed: string[] }>;
 }
@@ -34,8 +36,8 @@ export interface Journal {
   /** How many events of a type these threads have, together; none of them is read. */
   countEvents(threads: readonly string[], type: string): Answer<number>;
   /**
-   * Events of these types in each of these threads, oldest first, with the named fields of their data
-   * alone: for sums over many journals. A field that is null counts as absent.
+   * Events of the wanted types in each of these threads, oldest first, with the wanted values of their
+   * data alone: for sums over many journals.
    */
   fieldsOf(threads: readonly string[], wanted: WantedFields): Answer<EventFields[][]>;
   /** One thread, gapless, after `seq`. Ends with the signal or the store. */
@@ -263,12 +265,14 @@ export interface StoredEvent {
   data: JsonObject;
 }
 
-export interface WantedFields {
-  types: readonly string[];
-  fields: readonly string[];
-}
+/** For each type of event, the paths of the values that are wanted: `['usage', 'tokens']`. */
+export type WantedFields = Readonly<Record<string, readonly (readonly string[])[]>>;
 
-export type EventFields = Pick<StoredEvent, 'type' | 'data'>;
+/** The values in the order of their paths, null where there is none. */
+export interface EventFields {
+  readonly type: string;
+  readonly values: readonly Json[];
+}
 
 /** `types`: only events of these; the others are not read at all. */
 export type EventRange =
@@ -334,6 +338,15 @@ export interface ThreadSummary {
   updated: number;
   ended?: number;
   cost: JsonObject;
+}
+
+/** A thread, and the part of its budget that it and all threads below it have used. */
+export interface SpentThread
+  extends Pick<
+    ThreadSummary,
+    'id' | 'parent' | 'kind' | 'directive' | 'status' | 'seq' | 'created'
+  > {
+  used: Required<Pick<Amounts, 'tokens' | 'spend'>>;
 }
 
 export interface ThreadRow extends ThreadSummary {

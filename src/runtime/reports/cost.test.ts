@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { type JsonObject, ok } from '../../base/index.ts';
+import { valuesAt } from '../../store/encode.ts';
 import type { Store, ThreadSummary } from '../../store/index.ts';
 import type { Runtime } from '../runtime.ts';
 import { costReport } from './cost.ts';
@@ -31,7 +32,7 @@ const ask = (model: string): [string, JsonObject] => ['turn_start', { model }];
 /** A registry with these threads in it, newest first; counts how often journals are read. */
 function registry(threads: readonly Made[]) {
   const reads: string[] = [];
-  const rows = threads.map(({ row }) => ({
+  const rows = threads.map(({ row, spend, tokens }) => ({
     root: row.id,
     depth: 0,
     kind: 'thread',
@@ -39,29 +40,20 @@ function registry(threads: readonly Made[]) {
     status: 'completed',
     seq: 1,
     created: 5 * DAY,
-    cost: {},
+    used: { spend: BigInt(spend) * 1_000_000n, tokens: BigInt(tokens) },
     ...row,
   }));
   const of = (id: string): Made | undefined => threads.find(({ row }) => row.id === id);
   const store = {
-    query: async () => ok({ rows }),
-    budgets: async (ids: string[]) =>
-      ok(
-        ids.map((thread) => ({
-          thread,
-          used: {
-            spend: BigInt(of(thread)?.spend ?? 0) * 1_000_000n,
-            tokens: BigInt(of(thread)?.tokens ?? 0),
-          },
-        })),
-      ),
-    fieldsOf: async (ids: string[], { types }: { types: string[] }) => {
-      if (types.includes('turn_start')) reads.push(...ids);
+    spent: async (since: number) => ok(rows.filter(({ created }) => created >= since)),
+    fieldsOf: async (ids: string[], wanted: Parameters<Store['fieldsOf']>[1]) => {
+      if (wanted.turn_start) reads.push(...ids);
       return ok(
         ids.map((id) =>
-          (of(id)?.events ?? []).flatMap(([type, data]) =>
-            types.includes(type) ? [{ type, data }] : [],
-          ),
+          (of(id)?.events ?? []).flatMap(([type, data]) => {
+            const paths = wanted[type];
+            return paths ? [{ type, values: valuesAt(data, paths) }] : [];
+          }),
         ),
       );
     },

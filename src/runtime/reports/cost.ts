@@ -2,19 +2,10 @@
 // holds what a thread and all below it were charged; without its children's it is the thread's own, so
 // every charge is counted once, also one of a request whose answer never came. Whom it was paid to is told
 // by the journal, read once for every thread that has ended.
-import {
-  getOwn,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  plainText,
-} from '../../base/index.ts';
+import { getOwn, isObject, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
 import { formatMoney, parseMoney } from '../../llm/index.ts';
-import { type EventFields, isEnded, type Store, type ThreadSummary } from '../../store/index.ts';
+import { type EventFields, isEnded, type SpentThread, type Store } from '../../store/index.ts';
 import type { Runtime } from '../runtime.ts';
-import { allThreads } from '../threads.ts';
 
 /** What a group came to. Amounts that were not told by a provider are `estimated`. */
 export interface CostSum {
@@ -71,7 +62,7 @@ interface Facts {
 }
 
 interface Charge {
-  readonly thread: ThreadSummary;
+  readonly thread: SpentThread;
   readonly spend: bigint;
   readonly tokens: number;
   readonly denied: number;
@@ -82,6 +73,7 @@ interface Charge {
 const UNKNOWN = 'not recorded';
 const NO_PARTS: ReadonlyMap<string, Readonly<Part>> = new Map();
 const NO_FACTS: Facts = { parts: NO_PARTS, asked: '', denied: 0 };
+const DAY_MS = 24 * 60 * 60 * 1000;
 /** So many journals are read at a time. */
 const PAGE = 200;
 const emptyPart = (): Part => ({
@@ -95,25 +87,51 @@ const emptyPart = (): Part => ({
   row: '',
 });
 
-const numberAt = (value: Json | undefined, name: string): number =>
-  Number(getOwn(value, name)) || 0;
+const numberIn = (value: Json | undefined): number => Number(value) || 0;
 
-function moneyAt(value: JsonObject, name: string): bigint {
-  const read = parseMoney(plainText(getOwn(value, name)));
+function moneyIn(value: Json | undefined): bigint {
+  const read = parseMoney(plainText(value));
   return read.ok ? read.output : 0n;
 }
 
-/** A reply, or what was charged for a request without one. */
-function countRequest(part: Part, data: JsonObject, usage: Json | undefined): void {
+/** Fields of the usage of a request, in the order in which `countRequest` takes their values. */
+const USAGE = [
+  'input_tokens',
+  'cache_write_tokens',
+  'cache_read_tokens',
+  'output_tokens',
+  'tokens',
+  'estimated',
+];
+
+/** Adds a reply, or the charge for a request without one. */
+function countRequest(
+  part: Part,
+  spend: Json | undefined,
+  row: Json | undefined,
+  usage: readonly (Json | undefined)[],
+): void {
+  const [input, written, cached, output, tokens, estimated] = usage;
   part.requests += 1;
-  part.input += numberAt(usage, 'input_tokens') + numberAt(usage, 'cache_write_tokens');
-  part.cached += numberAt(usage, 'cache_read_tokens');
-  part.output += numberAt(usage, 'output_tokens');
-  part.tokens += numberAt(usage, 'tokens');
-  part.spend += moneyAt(data, 'spend');
-  part.estimated ||= getOwn(usage, 'estimated') === true;
-  part.row = plainText(data.price_row) || part.row;
+  part.input += numberIn(input) + numberIn(written);
+  part.cached += numberIn(cached);
+  part.output += numberIn(output);
+  part.tokens += numberIn(tokens);
+  part.spend += moneyIn(spend);
+  part.estimated ||= estimated === true;
+  part.row = plainText(row) || part.row;
 }
+
+/** Fields of a reply before those of its usage. */
+const REPLY = ['model', 'spend', 'price_row', 'injected', 'apart'];
+/** All that is asked of a journal; what was said and done is not read. */
+const UNPAID = { permission_denied: [] };
+const PAID = {
+  ...UNPAID,
+  turn_start: [['model']],
+  assistant_message: [...REPLY.map((name) => [name]), ...USAGE.map((name) => ['usage', name])],
+  turn_end: [['charged']],
+};
 
 function factsIn(events: readonly EventFields[]): Facts {
   const parts = new Map<string, Part>();
@@ -123,17 +141,19 @@ function factsIn(events: readonly EventFields[]): Facts {
     return part;
   };
   let [asked, denied, isAnswered] = ['', 0, false];
-  for (const { type, data } of events) {
+  for (const { type, values } of events) {
+    const [first, spend, row, injected, apart] = values;
     if (type === 'permission_denied') denied += 1;
-    if (type === 'turn_start') [asked, isAnswered] = [plainText(data.model), false];
-    if (type === 'assistant_message' && data.injected !== true) {
-      countRequest(partOf(plainText(data.model)), data, data.usage);
-      isAnswered ||= data.apart !== true;
+    if (type === 'turn_start') [asked, isAnswered] = [plainText(first), false];
+    if (type === 'assistant_message' && injected !== true) {
+      countRequest(partOf(plainText(first)), spend, row, values.slice(REPLY.length));
+      isAnswered ||= apart !== true;
     }
     // Of a reply that stands there the reply tells it.
-    if (type !== 'turn_end' || isAnswered || !isObject(data.charged)) continue;
-    const part = partOf(plainText(data.charged.model));
-    countRequest(part, data.charged, data.charged);
+    if (type !== 'turn_end' || isAnswered || !isObject(first)) continue;
+    const part = partOf(plainText(first.model));
+    const usage = USAGE.map((name) => getOwn(first, name));
+    countRequest(part, first.spend, first.price_row, usage);
     part.estimated = true;
   }
   return { parts, asked, denied };
@@ -143,17 +163,11 @@ function factsIn(events: readonly EventFields[]): Facts {
 const known = new WeakMap<Store, Map<string, { readonly seq: number; readonly facts: Facts }>>();
 const MAX_KNOWN = 50_000;
 
-/** All that is asked of a journal; what was said and done is not read. */
-const TELLING = ['turn_start', 'assistant_message', 'turn_end', 'permission_denied'];
-const FIELDS = ['model', 'spend', 'price_row', 'injected', 'apart', 'usage', 'charged'];
-const PAID = { types: TELLING, fields: FIELDS };
-const UNPAID = { types: ['permission_denied'], fields: [] };
-
 /** The facts of these threads, in their order. Those without charges asked no model: their denials count. */
 async function readFacts(
   store: Store,
-  threads: readonly ThreadSummary[],
-  wanted: typeof PAID,
+  threads: readonly SpentThread[],
+  wanted: Parameters<Store['fieldsOf']>[1],
 ): Promise<Outcome<Map<string, Facts>>> {
   const cache = known.get(store) ?? new Map<string, { seq: number; facts: Facts }>();
   known.set(store, cache);
@@ -201,18 +215,15 @@ function wholeParts(
 }
 
 /** A thread's own charges. A child is never older than its parent, so both are in `rows`. */
-async function chargesOf(store: Store, rows: readonly ThreadSummary[]): Promise<Outcome<Charge[]>> {
-  const budgets = await store.budgets(rows.map(({ id }) => id));
-  if (!budgets.ok) return budgets;
-  const used = new Map(budgets.output.map((budget) => [budget.thread, budget.used]));
-  const own = new Map([...used].map(([id, { spend, tokens }]) => [id, { spend, tokens }]));
-  for (const { id, parent } of rows) {
-    const [above, below] = [own.get(parent ?? ''), used.get(id)];
-    if (!above || !below) continue;
-    above.spend -= below.spend;
-    above.tokens -= below.tokens;
+async function chargesOf(store: Store, rows: readonly SpentThread[]): Promise<Outcome<Charge[]>> {
+  const own = new Map(rows.map(({ id, used }) => [id, { ...used }]));
+  for (const { parent, used } of rows) {
+    const above = own.get(parent ?? '');
+    if (!above) continue;
+    above.spend -= used.spend;
+    above.tokens -= used.tokens;
   }
-  const isPaid = ({ id }: ThreadSummary): boolean => (own.get(id)?.tokens ?? 0n) > 0n;
+  const isPaid = ({ id }: SpentThread): boolean => (own.get(id)?.tokens ?? 0n) > 0n;
   const paid = await readFacts(store, rows.filter(isPaid), PAID);
   if (!paid.ok) return paid;
   const free = rows.filter((row) => !isPaid(row));
@@ -280,9 +291,9 @@ function byDirective(charges: readonly Charge[]): CostFigures['by_directive'] {
 }
 
 function byDay(charges: readonly Charge[]): CostFigures['by_day'] {
-  const dayOf = ({ thread }: Charge): string => new Date(thread.created).toISOString().slice(0, 10);
-  return [...Map.groupBy(charges, dayOf)]
-    .map(([day, list]) => {
+  return [...Map.groupBy(charges, ({ thread }) => Math.floor(thread.created / DAY_MS))]
+    .map(([number, list]) => {
+      const day = new Date(number * DAY_MS).toISOString().slice(0, 10);
       const models = byModel(list).map(({ model: name, spend }) => ({ name, spend }));
       return { day, ...sumOf(list), models };
     })
@@ -295,8 +306,7 @@ export async function costReport(
   store: Store | undefined,
   since: number,
 ): Promise<Outcome<CostFigures>> {
-  // Newest first, until they are older.
-  const rows = store ? await allThreads(store, {}, ({ created }) => created >= since) : ok([]);
+  const rows = store ? await store.spent(since) : ok([]);
   const list = rows.ok && store ? await chargesOf(store, rows.output) : rows.ok ? ok([]) : rows;
   if (!list.ok) return list;
   return ok({

@@ -1,6 +1,7 @@
 // The rows of threads, how one comes into the world, and its journal.
 import { ok } from '../../base/index.ts';
-import { encodeThread, eventData, fieldsFrom } from '../encode.ts';
+import { BUDGET_KINDS } from '../amounts.ts';
+import { encodeThread, eventData, valuesAt } from '../encode.ts';
 import type {
   Answer,
   EventFields,
@@ -8,6 +9,7 @@ import type {
   Held,
   NewThread,
   OpenReservation,
+  SpentThread,
   StoredEvent,
   ThreadRow,
   Threads,
@@ -18,7 +20,15 @@ import type { Sql } from './connection.ts';
 import { pruneTrees } from './prune.ts';
 import { queryThreads } from './query.ts';
 import type { ServerRegistry } from './registry.ts';
-import { birthOf, SUMMARY_COLUMNS, type SummaryColumns, someOf, summaryOf } from './rows.ts';
+import {
+  birthOf,
+  presentOnly,
+  type ServerColumns,
+  SUMMARY_COLUMNS,
+  type SummaryColumns,
+  someOf,
+  summaryOf,
+} from './rows.ts';
 import { REVOKED_BY } from './sql/commit-functions.ts';
 
 const MAX_READ = 10_000;
@@ -166,23 +176,38 @@ const FIELDS = `SELECT t.id, e.thread, e.seq, e.type, e.data
 export async function journalFields(
   sql: Sql,
   threads: readonly string[],
-  { types, fields }: WantedFields,
+  wanted: WantedFields,
 ): Promise<EventFields[][]> {
+  const types = Object.keys(wanted);
   const found = new Map<string, EventFields[]>();
   for (let [thread, seq] = [-1, 0]; ; ) {
     type Row = Pick<StoredEvent, 'type' | 'seq'> & { id: string; thread: number; data: string };
     const rows = await sql.all<Row>(FIELDS, threads, types, thread, seq);
     for (const { id, type, data: text } of rows) {
-      const data = eventData(text);
-      const values = fields.map((name) => data[name]);
       const events = found.get(id) ?? [];
       found.set(id, events);
-      events.push({ type, data: fieldsFrom(fields, values) });
+      events.push({ type, values: valuesAt(eventData(text), wanted[type] ?? []) });
     }
     const last = rows.at(-1);
     if (!last || rows.length < MAX_FIELDS) return threads.map((id) => found.get(id) ?? []);
     ({ thread, seq } = last);
   }
+}
+
+const [TOKENS, SPEND] = [BUDGET_KINDS.indexOf('tokens') + 1, BUDGET_KINDS.indexOf('spend') + 1];
+const SPENT = `SELECT t.id, t.parent, t.kind, t.directive, t.status, t.seq, t.created,
+    b.used[${TOKENS}]::text AS tokens, b.used[${SPEND}]::text AS spend
+  FROM threads t JOIN budgets b ON b.thread = t.id WHERE t.created >= $1
+  ORDER BY t.created DESC, t.id DESC`;
+
+type SpentColumns = ServerColumns<Omit<SpentThread, 'used'>> & Record<'tokens' | 'spend', string>;
+
+async function spentThreads(sql: Sql, since: number): Promise<SpentThread[]> {
+  const rows = await sql.all<SpentColumns>(SPENT, Math.ceil(since));
+  return rows.map(({ tokens, spend, ...row }) => ({
+    ...presentOnly(row),
+    used: { tokens: BigInt(tokens), spend: BigInt(spend) },
+  }));
 }
 
 export async function countJournal(
@@ -203,6 +228,7 @@ export function serverThreads(registry: ServerRegistry): Threads {
       return found.output ? ok(rowOf(found.output)) : noThread(id);
     },
     query: (filter = {}) => queryThreads(database, filter),
+    spent: (since) => database.read((sql) => spentThreads(sql, since)),
     prune: (options) => pruneTrees(database, options),
   };
 }

@@ -52,6 +52,7 @@ import {
   isThread,
   type Registry,
   readEvents,
+  spentThreads,
   threadExists,
 } from './threads.ts';
 import { createBell, watchChanges, watchThread } from './watch.ts';
@@ -104,6 +105,7 @@ export function threadsPort(parts: Parts): Threads {
     createThread,
     thread: (id) => parts.read(() => findThread(parts, id)),
     query: (filter = {}) => parts.read(() => query(connection, filter)),
+    spent: (since) => parts.read(() => ok(spentThreads(connection, since))),
     prune: (options) => parts.steps(() => prune(parts, group, options)),
   };
 }

@@ -1,11 +1,12 @@
 // The rows of threads, and how one comes into the world: row, data, account and first events together.
 import { type Clock, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import { costAndTitle, type EventText, eventData, fieldsFrom, type ThreadText } from '../encode.ts';
+import { costAndTitle, type EventText, eventData, type ThreadText } from '../encode.ts';
 import type {
   EventFields,
   EventRange,
   Held,
   NewThread,
+  SpentThread,
   StoredEvent,
   ThreadRow,
   ThreadSummary,
@@ -178,35 +179,67 @@ export function readEvents(
 }
 
 const START = `t.number * ${EVENTS_A_THREAD}`;
+
+/** The values at these paths as the text of a JSON list. With one path, `json_extract` makes no list. */
+function valuesSql({ length }: readonly unknown[]): string {
+  if (length === 0) return "'[]'";
+  const list =
+    length === 1
+      ? "'[' || coalesce(data -> ?, 'null') || ']'"
+      : `json_extract(data, ${Array.from({ length }, () => '?').join(', ')})`;
+  const none = JSON.stringify(Array.from({ length }, () => null));
+  return `CASE WHEN json_valid(data) THEN ${list} ELSE '${none}' END`;
+}
+
 /** One row a thread, with all its events in one text: a row for each event costs more than its values. */
-const fieldsSql = (count: number): string => {
-  const paths = Array.from({ length: count }, () => '?').join(', ');
+function fieldsSql(wanted: WantedFields): string {
+  const kinds = Object.values(wanted);
+  const told = kinds.map((paths, at) => `WHEN ? THEN '[${at},' || ${valuesSql(paths)} || ']'`);
   return `SELECT t.id, (SELECT group_concat(told) FROM (
-    SELECT '[' || json_quote(type) || ',' ||
-      CASE WHEN json_valid(data) THEN json_extract(data, ${paths}) ELSE '[]' END || ']' AS told
+    SELECT CASE type ${told.join(' ')} END AS told
     FROM thread_events WHERE place > ${START} AND place < ${START} + ${EVENTS_A_THREAD}
-      AND type IN (SELECT value FROM json_each(?)) ORDER BY place)) AS told
+      AND type IN (${kinds.map(() => '?').join(', ')}) ORDER BY place)) AS told
   FROM json_each(?) AS wanted JOIN threads t ON t.id = wanted.value`;
-};
+}
+
+const pathText = (path: readonly string[]): string =>
+  `$${path.map((name) => `.${JSON.stringify(name)}`).join('')}`;
 
 export function eventFields(
   connection: Connection,
   threads: readonly string[],
-  { types, fields }: WantedFields,
+  wanted: WantedFields,
 ): EventFields[][] {
-  // At least two paths: with one the answer would be its value, not a list.
-  const paths = [...fields, '', ''].map((name) => `$.${JSON.stringify(name)}`);
-  const given = [...paths, JSON.stringify(types), JSON.stringify(threads)];
-  const rows = connection.all<{ id: string; told: string | null }>(
-    fieldsSql(paths.length),
-    ...given,
-  );
+  const types = Object.keys(wanted);
+  const cases = types.flatMap((type) => [type, ...(wanted[type] ?? []).map(pathText)]);
+  const given = [...cases, ...types, JSON.stringify(threads)];
+  const rows = connection.all<{ id: string; told: string | null }>(fieldsSql(wanted), ...given);
   const found = new Map(rows.map(({ id, told }) => [id, told ?? '']));
   return threads.map((id) => {
-    const events: [string, Json[]][] = JSON.parse(`[${found.get(id) ?? ''}]`);
-    return events.map(([type, values]) => ({ type, data: fieldsFrom(fields, values) }));
+    const events: [number, Json[]][] = JSON.parse(`[${found.get(id) ?? ''}]`);
+    return events.map(([at, values]) => ({ type: types[at] ?? '', values }));
   });
 }
+
+const SPENT = `SELECT id, parent, kind, directive, status, seq, created,
+    budget ->> '$.used.tokens' AS tokens, budget ->> '$.used.spend' AS spend
+  FROM threads WHERE created >= ? ORDER BY created DESC, id DESC`;
+
+type SpentRow = Columns<Omit<SpentThread, 'used'>> & Record<'tokens' | 'spend', string | null>;
+
+export const spentThreads = (connection: Connection, since: number): SpentThread[] =>
+  connection
+    .all<SpentRow>(SPENT, since)
+    .map(({ id, parent, kind, directive, status, seq, created, tokens, spend }) => ({
+      id,
+      ...(parent !== null && { parent }),
+      kind,
+      directive,
+      status,
+      seq,
+      created,
+      used: { tokens: BigInt(tokens ?? 0), spend: BigInt(spend ?? 0) },
+    }));
 
 export interface Parent {
   id: string;

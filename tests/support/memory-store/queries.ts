@@ -10,6 +10,7 @@ import type {
   Decision,
   PruneOptions,
   Sealed,
+  SpentThread,
   ThreadFilter,
   ThreadPage,
 } from '../../../src/store/port.ts';
@@ -75,6 +76,17 @@ export function query(world: World, filter: ThreadFilter): Outcome<ThreadPage> {
   const last = found[count - 1];
   if (found.length <= count || !last) return ok({ rows });
   return ok({ rows, next_cursor: JSON.stringify(placeOf(last)) });
+}
+
+export function spent(world: World, since: number): SpentThread[] {
+  const begun = world.threads.all().filter(({ created }) => created >= since);
+  begun.sort((a, b) => (isAfter([a.created, a.id], [b.created, b.id]) ? -1 : 1));
+  return begun.map((record) => {
+    const { id, parent, kind, directive, status, seq, created } = toRow(world, record);
+    const { tokens = 0n, spend = 0n } = world.accounts.get(id)?.used ?? {};
+    const above = parent === undefined ? {} : { parent };
+    return { id, ...above, kind, directive, status, seq, created, used: { tokens, spend } };
+  });
 }
 
 /** Removes a tree with everything but its budgets. */

@@ -9,13 +9,13 @@ import {
   encodeCommit,
   encodeSignal,
   encodeThread,
+  valuesAt,
 } from '../../../src/store/encode.ts';
 import type {
   Answer,
   Approvals,
   Commit,
   Committed,
-  EventFields,
   Held,
   Journal,
   Leases,
@@ -42,7 +42,7 @@ import {
   useApproval,
 } from './commit.ts';
 import { claim, nextDue, release, renew, sweep, take, unreleased } from './leases.ts';
-import { approvals, budgets, decide, prune, putArtifact, query } from './queries.ts';
+import { approvals, budgets, decide, prune, putArtifact, query, spent } from './queries.ts';
 import { watchChanges, watchThread } from './watch.ts';
 import { createWire, type LateWire, seededRandom, type WireFaults } from './wire.ts';
 import { createWorld, need, RefusedCommit, type World } from './world.ts';
@@ -124,6 +124,7 @@ function threadsPort(parts: Parts): Threads {
     thread: (id) =>
       wire.call({ work: () => toRow(world, need(world.threads.get(id), noThread(id))) }),
     query: (filter = {}) => wire.call({ work: () => agreed(query(world, filter)) }),
+    spent: (since) => wire.call({ work: () => spent(world, since) }),
     prune: (options) => wire.call({ work: () => ({ removed: prune(world, options) }) }),
   };
 }
@@ -200,17 +201,15 @@ function journalPort(parts: Parts): Journal {
             .flatMap((thread) => world.events.get(thread) ?? [])
             .filter((event) => event.type === type).length,
       }),
-    fieldsOf: (threads, { types, fields }) =>
+    fieldsOf: (threads, wanted) =>
       wire.call({
         work: () =>
           threads.map((thread) =>
-            (world.events.get(thread) ?? [])
-              .filter(({ type }) => types.includes(type))
-              .map(({ type, data }) => {
-                const kept = fields.filter((name) => (data[name] ?? null) !== null);
-                return { type, data: Object.fromEntries(kept.map((name) => [name, data[name]])) };
-              }),
-          ) as EventFields[][],
+            (world.events.get(thread) ?? []).flatMap(({ type, data }) => {
+              const paths = wanted[type];
+              return paths ? [{ type, values: valuesAt(data, paths) }] : [];
+            }),
+          ),
       }),
     watch: (cursor, signal) => watchThread(world, wire, cursor, either(signal)),
     changes: (filter, signal) => watchChanges(world, filter, either(signal)),

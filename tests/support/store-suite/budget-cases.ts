@@ -208,6 +208,36 @@ function refusals(inStage: InStage): void {
 
 function settling(inStage: InStage): void {
   test(
+    'what threads have spent is told for all that began since then, newest first',
+    inStage(async ({ store, clock }) => {
+      const old = await begin(store, 'old');
+      await old.must({ charge: { tokens: 1n } });
+      clock.pass(1000);
+      const since = clock.now();
+      const root = await begin(store, 'root', { directive: 'look' });
+      const leaf = await bear(store, root, 'leaf', { kind: 'hook' });
+      await leaf.must({ charge: { tokens: 5n, spend: 9_007_199_254_740_993n } });
+      clock.pass(1000);
+      await begin(store, 'new');
+      await root.must({ charge: { tokens: 2n }, status: 'limit' });
+      const { rows } = must(await store.query({}));
+      const wanted = rows.filter(({ id }) => id !== 'old');
+      const budgets = must(await store.budgets(wanted.map(({ id }) => id)));
+      const expected = wanted.map((row, at) => {
+        const { id, kind, directive, status, seq, created } = row;
+        const { tokens = -1n, spend = -1n } = budgets[at]?.used ?? {};
+        const parent = row.parent === undefined ? {} : { parent: row.parent };
+        return { id, ...parent, kind, directive, status, seq, created, used: { tokens, spend } };
+      });
+      expect(wanted.map(({ id }) => id)).toEqual(['new', 'root', 'leaf']);
+      expect(must(await store.spent(since))).toEqual(expected);
+      expect(must(await store.spent(since - 0.5))).toEqual(expected);
+      expect(must(await store.spent(0))).toHaveLength(4);
+      expect(must(await store.spent(clock.now() + 1))).toEqual([]);
+    }),
+  );
+
+  test(
     'what was used above the reserve counts in full, and the next one is refused',
     inStage(async ({ store }) => {
       const writer = await begin(store, 't', { budget: { tokens: 10n } });
