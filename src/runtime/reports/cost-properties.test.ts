@@ -31,10 +31,8 @@ interface Paid {
   parts: Map<string, Part>;
 }
 
-const emptyPart = (): Part => ({
-  ...{ requests: 0, input: 0, cached: 0, output: 0, tokens: 0 },
-  ...{ spend: 0n, estimated: false, row: '' },
-});
+const COUNTS = { requests: 0, input: 0, cached: 0, output: 0, tokens: 0 };
+const emptyPart = (): Part => ({ ...COUNTS, spend: 0n, estimated: false, row: '' });
 
 function addRequest(parts: Map<string, Part>, data: JsonObject, usage: Json | undefined): Part {
   const model = plainText(data.model);
