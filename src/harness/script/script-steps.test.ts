@@ -2,6 +2,11 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createOrder } from './script-steps.ts';
 
+interface Work {
+  isShared: boolean;
+  inner: Work[];
+}
+
 const turns = async (count: number): Promise<void> => {
   for (let turn = 0; turn < count; turn++) await Promise.resolve();
 };
@@ -35,6 +40,30 @@ test('what is not shared is alone, and nothing overtakes it', async () => {
         expect(begun.slice(0, place).every((other) => other < at)).toBe(true);
         expect(begun.slice(place + 1).every((other) => other > at)).toBe(true);
       }
+    }),
+  );
+});
+
+test('work that begins inside other work does not wait for it', async () => {
+  const tree = fc.letrec<{ work: Work }>((tie) => ({
+    work: fc.record({
+      isShared: fc.boolean(),
+      inner: fc.oneof(
+        { maxDepth: 3 },
+        fc.constant<Work[]>([]),
+        fc.array(tie('work'), { maxLength: 2 }),
+      ),
+    }),
+  })).work;
+  await fc.assert(
+    fc.asyncProperty(fc.array(tree, { maxLength: 4 }), async (list) => {
+      const inOrder = createOrder();
+      const run = async ({ isShared, inner }: Work): Promise<number> => {
+        const counts = await inOrder(isShared, () => Promise.all(inner.map(run)));
+        return counts.reduce((sum, count) => sum + count, 1);
+      };
+      const size = ({ inner }: Work): number => inner.reduce((sum, one) => sum + size(one), 1);
+      expect(await Promise.all(list.map(run))).toEqual(list.map(size));
     }),
   );
 });

@@ -1,3 +1,4 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   canonicalJson,
   type Failure,
@@ -27,8 +28,8 @@ import {
 } from '../step/step.ts';
 import { packMarks } from '../thread/conversation.ts';
 import { deadlineFault, obeySignals, timeLeft } from '../thread/interruption.ts';
-import type { Recorded } from '../thread/journal-event.ts';
-import { resultIn } from '../thread/recorded-events.ts';
+import type { Recorded, RecordedOf } from '../thread/journal-event.ts';
+import { isResume, resultIn } from '../thread/recorded-events.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
 
@@ -68,17 +69,31 @@ export function createGate(thread: Thread): () => Outcome<null> {
 
 // Branches of a script run at the same time; steps of its thread do not, except those that only read.
 
-/** Work that is not shared waits for all before it, and all after it wait for that. */
-export function createOrder() {
+type Order = <T>(isShared: boolean, work: () => Promise<T>) => Promise<T>;
+
+function createQueue(): Order {
   let last: Promise<unknown> = Promise.resolve();
   let readers: Promise<unknown> = Promise.resolve();
-  return async <T>(isShared: boolean, work: () => Promise<T>): Promise<T> => {
+  return async (isShared, work) => {
     const ahead = isShared ? last : Promise.all([last, readers]);
     const mine = ahead.then(work);
     const ended = mine.catch(() => undefined);
     if (isShared) readers = Promise.all([readers, ended]);
     else last = ended;
     return await mine;
+  };
+}
+
+/**
+ * Work that is not shared waits for all before it, and all after it wait for that. Work that begins inside other
+ * work, such as a guard's own call, is part of it: it waits only for what began there.
+ */
+export function createOrder(): Order {
+  const inside = new AsyncLocalStorage<Order>();
+  const outside = createQueue();
+  return (isShared, work) => {
+    const queue = inside.getStore() ?? outside;
+    return queue(isShared, () => inside.run(createQueue(), work));
   };
 }
 
@@ -105,6 +120,8 @@ const blockOf = (id: string, { facts, arguments: given }: ScriptWork): ToolCallB
   name: facts.verb,
   arguments: given,
 });
+
+const isModel = ({ facts }: ScriptWork): boolean => facts.verb === 'model';
 
 /** What only looks; who reads for the thread takes a turn of it, and hooks see one step at a time. */
 const mayShare = ({ hooks }: Thread, { facts }: ScriptWork): boolean =>
@@ -154,10 +171,25 @@ async function answered(
 /** What any path notes that looks whether somebody has said something. */
 const HEARD: ReadonlySet<Recorded['type']> = new Set<Recorded['type']>(['signal', 'warning']);
 
-/** The beginning of this work. A model is asked before anything is noted of the step. */
-function begins({ facts: { verb }, arguments: given }: ScriptWork, next: Recorded): boolean {
-  if (next.type !== 'tool_call') return verb === 'model' && next.type !== 'tool_result';
-  return next.data.verb === verb && canonicalJson(next.data.arguments) === canonicalJson(given);
+/**
+ * The intent of the step that begins next. The events of a model's turn come before its intent; a turn that was
+ * stopped has none.
+ */
+function intentIn(rest: readonly Recorded[]): RecordedOf<'tool_call'> | undefined {
+  const next = rest.find((event) => event.type === 'tool_call' || isResume(event));
+  return next?.type === 'tool_call' ? next : undefined;
+}
+
+/** Is the next event the first of this work? */
+function begins(work: ScriptWork, rest: readonly Recorded[]): boolean {
+  const [first] = rest;
+  if (!first || first.type === 'tool_result') return false;
+  if (first.type !== 'tool_call' && !isModel(work)) return false;
+  const intent = intentIn(rest);
+  if (!intent) return isModel(work);
+  const { data } = intent;
+  if (data.verb !== work.facts.verb) return false;
+  return canonicalJson(data.arguments) === canonicalJson(work.arguments);
 }
 
 /** What was noted of a call after its intent. A limit does not say which call reached it: its result follows. */
@@ -170,6 +202,8 @@ function isAfter(call: string, rest: readonly Recorded[]): boolean {
 const nameIn = ([next]: readonly Recorded[]): string | undefined =>
   next?.type === 'tool_call' ? next.data.call_id : undefined;
 
+const modelIn = (rest: readonly Recorded[]): string | undefined => intentIn(rest)?.data.call_id;
+
 function createReplayOrder(
   { ports: { replay }, place: { id } }: Thread,
   record: ScriptRecord,
@@ -177,14 +211,17 @@ function createReplayOrder(
 ) {
   const begun = new Set<string>();
   /** The name of a step that begins; undefined also when this is no replay, or goes another way than the journal. */
-  async function turn(isOwn: (rest: readonly Recorded[]) => boolean): Promise<string | undefined> {
+  async function turn(
+    isOwn: (rest: readonly Recorded[]) => boolean,
+    nameOf = nameIn,
+  ): Promise<string | undefined> {
     if (!replay) return undefined;
     const isHeard = () => HEARD.has(replay.rest(id)[0]?.type ?? 'status');
     const isReady = () => isOwn(replay.rest(id)) || isHeard();
     while (await record.wait(isReady)) {
       const rest = replay.rest(id);
       if (isOwn(rest)) {
-        const name = nameIn(rest);
+        const name = nameOf(rest);
         // In this stretch: another path may have been woken for the same event.
         if (name !== undefined) begun.add(name);
         return name;
@@ -197,14 +234,14 @@ function createReplayOrder(
   return {
     /** The name of the step that may begin now, where the journal has one. */
     async begin(work: ScriptWork, past: PastStep | undefined): Promise<string | undefined> {
+      const nameOf = isModel(work) ? modelIn : nameIn;
       return await turn((rest) => {
-        const [first] = rest;
         // What was begun before has its name, and may get its result without being begun again.
-        if (past && work.facts.verb !== 'model') {
+        if (past && !isModel(work)) {
           return nameIn(rest) === past.call || isAfter(past.call, rest);
         }
-        return first !== undefined && begins(work, first) && !begun.has(nameIn(rest) ?? '');
-      });
+        return begins(work, rest) && !begun.has(nameOf(rest) ?? '');
+      }, nameOf);
     },
     /** What comes after the intent of this call may be noted now. */
     async after(call: string): Promise<void> {
@@ -220,6 +257,7 @@ export function createScriptSteps(
 ) {
   const { journal, budget, control } = thread;
   const inOrder = createOrder();
+  const lookInOrder = createOrder();
   const order = createReplayOrder(thread, record, () => heard());
 
   /** Whoever steers the thread is heard; an answer ends it. */
@@ -278,17 +316,36 @@ export function createScriptSteps(
     const isShared = mayShare(thread, work);
     return await unlessDone(work, async (past) => {
       const name = await order.begin(work, past);
-      // A path that waits for the steps of others cannot go on.
-      record.paths(-1);
-      return await inOrder(isShared, () => {
-        record.paths(1);
-        return perform(work, past, name);
-      });
+      const own = afterOthers(() => perform(work, past, name));
+      return await (work.facts.isReading ? alone(own) : inOrder(isShared, own));
     });
   }
 
-  async function lookNow(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
+  /** A path that waits for the steps of others cannot go on: it counts again when `work` begins. */
+  function afterOthers<T>(work: () => Promise<T>): () => Promise<T> {
+    record.paths(-1);
+    return () => {
+      record.paths(1);
+      return work();
+    };
+  }
+
+  /** A model is asked while nothing else is done, so that the events of its turn follow each other. */
+  const alone = <T>(work: () => Promise<T>): Promise<T> =>
+    inOrder(false, () => lookInOrder(false, work));
+
+  async function look(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     const name = await order.begin(work, past);
+    const own = afterOthers(() => lookNow(work, past, name));
+    return await (isModel(work) ? alone(own) : lookInOrder(true, own));
+  }
+
+  async function lookNow(
+    work: ScriptWork,
+    past: PastStep | undefined,
+    name: string | undefined,
+  ): Promise<Outcome<Value>> {
+    if (isModel(work) ? await heard() : control.ending) return STOPPED;
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const outcome = await work.body(call, {});
     if (control.ending) return STOPPED;
@@ -311,7 +368,7 @@ export function createScriptSteps(
   return {
     step,
     /** What only looks, and what is counted elsewhere: noted when it is done. */
-    look: (work: ScriptWork) => unlessDone(work, (past) => lookNow(work, past)),
+    look: (work: ScriptWork) => unlessDone(work, (past) => look(work, past)),
     heard,
   };
 }
