@@ -125,6 +125,10 @@ function requestProblem(request: ExecuteRequest | LoadRequest): Failure | undefi
   } = request as { [name in keyof ExecuteRequest]: unknown };
   for (const name of ['item_type', 'item_id'] as const) {
     const value: unknown = request[name];
+    if (value === undefined) {
+      const form = '{"item_type": "tool", "item_id": "ID", "parameters": {…}}';
+      return fail('invalid_input', `\`${name}\` is missing; write the call as \`${form}\``);
+    }
     if (typeof value !== 'string' || value.length > MAX_NAME)
       return fail('invalid_input', `\`${name}\` must be a text of at most ${MAX_NAME} characters`);
   }

@@ -171,11 +171,24 @@ function checkNarrowed({ shadows }: ToolItem, tool: Tool, chain: Chain, place: R
 
 /** Others add what it leaves out; of those with a short name that is known without looking. */
 const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
-  unalias(lastSegment(id)) === id ||
+  (lastSegment(id) !== id && unalias(lastSegment(id)) === id) ||
   world.all('tool').some((other) => {
     const chain = other.id === id ? undefined : world.chainOf(other);
     return chain?.ok && chain.output.links.some((link) => link.id === id);
   });
+
+const MODULES = ['.py', '.ts', '.mjs', '.js'];
+
+/** A module that is called like its tool and lies beside it is the one that a config without one means. */
+function besideHint({ file, tool }: ToolItem, message: string): string | undefined {
+  if (!message.endsWith('has no `module`')) return undefined;
+  const stem = file.replace(/\.ya?ml$/, '');
+  const found = MODULES.find((ending) => statsOf(`${stem}${ending}`)?.isFile());
+  if (found === undefined) return undefined;
+  const line = `module: ./${basename(stem)}${found}`;
+  const isEmpty = Object.keys(tool?.config ?? {}).length === 0;
+  return `add \`${isEmpty ? `config: { ${line} }` : line}\``;
+}
 
 /** A mistake is told where it was written: once, and not again by every tool above it. */
 function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place: RulePlace): void {
@@ -187,7 +200,12 @@ function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place
     const own = path.reduce((at, step) => at.child(step), place);
     if (link.id === item.id) {
       const at = code === 'unknown_field' ? ({ at: 'key' } as const) : {};
-      own.report({ code: 'config_invalid', message, hint, ...at });
+      own.report({
+        code: 'config_invalid',
+        message,
+        hint: besideHint(item, message) ?? hint,
+        ...at,
+      });
       continue;
     }
     const below = world.chainOf(link);

@@ -298,7 +298,6 @@ const FIELDS = {
 };
 
 const fields = record(FIELDS, {
-  required: ['tool_id'],
   moved: {
     name: 'write `tool_id`',
     id: 'write `tool_id`',
@@ -419,6 +418,10 @@ function checkIdentity(given: Json, tool: Tool, file: string, place: RulePlace):
     const message = `\`tool_id\` is \`${tool.tool_id}\` but the file is called \`${expected}\``;
     const hint = `write \`tool_id: ${expected}\`, or rename the file to \`${tool.tool_id}.yaml\``;
     place.child('tool_id').report({ code: 'tool_id_mismatch', message, hint });
+  }
+  if ((getOwn(given, 'tool_id') ?? null) === null) {
+    const hint = `add \`tool_id: ${expected}\``;
+    place.report({ code: 'missing_field', message: '`tool_id` is missing', hint });
   }
   const hints = {
     version: 'add `version: "1.0.0"`',

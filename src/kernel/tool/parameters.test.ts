@@ -49,6 +49,22 @@ test('every wrong field is named', () => {
   ]);
 });
 
+test.each([
+  [{ cmd: 'a' }, 'cmd', 'command'],
+  [{ cwdd: 'a' }, 'cwdd', 'cwd'],
+  [{ cmd: 'a', command: 'b' }, 'cmd', 'cwd'],
+])('a short form means the required parameter that is missing: %j', (given, field, meant) => {
+  const shell = [
+    { name: 'cwd', type: 'string', required: false, description: '' },
+    { name: 'command', type: 'string', required: true, description: '' },
+  ] as const;
+  const result = checkParameters('shell/bash', given, shell, schemaOf(shell));
+  expect(!result.ok && result.error.detail.validation_errors).toContainEqual({
+    field,
+    error: `unknown parameter; did you mean \`${meant}\``,
+  });
+});
+
 test('a parameter named like a prototype member is an ordinary name', () => {
   const given = JSON.parse('{"path":"a","__proto__":{"x":1},"constructor":1}');
   const result = check(given);

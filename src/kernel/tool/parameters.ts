@@ -184,6 +184,13 @@ export function misfit(
   });
 }
 
+/** `cmd` is short for `command`: the same first letter, the others in order. */
+function isShortFor(short: string, name: string): boolean {
+  let at = 0;
+  for (const letter of name) if (letter === short[at]) at += 1;
+  return short[0] === name[0] && at === short.length;
+}
+
 /** Fills defaults, refuses unknown names with a suggestion, checks types. */
 export function checkParameters(
   toolId: string,
@@ -195,6 +202,8 @@ export function checkParameters(
   if (surelyFits(filled, schema) && !isDeeperThan(filled, MAX_PARAMETER_DEPTH)) return ok(filled);
   const errors: ValidationError[] = [];
   const known = knownNames(schema, declared);
+  const required = (getOwn(schema, 'required') as string[] | undefined) ?? [];
+  const missing = required.filter((name) => !Object.hasOwn(filled, name));
   for (const name of Object.keys(filled)) {
     if (name.length > MAX_NAME) {
       return fail(
@@ -203,13 +212,11 @@ export function checkParameters(
       );
     }
     if (known === undefined || known.includes(name)) continue;
-    const near = nearest(name, known);
+    const near = missing.find((one) => isShortFor(name, one)) ?? nearest(name, known);
     const hint = near ? `did you mean \`${near}\`` : `it takes: ${known.join(', ') || 'none'}`;
     errors.push({ field: name, error: `unknown parameter; ${hint}` });
   }
-  for (const name of (getOwn(schema, 'required') as string[] | undefined) ?? []) {
-    if (!Object.hasOwn(filled, name)) errors.push({ field: name, error: 'required, but missing' });
-  }
+  errors.push(...missing.map((field) => ({ field, error: 'required, but missing' })));
   if (errors.length === 0) errors.push(...validate(filled, schema));
   return errors.length === 0 ? ok(filled) : misfit(`parameters of \`${toolId}\``, errors);
 }

@@ -160,6 +160,17 @@ test('the calls of the documents are answered', async () => {
         },
       });
     }
+    // Two sketches of calls are refused with the form to write.
+    const sketch = { tool_id: 'bash', params: { cmd: 'git tag -l v*' } };
+    expect(await runtime.call('execute', sketch, { surface: 'cli' })).toMatchObject({
+      error: {
+        detail: {
+          message:
+            '`item_type` is missing; write the call as `{"item_type": "tool", "item_id": "ID", "parameters": {…}}`',
+        },
+      },
+    });
+    expect(JSON.stringify(await tool('bash', sketch.params))).toContain('did you mean `command`');
     const own = { directive_id: directive_name, project_path: '.', inherit_project: true };
     const refused = JSON.stringify(await tool('spawn_thread', own));
     expect(refused).toContain('did you mean `directive_name`');

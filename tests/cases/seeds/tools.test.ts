@@ -281,3 +281,48 @@ test('a generated tool without its schema names the connector that writes it', a
     fixture.remove();
   }
 });
+
+/** The form of a module in the documents: parameters by name, and what else there is. */
+const EXECUTE = `async def execute(directive_name: str, inputs=None, **params):
+    return {"name": directive_name, "inputs": inputs}
+`;
+
+test.each([
+  ['.py', 'python_runtime', '', 'config: { module: ./deploy.py }', EXECUTE],
+  ['.py', 'python_runtime', 'config:\n  function: execute', 'module: ./deploy.py', EXECUTE],
+  [
+    '.mjs',
+    'node',
+    '',
+    'config: { module: ./deploy.mjs }',
+    'export const run = ({ directive_name: name, inputs }) => ({ name, inputs });\n',
+  ],
+])('a sidecar without its module names the %s beside it: %s %s', async (...row) => {
+  const [ending, executor, config, line, module] = row;
+  const sidecar = textOf('threads/thread_directive in short')
+    .replace('thread_directive', 'deploy')
+    .replace('python_runtime', executor)
+    .replace(/requires:[^]*?\n\n/, '');
+  const at = '.ai/tools/deploy.yaml';
+  const text = `${sidecar}${config}\n`;
+  const fixture = makeProject({ [at]: text, [`.ai/tools/deploy${ending}`]: module });
+  try {
+    expect(hintsOf(await errorsIn(fixture))).toEqual([`add \`${line}\``]);
+    fixture.write(at, config === '' ? `${text}${line}\n` : `${text}  ${line}\n`);
+    expect(await errorsIn(fixture)).toEqual([]);
+    const done = await run(fixture, 'deploy', { directive_name: 'a', inputs: { b: 1 } });
+    expect(done).toMatchObject({ name: 'a', inputs: { b: 1 } });
+  } finally {
+    fixture.remove();
+  }
+});
+
+test('a file with a part of a tool is told the name that it lacks', async () => {
+  const part = textOf('destinations of a thread');
+  const fixture = makeProject({ [`.ai/tools/${THREAD}.yaml`]: part });
+  try {
+    expect(hintsOf(await errorsIn(fixture))).toEqual(['add `tool_id: anthropic_thread`']);
+  } finally {
+    fixture.remove();
+  }
+});
