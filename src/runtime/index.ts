@@ -137,7 +137,6 @@ async function wireRuntime(
   open.primitives.set(scripts.name, scripts);
   const servers = createServersPrimitive(() => rooms);
   open.primitives.set(servers.name, servers);
-  await library.refresh();
   const kernel = createVerbs(open, library, reached.kinds);
   const rooms: Rooms = { open, library, kernel };
   const { project, home, keys, trustStore, catalogs, audit } = open;

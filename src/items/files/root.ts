@@ -97,6 +97,7 @@ interface Opened {
   real: string;
   inode: number;
   tree: FolderTree;
+  hasLooked: boolean;
   watch?: FolderWatch | undefined;
   /** How often watching could be tried again after it failed: a folder may just have gone. */
   attempts: number;
@@ -142,13 +143,16 @@ function follow(at: Opened, watchAbove: number): void {
 }
 
 function look(at: Opened, watchAbove: number): void {
+  // A process that looks once needs no watch, which would list every folder a second time.
+  if (at.hasLooked && !at.watch) follow(at, watchAbove);
+  at.hasLooked = true;
   const events = at.watch?.isOn() ? at.watch.take() : undefined;
   if (!events || events.all) at.tree.sweep();
   else {
     for (const folder of events.folders) at.tree.list(folder);
     at.tree.restat();
   }
-  follow(at, watchAbove);
+  if (at.watch) follow(at, watchAbove);
 }
 
 /** Every name whose change would matter; undefined when one look at each would not be enough. */
@@ -217,6 +221,7 @@ export function createRootFiles(
     return {
       real,
       inode,
+      hasLooked: false,
       attempts: MAX_ATTEMPTS,
       tree: createFolderTree(real, extraFiles(root, real), onChange),
     };
@@ -240,7 +245,7 @@ export function createRootFiles(
   return {
     root,
     /** The real path of the root; undefined when there is none or it may not be followed. */
-    real: () => opened?.real,
+    real: () => (opened ?? open())?.real,
     /** Surely nothing under the root has changed since the last refresh, its data files included. */
     isCurrent,
     /** Looks at what may have changed; true when it was current. */
@@ -253,6 +258,18 @@ export function createRootFiles(
       // Another refresh may have closed it while this one waited.
       if (now && opened === now) lookAgain(now);
       return false;
+    },
+    /** Makes the first look, which waits for nothing. */
+    list(): void {
+      if (opened) return;
+      opened = open();
+      if (opened) lookAgain(opened);
+    },
+    /** Ends the watch. Looks that follow go through everything. */
+    unwatch(): void {
+      if (!opened) return;
+      opened.watch?.close();
+      [opened.watch, opened.attempts] = [undefined, 0];
     },
     diagnostics: (): Diagnostic[] => [
       ...(outside ? [outside] : []),

@@ -24,7 +24,8 @@ export function createLibraryFiles(options: {
   watchAbove?: number | undefined;
 }) {
   const { clock, signatureOf, watchAbove } = options;
-  let roots: readonly Root[] = [];
+  let roots: readonly Root[] | undefined;
+  let isListed = false;
   let opened: OpenedRoot[] = [];
   let hasty = new Set<FileRecord>();
   const openedOf = (root: Root) => opened.findIndex(({ files }) => files.root === root);
@@ -60,10 +61,15 @@ export function createLibraryFiles(options: {
   function openRoots(wanted: readonly Root[]): void {
     const known = opened;
     roots = wanted;
-    opened = roots.map(
+    opened = wanted.map(
       (root) => known.find(({ files }) => isSameRoot(files.root, root)) ?? open(root),
     );
     for (const one of known) if (!opened.includes(one)) one.files.close();
+  }
+
+  function openedNow(): readonly OpenedRoot[] {
+    if (!roots) openRoots(options.roots());
+    return opened;
   }
 
   function reread(): void {
@@ -82,6 +88,7 @@ export function createLibraryFiles(options: {
     searching,
     /** Sees files changed, added or removed since the last call; true when there was surely nothing. */
     async refresh(): Promise<boolean> {
+      isListed = true;
       const wanted = options.roots();
       const isSame = wanted === roots;
       let isCurrent = isSame && hasty.size === 0;
@@ -92,8 +99,17 @@ export function createLibraryFiles(options: {
       reread();
       return isSame && unchanged.every(Boolean);
     },
+    isListed: () => isListed,
+    /** Lists the files for the first time. It waits for nothing, so whoever asks for an item can do it. */
+    list(): void {
+      isListed = true;
+      openedNow();
+      for (const { files } of opened) files.list();
+    },
     /** As they were at the last refresh. */
-    opened: () => opened.map(({ files }) => files),
-    close: () => openRoots([]),
+    opened: () => openedNow().map(({ files }) => files),
+    close(): void {
+      for (const { files } of opened) files.unwatch();
+    },
   };
 }

@@ -230,3 +230,57 @@ test('however often is asked, files are looked at once in 20 ms and answers are 
   expect(library.config('limits').value).toEqual({ max_result: 6 });
   roots.end();
 });
+
+test('files are listed when the first item is asked for, and never for a data file', () => {
+  const files = {
+    'project/.ai/tools/one.yaml': toolText('one'),
+    'project/.ai/config/limits.yaml': 'max_result: 5\n',
+  };
+  const ways: ((library: Fixture['library']) => unknown)[] = [
+    (library) => library.find('tool', 'two').ok,
+    (library) => JSON.stringify(library.chain('two')).includes('nowhere'),
+    (library) => library.all('tool').length === 2,
+    (library) => library.search({ text: 'two' }).total === 1,
+    (library) => library.check().some(({ file }) => file.endsWith('/two.yaml')),
+  ];
+  for (const sees of ways) {
+    fixture = createFixture(files);
+    const { library } = fixture;
+    expect(library.config('limits').value).toEqual({ max_result: 5 });
+    expect(library.roots()).toHaveLength(4);
+    expect(library.generation()).toBe(0);
+    // It came after the library was opened, and before anybody asked.
+    fixture.put('project/.ai/tools/two.yaml', toolText('two', 'executor_id: nowhere\n'));
+    expect(sees(library)).toBe(true);
+    expect(library.generation()).toBeGreaterThan(0);
+    fixture.end();
+  }
+});
+
+test('a large root is seen through every look, before it is watched and after', async () => {
+  const files = Object.fromEntries(
+    Array.from({ length: 4 }, (_, at) => [`project/.ai/tools/f${at}/t.yaml`, toolText('t')]),
+  );
+  let time = 0;
+  const clock = { now: () => Date.now() + 60_000, monotonic: () => time };
+  fixture = createFixture(files, { watchAbove: 2, clock });
+  const { library, put, path } = fixture;
+  const isThere = async (id: string) => {
+    time += 20;
+    await library.refresh();
+    return library.find('tool', id).ok;
+  };
+  expect(library.find('tool', 'f3/t').ok).toBe(true);
+  for (const round of [1, 2, 3, 4]) {
+    // A file in a folder that is known, and one in a folder that is new.
+    for (const id of [`f0/new${round}`, `g${round}/new`]) {
+      put(`project/.ai/tools/${id}.yaml`, toolText('new'));
+      expect([round, id, await isThere(id)]).toEqual([round, id, true]);
+    }
+    rmSync(path(`project/.ai/tools/f0/new${round}.yaml`));
+    expect(await isThere(`f0/new${round}`)).toBe(false);
+  }
+  library.close();
+  put('project/.ai/tools/f0/late.yaml', toolText('late'));
+  expect(await isThere('f0/late')).toBe(true);
+});

@@ -1,5 +1,6 @@
 // The library: every item of every root, found by name, searched by words, checked and written.
-// Reading never runs or expands anything. A file that changed is seen after the next `refresh`.
+// Reading never runs or expands anything. Files are listed when an item is asked for; one that
+// changed later is seen after the next `refresh`.
 import { type Clock, createLooks, type Diagnostic, type Outcome, ok } from '../../base/index.ts';
 import type { PolicyPlace } from '../../flow/index.ts';
 import { type CatalogData, createCatalogReader } from '../data/capability-data.ts';
@@ -135,7 +136,6 @@ export function createLibrary(options: LibraryOptions): Library {
   }
 
   const files = createLibraryFiles({ roots, clock, signatureOf, onChange: changed, watchAbove });
-  const { shelves, searching } = files;
   const rootsNow = () => files.opened().map(({ root, real }) => ({ root, real: real() }));
   const projectFolder = () => roots().find(({ source }) => source === 'project')?.dir;
   const chainOf = (leaf: ToolItem): Outcome<Chain> =>
@@ -154,6 +154,15 @@ export function createLibrary(options: LibraryOptions): Library {
     }
   }
 
+  /** The files, listed when an item is asked for the first time: many commands ask for none. */
+  function listed(): typeof files {
+    if (files.isListed()) return files;
+    looks.begin();
+    files.list();
+    changed();
+    return files;
+  }
+
   const library: Library = {
     projectRoot,
     async refresh() {
@@ -167,16 +176,18 @@ export function createLibrary(options: LibraryOptions): Library {
       const key = `${kind} ${id} ${source ?? ''}`;
       const known = found.get(key);
       if (known) return known as Outcome<ItemOf<K>>;
-      const record = shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
+      const record = listed().shelves.find(kind, kind === 'tool' ? unalias(id) : id, source);
       if (!record.ok) return record;
       const answer = ok(record.output.item) as Outcome<ItemOf<K>>;
       found.set(key, answer);
       return answer;
     },
     all<K extends ItemKind>(kind?: K) {
-      return shelves.fronts(kind).map(({ item }) => item) as ItemOf<K>[];
+      return listed()
+        .shelves.fronts(kind)
+        .map(({ item }) => item) as ItemOf<K>[];
     },
-    search: (query) => searching.search(query, isEffective),
+    search: (query) => listed().searching.search(query, isEffective),
     config(name) {
       const known = config.get(name) ?? readData(name, rootsNow());
       config.set(name, known);
@@ -196,7 +207,8 @@ export function createLibrary(options: LibraryOptions): Library {
     configFaults: createConfigFaults(options.checkConfig),
     check(checked = {}) {
       const { trustStore: trust, policies } = options;
-      const own = { records: shelves.everything(), opened: files.opened() };
+      const { shelves, opened } = listed();
+      const own = { records: shelves.everything(), opened: opened() };
       return checkLibrary({ library, ...own, behind: shelves.behind, trust, policies }, checked);
     },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {

@@ -100,21 +100,25 @@ export function createRecord(
     },
   };
   const from = root.name === undefined ? {} : { package: root.name };
-  const item = Object.defineProperties(
-    { kind, id, source: root.source, ...from, file },
-    lazily({
-      ...own[kind],
-      title: () => facts().title,
-      description: () => facts().description,
-      category: () => facts().category,
-      tags: () => facts().tags,
-      version: () => facts().version,
-      signature: () => ports.signatureOf(record),
-      diagnostics: () => parsed().diagnostics,
-      shadows: () => ports.shadowsOf(record),
-      body: () => signed().body,
-    }),
-  ) as Item;
+  // One object for each file, so that items can be compared; most are never asked for.
+  const item = once(
+    () =>
+      Object.defineProperties(
+        { kind, id, source: root.source, ...from, file },
+        lazily({
+          ...own[kind],
+          title: () => facts().title,
+          description: () => facts().description,
+          category: () => facts().category,
+          tags: () => facts().tags,
+          version: () => facts().version,
+          signature: () => ports.signatureOf(record),
+          diagnostics: () => parsed().diagnostics,
+          shadows: () => ports.shadowsOf(record),
+          body: () => signed().body,
+        }),
+      ) as Item,
+  );
 
   const record: FileRecord = {
     kind,
@@ -122,7 +126,9 @@ export function createRecord(
     root,
     path,
     file,
-    item,
+    get item() {
+      return item();
+    },
     facts,
     text,
     signed,

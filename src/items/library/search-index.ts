@@ -29,12 +29,25 @@ export const wordsOf = (text: string): string[] =>
 /** Repetition says more, but ten times is not ten times as much. */
 const repeated = (count: number): number => Math.min(3, 1 + Math.log(count));
 
-function weigh(fields: Fields): Map<string, number> {
+/** Is this word, or the beginning of it, one of the words of a query? */
+export function isFormOf(words: readonly string[]): (word: string) => boolean {
+  const asked = new Set(words);
+  const lengths = new Set(
+    words.map(({ length }) => length).filter((length) => length >= MIN_PREFIX),
+  );
+  return (word) => {
+    if (asked.has(word)) return true;
+    for (const length of lengths) if (asked.has(word.slice(0, length))) return true;
+    return false;
+  };
+}
+
+function weigh(fields: Fields, isWanted?: (word: string) => boolean): Map<string, number> {
   const weights = new Map<string, number>();
   for (const field of Object.keys(WEIGHTS) as Field[]) {
     const counts = new Map<string, number>();
     for (const word of wordsOf(fields[field].slice(0, MAX_BODY))) {
-      counts.set(word, (counts.get(word) ?? 0) + 1);
+      if (!isWanted || isWanted(word)) counts.set(word, (counts.get(word) ?? 0) + 1);
     }
     for (const [word, count] of counts) {
       weights.set(word, (weights.get(word) ?? 0) + WEIGHTS[field] * repeated(count));
@@ -62,7 +75,8 @@ function alivePart({ documents, weights }: Posting, alive: readonly boolean[]): 
   return { documents: documents.filter(isKept), weights: weights.filter(isKept) };
 }
 
-export function createSearchIndex() {
+/** `isWanted`: other words are left out; an index for one query needs no others. */
+export function createSearchIndex(isWanted?: (word: string) => boolean) {
   const postings = new Map<string, Posting>();
   /** In order, so that words beginning with a prefix stand together; new ones are sorted in late. */
   let vocabulary: readonly string[] = [];
@@ -101,7 +115,7 @@ export function createSearchIndex() {
       const document = free.pop() ?? alive.length;
       alive[document] = true;
       count++;
-      for (const [word, weight] of weigh(fields)) {
+      for (const [word, weight] of weigh(fields, isWanted)) {
         let posting = postings.get(word);
         if (!posting) {
           posting = { documents: [], weights: [] };

@@ -145,3 +145,57 @@ test('what the index finds is what a look through every text finds', () => {
     { numRuns: runs(100) },
   );
 });
+
+test('the first search of a library finds what a later one finds, in the same order', async () => {
+  const part = fc.constantFrom('deploy', 'deployment', 'de', 'server', 'serve', 'x1', 'ünder', 'İ');
+  const long = fc.constantFrom('a'.repeat(64), 'a'.repeat(130), `${'b'.repeat(64)}deploy`);
+  const word = fc.oneof({ weight: 9, arbitrary: part }, { weight: 1, arbitrary: long });
+  const words = fc
+    .array(fc.tuple(word, fc.constantFrom(' ', '_', '-', '/', '\n')), { maxLength: 12 })
+    .map((list) => list.flat().join(''));
+  const name = fc.constantFrom('deploy', 'server', 'read_server', 'x1/deploy', 'y');
+  const file = fc.tuple(fc.constantFrom('project/.ai', 'user/.ai', 'bundle'), name, words, words);
+  const query = fc.record(
+    {
+      text: fc.oneof(words, part),
+      source: fc.constantFrom('user' as const, ['project' as const, 'bundle' as const]),
+      category: fc.constantFrom('ops', ''),
+      limit: fc.integer({ min: 1, max: 4 }),
+    },
+    { requiredKeys: ['text'] },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(file, { maxLength: 12 }), query, async (files, asked) => {
+      const texts = Object.fromEntries(
+        files.map(([root, id, title, body], at): [string, string] =>
+          at % 3 === 0
+            ? [`${root}/tools/${id}.yaml`, toolText(id.replace(/.*\//, ''), 'category: ops\n')]
+            : [`${root}/knowledge/${id}.md`, note(JSON.stringify(title), body, 'ops', 'deploy')],
+        ),
+      );
+      const find = await search(texts);
+      const first = find(asked);
+      const second = find(asked);
+      expect(first).toEqual(second);
+      const { next_cursor: cursor } = first;
+      if (cursor) expect(find({ ...asked, cursor })).toEqual(find({ ...asked, cursor }));
+      fixture?.end();
+    }),
+    { numRuns: runs(60) },
+  );
+});
+
+test('what came or went between two searches counts', async () => {
+  const find = await search({
+    'project/.ai/knowledge/a.md': note('deploy', 'x'),
+    'project/.ai/knowledge/b.md': note('deploy', 'x'),
+  });
+  expect(find('deploy').ids).toEqual(['a', 'b']);
+  fixture?.library.remove('knowledge', 'a');
+  fixture?.put('project/.ai/knowledge/c.md', note('deploy', 'x'));
+  await fixture?.library.refresh();
+  expect(find('deploy').ids).toEqual(['b', 'c']);
+  fixture?.library.remove('knowledge', 'b');
+  await fixture?.library.refresh();
+  expect(find('deploy').ids).toEqual(['c']);
+});

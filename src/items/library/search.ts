@@ -6,7 +6,7 @@ import type { Item } from '../item.ts';
 import { type ItemKind, KINDS, SOURCES, type Source } from '../item-kinds.ts';
 import { sha256Hex } from '../signature.ts';
 import type { FileRecord } from './record.ts';
-import { createSearchIndex, wordsOf } from './search-index.ts';
+import { createSearchIndex, isFormOf, wordsOf } from './search-index.ts';
 
 export interface SearchQuery {
   text: string;
@@ -84,14 +84,15 @@ function phraseFactor(record: Searchable, words: readonly string[], phrase: RegE
   return phrase.test(record.text()) ? PHRASE_FACTOR.body : 1;
 }
 
-export function createLibrarySearch() {
-  const index = createSearchIndex();
-  const waiting = new Set<Searchable>();
+/** An index, and the record behind each of its documents. */
+function createIndexed(isWanted?: (word: string) => boolean) {
+  const index = createSearchIndex(isWanted);
   const documents = new Map<Searchable, number>();
   const records: (Searchable | undefined)[] = [];
-
-  function readWaiting(): void {
-    for (const record of waiting) {
+  return {
+    records: records as readonly (Searchable | undefined)[],
+    match: index.match,
+    add(record: Searchable): void {
       const { title, description, category, tags } = record.facts();
       const document = index.add({
         name: `${record.id} ${title}`,
@@ -101,12 +102,41 @@ export function createLibrarySearch() {
       });
       documents.set(record, document);
       records[document] = record;
-    }
-    waiting.clear();
+    },
+    remove(record: Searchable): void {
+      const document = documents.get(record);
+      if (document === undefined) return;
+      documents.delete(record);
+      records[document] = undefined;
+      index.remove(document);
+    },
+  };
+}
+
+export function createLibrarySearch() {
+  const whole = createIndexed();
+  const waiting = new Set<Searchable>();
+  let hasSearched = false;
+
+  /**
+   * The index that a query is answered from. Most commands search once, so the first query has an index
+   * of its own words alone; the second has one of all words, which is kept.
+   */
+  function indexFor(words: readonly string[]): ReturnType<typeof createIndexed> {
+    const indexed = hasSearched ? whole : createIndexed(isFormOf(words));
+    for (const record of waiting) indexed.add(record);
+    if (hasSearched) waiting.clear();
+    hasSearched = true;
+    return indexed;
   }
 
   /** The best `count`, ranked. */
-  function best(found: readonly number[], score: Float64Array, count: number): Candidate[] {
+  function best(
+    records: readonly (Searchable | undefined)[],
+    found: readonly number[],
+    score: Float64Array,
+    count: number,
+  ): Candidate[] {
     const least = leastOfBest(found, score, count);
     const ranked = found
       .filter((document) => (score[document] ?? 0) >= least)
@@ -136,26 +166,22 @@ export function createLibrarySearch() {
     add: (record: Searchable) => void waiting.add(record),
     remove(record: Searchable): void {
       waiting.delete(record);
-      const document = documents.get(record);
-      if (document === undefined) return;
-      documents.delete(record);
-      records[document] = undefined;
-      index.remove(document);
+      whole.remove(record);
     },
     search(query: SearchQuery, isEffective: (record: Searchable) => boolean): SearchPage {
       const offset = readCursor(query);
       if (offset === undefined) {
         return { hits: [], total: 0, problem: 'the cursor does not belong to this query' };
       }
-      readWaiting();
       const words = [...new Set(wordsOf(query.text.slice(0, MAX_TEXT)))];
       const isAccepted = accepts(query, isEffective);
-      const { documents: matched, score } = index.match(words);
+      const { records, match } = indexFor(words);
+      const { documents: matched, score } = match(words);
       const found = matched.filter((document) => isAccepted(records[document] as Searchable));
       const limit = Math.max(1, Math.min(MAX_LIMIT, query.limit ?? DEFAULT_LIMIT));
       const end = offset + limit;
       const phrase = new RegExp(wordsOf(query.text).join('[^\\p{L}\\p{N}]+'), 'iu');
-      const ranked = best(found, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
+      const ranked = best(records, found, score, Math.max(end, PHRASE_DEPTH)).map((one, at) =>
         at < PHRASE_DEPTH && words.length > 0
           ? { ...one, score: one.score * phraseFactor(one.record, words, phrase) }
           : one,
