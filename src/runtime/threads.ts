@@ -120,8 +120,8 @@ async function registryRows(open: OpenProject, filter: AuditFilter): Promise<Out
   const rows = store.ok ? await store.output.auditRows(filter) : store;
   if (rows.ok) return rows;
   const { code, detail } = rows.error;
-  const remedy = typeof detail.hint === 'string' ? detail.hint : 'run `km doctor`';
-  const message = `the audit rows of threads cannot be read: ${detail.message}; ${remedy}`;
+  const remedy = typeof detail.hint === 'string' ? `; ${detail.hint}` : '';
+  const message = `the audit rows of threads cannot be read: ${detail.message}${remedy}`;
   return fail(code, message, { ...detail });
 }
 
