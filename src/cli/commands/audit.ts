@@ -65,7 +65,8 @@ export const run = inProject(async (runtime, { options, terminal }) => {
   const rows = await runtime.audit.read(filter.output);
   // Where one of its sources cannot be read, the rows of the other are shown all the same.
   if (!terminal.json) for (const row of rows.output) show(row, terminal);
-  if (!rows.ok) terminal.note('`km doctor` says what is wrong and how to mend it');
+  if (!rows.ok && !terminal.json)
+    terminal.note('`km doctor` says what is wrong and how to mend it');
   return terminal.finish(rows, (list) => {
     if (list.length === 0) terminal.note('no such rows');
   });
