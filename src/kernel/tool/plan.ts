@@ -340,11 +340,16 @@ const hasBraces = (config: Json): boolean =>
     ? config.includes('{')
     : typeof config === 'object' && config !== null && Object.values(config).some(hasBraces);
 
-/**
- * Plans of a chain, one for each action, and the capabilities there were when they were made. A chain never
- * changes: with a changed link it is another.
- */
-const known = new WeakMap<Chain, { catalog: CapabilityCatalog; plans: Plan[] }>();
+/** What a plan was made with. A chain never changes: with a changed link it is another. */
+interface Planned {
+  catalog: CapabilityCatalog;
+  /** States of the links' signatures. A key can be revoked at any time. */
+  signed: string;
+  plans: readonly Plan[];
+}
+
+/** Plans of a chain, one for each action. */
+const known = new WeakMap<Chain, Planned>();
 const NO_PLANS: readonly Plan[] = [];
 
 /** Resolves a tool and, when it has actions, the one its parameters choose. */
@@ -358,8 +363,10 @@ export function resolvePlan(
   if (!resolved.ok) return resolved;
   const chain = resolved.output;
   const { catalog } = library.capabilities();
+  const signed = chain.links.map(({ signature }) => signature.state).join(' ');
   const before = known.get(chain);
-  const plans = before?.catalog === catalog ? before.plans : NO_PLANS;
+  const isSame = before?.catalog === catalog && before.signed === signed;
+  const plans = isSame ? before.plans : NO_PLANS;
   for (const plan of plans) {
     if (plan.leaf !== item) continue;
     if (plan.action === undefined || plan.action === getOwn(parameters, 'action')) return ok(plan);
@@ -370,6 +377,6 @@ export function resolvePlan(
   if (!chosen.ok) return chosen;
   const odd = configFailure(library.configFaults(chain));
   const plan = planOf(item, chain, chosen.output, catalog, odd);
-  known.set(chain, { catalog, plans: [...plans, plan] });
+  known.set(chain, { catalog, signed, plans: [...plans, plan] });
   return ok(plan);
 }
