@@ -197,7 +197,7 @@ browserTest('every kind of approval is shown with what it is about', async () =>
   await review.getByRole('heading', { name: 'asker asks' }).waitFor();
   await framed('The model asks').getByText('which one?').waitFor();
   await open('limit turns');
-  await review.getByRole('row', { name: /^turns 1 2 7 policy$/ }).waitFor();
+  await review.getByRole('row', { name: /^turns 1 2 7 \(policy\)$/ }).waitFor();
   await open('fs/read_file');
   await review.getByText('fs.read notes/**').first().waitFor();
   await review.getByText(/^call 1 of /).waitFor();
