@@ -58,7 +58,7 @@ test('what was the same before is the same after it, and nothing is called as it
       );
       const [address] = Object.values(first?.args ?? {});
       expect(task?.prompt).toContain(`(${plainText(address)})`);
-      expect(JSON.stringify(made)).not.toMatch(/ann|GB29|@@INJ/i);
+      expect(JSON.stringify(made)).not.toMatch(/\b(?:ann|GB29\w*)\b|@@INJ/i);
       expect(plainText(address)).toMatch(/^[a-z]{3}@[a-z]+\.org$/);
       // The marks are still found, each with its vector.
       const [vector = ''] = Object.keys(suite?.vectors ?? {});
