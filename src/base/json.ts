@@ -115,7 +115,7 @@ export function canonicalJson(value: Json, depth = 0): string {
   return `[${text}]`;
 }
 
-/** What JSON text can hold and we do not take. */
+/** Why a value is refused although its text is JSON. */
 type Flaw = 'deep' | 'not_finite' | undefined;
 
 /** Walks without recursion, no deeper than `limit`. Depth is told before numbers. */

@@ -127,7 +127,7 @@ interface Forms {
   folded: Set<string>;
   digits: Set<string>;
   letters: Set<string>;
-  /** What can stand after a base64 form. */
+  /** The characters that can follow a base64 form with its last bits. */
   tails: Map<string, string>;
 }
 

@@ -316,7 +316,7 @@ async function changedSince(store: Store, asked: Approval): Promise<Failure | un
   return fail('conflict', message, { approval: id, path });
 }
 
-/** Did a decision fail because the file of the question changed? Whoever asked asks again then. */
+/** Did a decision fail because the file of the question changed? The question is then asked again. */
 export const isFileChanged = ({ error: { code, detail } }: Failure): boolean =>
   code === 'conflict' && detail.path !== undefined;
 

@@ -153,7 +153,7 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
   // What was set aside for it is free with its end.
   const aside = [hooks.reserve, place.detached ? budget.drawFrom : undefined];
   const settle = aside.flatMap((key) => (key === undefined ? [] : [{ key, actual: {} }]));
-  // INVARIANT: the end of a thread is the last of its journal; whoever stops it now comes too late.
+  // INVARIANT: the end of a thread is the last event of its journal. A stop that comes now is too late.
   if (isEnded(status)) thread.control.ending ??= ending;
   const done = isEnded(status)
     ? await journal.commit(
@@ -179,8 +179,8 @@ export async function finish(thread: Thread, ending: Ending): Promise<ThreadResu
 }
 
 /**
- * When somebody is to take it up again: one that is handed over or was lost at once, and one that waits for a
- * person when the question expires. Whoever goes on with it finds what became of that. A hook goes on with whom it serves.
+ * When the thread is taken up again. A thread that is handed over or was lost: at once. A thread that waits for a
+ * person: when its question expires. A hook is taken up with the thread that it serves.
  */
 async function releaseOf(
   { ports, place, control }: Thread,

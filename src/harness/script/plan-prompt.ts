@@ -21,7 +21,7 @@ export interface DoneStep {
 
 /** What a plan is made from. */
 export interface PlanGround {
-  /** Those that the model is told of, by id. */
+  /** The tools that the prompt lists, by id. */
   readonly tools: ReadonlyMap<string, ToolSignature>;
   /** Of what is told. */
   readonly marks: Descriptor;

@@ -168,7 +168,7 @@ async function answered(
 // In a replay nothing takes time, and branches would go on in another order than they did. Each waits until the next
 // event of the journal is its own.
 
-/** What any path notes that looks whether somebody has said something. */
+/** Events that a path records when it looks for signals. Any path can do that. */
 const HEARD: ReadonlySet<Recorded['type']> = new Set<Recorded['type']>(['signal', 'warning']);
 
 /**
@@ -250,12 +250,44 @@ function createReplayOrder(
   };
 }
 
+/** Records a look when it is done: its intent and its result in one commit. */
+async function noteLook(
+  thread: Thread,
+  work: ScriptWork,
+  call: ToolCallBlock,
+  outcome: Outcome<Value>,
+): Promise<Outcome<Value>> {
+  const { tool, verb, effect } = work.facts;
+  const kept = await keepResult(thread, asResult(outcome, work.marks));
+  const about = { call_id: call.id, tool };
+  const { content, isError: is_error, facts } = kept;
+  const result = { content, is_error, marks: packMarks(kept.marks), ...(facts && { facts }) };
+  thread.journal.note(
+    [
+      { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
+      { type: 'tool_result', data: { ...about, ...result } },
+    ],
+    { cost: packCost(thread.budget.meter.read()) },
+  );
+  thread.talk.conversation.learn(kept.marks);
+  return thread.journal.lost() ?? outcome;
+}
+
+/** A path that waits for the steps of others cannot go on. It counts again when `work` begins. */
+function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Promise<T> {
+  record.paths(-1);
+  return () => {
+    record.paths(1);
+    return work();
+  };
+}
+
 export function createScriptSteps(
   thread: Thread,
   record: ScriptRecord,
   between: () => Promise<Ending | undefined>,
 ) {
-  const { journal, budget, control } = thread;
+  const { control } = thread;
   const inOrder = createOrder();
   const lookInOrder = createOrder();
   const order = createReplayOrder(thread, record, () => heard());
@@ -316,18 +348,9 @@ export function createScriptSteps(
     const isShared = mayShare(thread, work);
     return await unlessDone(work, async (past) => {
       const name = await order.begin(work, past);
-      const own = afterOthers(() => perform(work, past, name));
+      const own = afterOthers(record, () => perform(work, past, name));
       return await (work.facts.isReading ? alone(own) : inOrder(isShared, own));
     });
-  }
-
-  /** A path that waits for the steps of others cannot go on: it counts again when `work` begins. */
-  function afterOthers<T>(work: () => Promise<T>): () => Promise<T> {
-    record.paths(-1);
-    return () => {
-      record.paths(1);
-      return work();
-    };
   }
 
   /** A model is asked while nothing else is done, so that the events of its turn follow each other. */
@@ -336,7 +359,7 @@ export function createScriptSteps(
 
   async function look(work: ScriptWork, past: PastStep | undefined): Promise<Outcome<Value>> {
     const name = await order.begin(work, past);
-    const own = afterOthers(() => lookNow(work, past, name));
+    const own = afterOthers(record, () => lookNow(work, past, name));
     return await (isModel(work) ? alone(own) : lookInOrder(true, own));
   }
 
@@ -349,20 +372,7 @@ export function createScriptSteps(
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const outcome = await work.body(call, {});
     if (control.ending) return STOPPED;
-    const { tool, verb, effect } = work.facts;
-    const kept = await keepResult(thread, asResult(outcome, work.marks));
-    const about = { call_id: call.id, tool };
-    const { content, isError: is_error, facts } = kept;
-    const result = { content, is_error, marks: packMarks(kept.marks), ...(facts && { facts }) };
-    journal.note(
-      [
-        { type: 'tool_call', data: { ...about, verb, effect, arguments: call.arguments } },
-        { type: 'tool_result', data: { ...about, ...result } },
-      ],
-      { cost: packCost(budget.meter.read()) },
-    );
-    thread.talk.conversation.learn(kept.marks);
-    return journal.lost() ?? outcome;
+    return await noteLook(thread, work, call, outcome);
   }
 
   return {

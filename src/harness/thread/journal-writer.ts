@@ -20,7 +20,7 @@ import { type JournalEvent, type Noted, oddField } from './journal-event.ts';
 export type Encoded = Noted & NewEvent & { readonly text: string };
 
 /**
- * INVARIANT: whoever writes events into a journal gets them from here, so its reader refuses none of them.
+ * INVARIANT: every event that is written into a journal comes from here, so its reader refuses none.
  * `internal_error` {type, field} for an event of another shape: a bug of ours.
  */
 function checkedEvent(event: JournalEvent & Partial<Noted>, turn: number): Outcome<Encoded> {

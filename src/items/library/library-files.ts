@@ -100,7 +100,7 @@ export function createLibraryFiles(options: {
       return isSame && unchanged.every(Boolean);
     },
     isListed: () => isListed,
-    /** Lists the files for the first time. It waits for nothing, so whoever asks for an item can do it. */
+    /** Lists the files for the first time. It is synchronous, so that any question for an item can do it. */
     list(): void {
       isListed = true;
       openedNow();

@@ -85,6 +85,8 @@ export interface Library {
   close(): void;
 }
 
+type LibraryFiles = ReturnType<typeof createLibraryFiles>;
+
 function createSignatures(trustStore: TrustPort): (record: FileRecord) => SignatureState {
   let digests: BundleDigests | undefined;
   const shipped = new WeakMap<FileRecord, SignatureState>();
@@ -105,7 +107,7 @@ function createSignatures(trustStore: TrustPort): (record: FileRecord) => Signat
 /** What no file stands for is searched, too, and a file of the same name is behind it. */
 function addExtra(
   items: readonly Item[],
-  { searching, shelves }: Pick<ReturnType<typeof createLibraryFiles>, 'searching' | 'shelves'>,
+  { searching, shelves }: Pick<LibraryFiles, 'searching' | 'shelves'>,
 ): (one: Searchable) => boolean {
   const named = new Set(items.map(({ kind, id }) => `${kind} ${id}`));
   for (const item of items) {
@@ -114,6 +116,36 @@ function addExtra(
   }
   return (one) =>
     one.root === undefined || (shelves.isFront(one) && !named.has(`${one.kind} ${one.id}`));
+}
+
+/** Looks at the files when somebody asks: the first time at once, later at most every few milliseconds. */
+function createLooking(clock: Clock, files: LibraryFiles, changed: () => void) {
+  const looks = createLooks(clock);
+  let looking: Promise<void> | undefined;
+  async function look(): Promise<void> {
+    looks.begin();
+    try {
+      if (!(await files.refresh())) changed();
+    } finally {
+      looking = undefined;
+    }
+  }
+  return {
+    async refresh(): Promise<void> {
+      if (looking) await looking;
+      // Not recent after that: something of ours was written while others looked.
+      if (!looks.isRecent()) await (looking ??= look());
+    },
+    /** The files, listed when an item is asked for the first time: many commands ask for none. */
+    listed(): LibraryFiles {
+      if (files.isListed()) return files;
+      looks.begin();
+      files.list();
+      changed();
+      return files;
+    },
+    forget: () => looks.forget(),
+  };
 }
 
 export function createLibrary(options: LibraryOptions): Library {
@@ -143,35 +175,12 @@ export function createLibrary(options: LibraryOptions): Library {
 
   const isEffective = addExtra(options.extra ?? [], files);
 
-  const looks = createLooks(clock);
-  let looking: Promise<void> | undefined;
-  async function look(): Promise<void> {
-    looks.begin();
-    try {
-      if (!(await files.refresh())) changed();
-    } finally {
-      looking = undefined;
-    }
-  }
-
-  /** The files, listed when an item is asked for the first time: many commands ask for none. */
-  function listed(): typeof files {
-    if (files.isListed()) return files;
-    looks.begin();
-    files.list();
-    changed();
-    return files;
-  }
-
+  const { refresh, listed, forget } = createLooking(clock, files, changed);
   const library: Library = {
     projectRoot,
-    async refresh() {
-      if (looking) await looking;
-      // Not recent after that: something of ours was written while others looked.
-      if (!looks.isRecent()) await (looking ??= look());
-    },
+    refresh,
     generation: () => generation,
-    noteChange: () => looks.forget(),
+    noteChange: forget,
     find<K extends ItemKind>(kind: K, id: string, source?: Source) {
       const key = `${kind} ${id} ${source ?? ''}`;
       const known = found.get(key);
@@ -212,14 +221,14 @@ export function createLibrary(options: LibraryOptions): Library {
       return checkLibrary({ library, ...own, behind: shelves.behind, trust, policies }, checked);
     },
     write(kind, id, content, mode = 'replace', { dryRun = false } = {}) {
-      looks.forget();
+      forget();
       return writeItem(projectFolder(), { kind, id, content, mode, dryRun }, (file) =>
         // A module is put beside its tool by hand: the tool may be there first.
         checkText(kind, content, file, library).filter(({ code }) => code !== 'module_missing'),
       );
     },
     remove(kind, id) {
-      looks.forget();
+      forget();
       return removeItem(projectFolder(), kind, id);
     },
     roots: () => files.opened().map(({ root }) => root),

@@ -269,7 +269,7 @@ export async function withApprovals(
   return (await offer(ports, call, again, outcome, context)) ?? outcome;
 }
 
-/** Whoever asked about a file that changed meanwhile asks again, with what would change now. */
+/** Asks again about a file that changed meanwhile, with what would change now. */
 async function changedFile(
   { host }: ApprovalPorts,
   refusal: Failure,

@@ -84,7 +84,7 @@ export interface RunState {
   outputs: Value | undefined;
 }
 
-// Paths of a script that run at the same time. Whoever repeats its steps asks whether one of them can still go on.
+// Paths of a script that run at the same time. A run that repeats the script's steps asks whether one of them can still go on.
 
 /** Adds a path until this work is done. */
 export async function asPath<T>({ world }: Pick<RunState, 'world'>, work: Promise<T>): Promise<T> {

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { matchGlob } from '../../base/index.ts';
 import { closedFiles } from './patterns.ts';
 
-const ROOT = '/work/a/b';
+const ROOT = '/home/a/b';
 const name = fc.constantFrom('a', 'b', 'c', 'work');
 const path = fc.array(name, { minLength: 1, maxLength: 5 }).map((parts) => parts.join('/'));
 const segment = fc.oneof(name, fc.constantFrom('*', '**', 'a*', '?'));
