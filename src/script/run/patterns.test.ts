@@ -9,7 +9,7 @@ const path = fc.array(name, { minLength: 1, maxLength: 5 }).map((parts) => parts
 const segment = fc.oneof(name, fc.constantFrom('*', '**', 'a*', '?'));
 const glob = fc.array(segment, { minLength: 1, maxLength: 6 }).map((parts) => parts.join('/'));
 const closed = (...deny: string[]) =>
-  closedFiles({ allow: undefined, deny, danger: [], world: { root: ROOT, home: '/work' } });
+  closedFiles({ allow: undefined, deny, danger: [], world: { root: ROOT, home: '/home' } });
 const isShut = (pattern: string, file: string, isProcess: boolean): boolean =>
   closed(pattern).refusal('r', file, isProcess) !== undefined;
 
