@@ -270,6 +270,7 @@ return { text: "done" }`;
     const { thread_id } = await run(made, 'job');
     expectSame(await made.threads.replay(thread_id));
     made.fixture.write('.ai/directives/job.md', job('@tool("probe/mark", { n: 8 })'));
+    made.runtime.library.noteChange();
     await made.runtime.library.refresh();
     const report = await made.threads.replay(thread_id);
     expect(report).toMatchObject({ output: { isSame: false } });

@@ -107,6 +107,7 @@ test('a directive that was changed in the meantime is not touched', async () => 
   await decide(made, 'approved');
   const edited = LOOK.replace('A test', 'Another test');
   made.fixture.write('.ai/directives/look.md', edited);
+  made.runtime.library.noteChange();
   await made.runtime.library.refresh();
   const done = await made.threads.resume(thread_id);
   expect(done.ok || done.error.code).toBe('conflict');
@@ -133,6 +134,7 @@ async function signedStage(proposal: string, policy: string): Promise<Stage> {
   expect(await runCommand(['sign', ...names], fixture.root, fixture.env)).toMatchObject({
     code: 0,
   });
+  made.runtime.library.noteChange();
   await made.runtime.library.refresh();
   return made;
 }

@@ -231,6 +231,7 @@ test.each([
   const { thread_id, status } = await run(made);
   if (now) made.fixture.write(file, PROBE(now));
   else rmSync(join(made.fixture.root, file));
+  made.runtime.library.noteChange();
   await made.runtime.library.refresh();
   expectSame(await replay(made, thread_id), { status });
 });
