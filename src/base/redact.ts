@@ -290,7 +290,7 @@ const MARKS = ['\\', '%', '&', '\n', '\r'];
 const WRITTEN_MARKS = MARKS.slice(0, 3);
 /** A secret may go on after these: what separates, escapes, or is a digit. */
 const GOES_ON: ReadonlySet<number> = new Set(Buffer.from(' \t\r\n\v\f%&\\#;:,._|xX0123456789-'));
-const [OPEN_BRACE, CLOSE_BRACE] = [123, 125];
+const [OPEN_BRACE, CLOSE_BRACE, LETTER_U, BACKSLASH] = [123, 125, 117, 92];
 const isBreak = (code: number): boolean => code === 10 || code === 13;
 
 /** What may become an escape when more comes. */
@@ -299,7 +299,18 @@ const UNFINISHED =
 /** Leading zeros of an escape, so many that its beginning is out of sight. */
 const LONG_ESCAPE = /(?:&#x?|\\u\{)0{16}/i;
 const ZEROS_AT_END = /0{16}[0-9a-f]{0,7}\}?$/i;
-const BRACE_AT_END = /\\u\{[0-9a-f]*\}?$/i;
+const isHexDigit = (code: number): boolean =>
+  (code > 47 && code < 58) || ((code | 32) > 96 && (code | 32) < 103);
+
+/** May the brace at the end of a text belong to an escape? Every event is asked: few characters are looked at. */
+function endsEscape(text: string): boolean {
+  const end = text.length - 1;
+  let at = end;
+  while (end - at < MAX_ESCAPE && isHexDigit(text.charCodeAt(at - 1))) at--;
+  if (end - at >= 16 && ZEROS_AT_END.test(text.slice(-MAX_ESCAPE))) return true;
+  if (text.charCodeAt(at - 1) === OPEN_BRACE) at--;
+  return (text.charCodeAt(at - 1) | 32) === LETTER_U && text.charCodeAt(at - 2) === BACKSLASH;
+}
 
 /** How many characters at the end of a text may become an escape when more comes. */
 function unfinishedIn(text: string): number {
@@ -523,15 +534,15 @@ function createNeighbours(forms: Iterable<string>) {
     /** Can a secret be going on at the end of a text that is clean? In doubt it can. */
     mayGoOn(text: string): boolean {
       const last = text.charCodeAt(text.length - 1);
-      const tail = text.slice(-MAX_ESCAPE);
       const isBrace = last === OPEN_BRACE || last === CLOSE_BRACE;
-      if (isBrace && (BRACE_AT_END.test(tail) || ZEROS_AT_END.test(tail))) return true;
+      if (isBrace && endsEscape(text)) return true;
       if (open[last] === 0) return false;
       if (GOES_ON.has(last) || last > 0x7f || firsts[last] === 1) return true;
       // Letters may be those of an escape.
+      const tail = text.slice(-MAX_ESCAPE);
       return (
         isFoldable(tail) ||
-        ZEROS_AT_END.test(tail) ||
+        (isHexDigit(last) && ZEROS_AT_END.test(tail)) ||
         areBeside(text.charCodeAt(text.length - 2), last)
       );
     },

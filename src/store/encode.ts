@@ -39,7 +39,9 @@ export const searchForm = (text: string): string =>
 const searchText = (text: string | undefined): string | undefined =>
   text === undefined || text === ''
     ? undefined
-    : searchForm(text).slice(0, MAX_SEARCH).toWellFormed();
+    : searchForm(text.slice(0, 4 * MAX_SEARCH))
+        .slice(0, MAX_SEARCH)
+        .toWellFormed();
 
 /** The value that a text of the registry holds; undefined if it is damaged. */
 function valueIn(text: string): Json | undefined {

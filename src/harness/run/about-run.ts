@@ -10,6 +10,8 @@ import type { ThreadResult } from '../thread/ports.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 
 const MAX_TITLE = 80;
+/** More of a text than a search looks at. */
+const MAX_SEARCHED = 16_384;
 const HIDDEN = '[secret]';
 const NOTICE = { type: 'notify', name: 'title', opLabels: [], risk: ['exfil'] } as const;
 
@@ -53,6 +55,8 @@ function titleIn(text: string): string {
 const firstLine = (text: string): string =>
   text.split(/[\n\r]/).find((line) => titleIn(line) !== '') ?? '';
 
+const searched = (masked: string): string => onOneLine(masked.slice(0, MAX_SEARCHED));
+
 interface Given {
   readonly marks?: Descriptor | undefined;
   readonly given?: GivenMarks | undefined;
@@ -95,7 +99,7 @@ export function aboutRun(
     .map((text) => titleIn(mask(firstLine(mask(text)))))
     .find((text) => text !== '');
   const search = [title ?? '', said, ...textsOf(shown)].join('\n');
-  return { title: title ?? '', search: onOneLine(mask(search)) };
+  return { title: title ?? '', search: searched(mask(search)) };
 }
 
 /** The same of its end: what it answered and its last words. */
@@ -105,5 +109,5 @@ export function aboutEnd(
 ): string {
   if (!mayBeShown(ports, unpackMarks(marks))) return '';
   const all = [...textsOf(withoutNamed(outputs)), text].join('\n');
-  return onOneLine(ports.watch.mask?.(thread_id, all) ?? all);
+  return searched(ports.watch.mask?.(thread_id, all) ?? all);
 }
