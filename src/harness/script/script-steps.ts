@@ -213,21 +213,28 @@ function createReplayOrder(
   /** The name of a step that begins; undefined also when this is no replay, or goes another way than the journal. */
   async function turn(
     isOwn: (rest: readonly Recorded[]) => boolean,
-    nameOf = nameIn,
+    nameOf: typeof nameIn | undefined,
   ): Promise<string | undefined> {
     if (!replay) return undefined;
-    const isHeard = () => HEARD.has(replay.rest(id)[0]?.type ?? 'status');
-    const isReady = () => isOwn(replay.rest(id)) || isHeard();
+    let looked = -1;
+    const isHeard = (rest: readonly Recorded[]) =>
+      rest.length !== looked && HEARD.has(rest[0]?.type ?? 'status');
+    // A signal comes first: the result of a call that was at work then follows it.
+    const isNext = (rest: readonly Recorded[]) =>
+      isOwn(rest) && !(isHeard(rest) && rest[0]?.type === 'signal');
+    const isReady = () => isHeard(replay.rest(id)) || isOwn(replay.rest(id));
     while (await record.wait(isReady)) {
       const rest = replay.rest(id);
-      if (isOwn(rest)) {
-        const name = nameOf(rest);
+      if (isNext(rest)) {
+        const name = nameOf?.(rest);
         // In this stretch: another path may have been woken for the same event.
         if (name !== undefined) begun.add(name);
         return name;
       }
-      // Another path was quicker, or it is heard what was said.
-      if (isHeard() && (await heard())) return undefined;
+      if (!isHeard(rest)) continue;
+      // Once for each event: not every warning comes of what was said.
+      looked = rest.length;
+      if ((await heard()) && nameOf) return undefined;
     }
     return undefined;
   }
@@ -245,7 +252,7 @@ function createReplayOrder(
     },
     /** What comes after the intent of this call may be noted now. */
     async after(call: string): Promise<void> {
-      await turn((rest) => isAfter(call, rest));
+      await turn((rest) => isAfter(call, rest), undefined);
     },
   };
 }
@@ -323,11 +330,19 @@ export function createScriptSteps(
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const escalated = control.escalated.get(call.id);
     if (escalated) return await answered(thread, work, call, escalated);
+    let isTooLate = false;
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : await carried(work, call, { inTurn: () => order.after(call.id) });
+        : await carried(work, call, {
+            inTurn: () => order.after(call.id),
+            mayBegin: () => {
+              isTooLate = control.ending !== undefined;
+              return isTooLate ? STOPPED : ok(null);
+            },
+          });
+    if (isTooLate) return STOPPED;
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome, work.facts.isReading))
       return STOPPED;

@@ -158,6 +158,8 @@ export interface CallGroup {
   readonly recorded?: () => void;
   /** Resolves when this call may record more than its intent. */
   readonly inTurn?: () => Promise<void>;
+  /** May this call still begin? A branch beside it may have ended the thread. */
+  readonly mayBegin?: () => Outcome<null>;
 }
 
 interface KernelCall {
@@ -336,7 +338,7 @@ export function stepAct(
   known: StepFacts,
   { key = callKey(thread, call), group = {}, marks = EMPTY }: StepOptions = {},
 ): ActPorts {
-  const { size, recorded, inTurn } = group;
+  const { size, recorded, inTurn, mayBegin } = group;
   const { ports, journal, budget } = thread;
   const { tool, verb, effect, volatile } = known;
   thread.control.currentCall = call.id;
@@ -354,6 +356,8 @@ export function stepAct(
   };
   return {
     async intent(op, inputs) {
+      const allowed = mayBegin?.();
+      if (allowed && !allowed.ok) return allowed;
       const used = usedAmounts(budget.meter.read());
       const event = firstExceeded(used, UNITS.tool, budget.limits);
       if (event) return limitFault(event, used.tool_calls ?? 0n);
