@@ -164,6 +164,8 @@ export interface Primitive {
   /** What a merged config must look like, judged before anything is filled in; absent: anything goes. */
   config?: Rule<unknown>;
   run(call: PrimitiveCall): Promise<Outcome<PrimitiveResult>>;
+  /** Why this call would be refused whatever a person answers, as far as it is known before anything is done. */
+  refuses?(call: PrimitiveCall): MaybePromise<Failure | undefined>;
   /** For a dry run: what would happen, in one JSON value, without doing it. */
   plan?(call: PrimitiveCall): Json | Promise<Json>;
   /** The one that it stands for until its code is needed. */

@@ -1,7 +1,7 @@
 // A person who is asked about a write over a file sees what would change, and approves exactly that: a file
 // that changed before the answer is asked about again, one that changed after it is not written.
 
-import { readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { getOwn, type JsonObject } from '../../src/base/index.ts';
@@ -350,28 +350,57 @@ test.each(REFUSED)('%s %j is refused, and nobody is asked', async (tool, given, 
   await isReplayed(made, id);
 });
 
-test('a host that no right covers is refused, and nobody is asked', async () => {
+/** A model that makes one call; every call is asked about first. */
+async function openAsking(tool: string, given: JsonObject, permissions: string) {
   const made = await openStage(
-    directive('lead', {
-      permissions:
-        '<execute resource="net" action="http" host="api.example.org"/><execute resource="tool" id="http/*"/>',
-      deviation: 'ask_first="true"',
-    }),
     {
-      lead: [
-        {
-          tool_calls: [call('http/request', { method: 'POST', url: 'https://other.example.org' })],
-        },
-        { text: 'done' },
-      ],
+      ...directive('lead', { permissions, deviation: 'ask_first="true"' }),
+      '.ai/tools/own/start.yaml': `tool_id: start\n${PROGRAM}requires: [process.spawn]\n`,
+      '.ai/tools/own/fetch.yaml': `tool_id: fetch\n${PROGRAM}requires: [process.spawn, net.http]\n`,
+      'bin/a': '#!/bin/sh\n',
     },
+    { lead: [{ tool_calls: [call(tool, given)] }, { text: 'done' }] },
   );
+  chmodSync(join(made.fixture.root, 'bin/a'), 0o755);
+  return made;
+}
+const PROGRAM =
+  'tool_type: shell\ndescription: starts\nexecutor_id: subprocess\neffect: write\nconfig: { command: ./bin/a }\n';
+const PROCESS = '<execute resource="tool" id="own/*"/><execute resource="process" action="spawn"/>';
+const STARTS = `${PROCESS}<execute resource="filesystem" path="bin/a"/>`;
+const request = (url: string): JsonObject => ({ method: 'POST', url });
+const ANY_HOST =
+  '<execute resource="net" action="http" host="*"/><execute resource="tool" id="http/*"/>';
+const ONE_HOST = ANY_HOST.replace('*', 'api.example.org');
+
+test.each([
+  ['http/request', request('https://other.example.org'), ONE_HOST, { missing: 'net.http' }],
+  ['own/start', {}, PROCESS, { missing: 'fs.exec' }],
+  ['own/fetch', {}, `${STARTS}${ONE_HOST}`, { missing: 'net.http' }],
+  ['http/request', request('http://127.0.0.1:9/a'), ANY_HOST, { rule: 'hosts', kind: 'loopback' }],
+  ['http/request', request('http://[::1]:9/'), ANY_HOST, { rule: 'hosts' }],
+  ['http/request', request('http://[::ffff:10.0.0.1]/'), ANY_HOST, { rule: 'hosts' }],
+  ['http/request', request('http://0x7f.1/'), ANY_HOST, { rule: 'hosts' }],
+  ['http/request', request('http://169.254.169.254/latest'), ANY_HOST, { rule: 'hosts' }],
+  ['http/request', request('http://localhost:9/'), ANY_HOST, { rule: 'hosts' }],
+  ['http/request', request('http://a.LOCALHOST.:9/'), ANY_HOST, { rule: 'hosts' }],
+])('%s %j that is refused anyway asks nobody', async (tool, given, permissions, detail) => {
+  const made = await openAsking(tool, given, permissions);
   const { thread_id: id } = await run(made, 'lead');
   expect(await asksOf(made)).toBe(0);
   expect(await lastResult(made, id)).toMatchObject({
-    content: { error: { code: 'permission_denied', detail: { missing: 'net.http' } } },
+    content: { error: { code: 'permission_denied', detail } },
   });
   await isReplayed(made, id);
+});
+
+test.each([
+  ['http/request', request('https://192.0.3.1/'), ANY_HOST],
+  ['own/start', {}, STARTS],
+])('%s %j that a right covers is asked about', async (tool, given, permissions) => {
+  const made = await openAsking(tool, given, permissions);
+  await run(made, 'lead');
+  expect(await asksOf(made)).toBe(1);
 });
 
 test.each(['output "x" to "other/a.md"', 'append "x" to ".git/a"', 'output "x" to "../a.md"'])(

@@ -2,7 +2,7 @@
 // else (this machine, the local network, cloud metadata) needs an explicit grant of the operator.
 import { lookup as systemLookup } from 'node:dns/promises';
 import { BlockList, isIP, isIPv4 } from 'node:net';
-import { createRecent, errnoOf, fail, type Outcome, ok } from '../../base/index.ts';
+import { createRecent, errnoOf, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import type { TimeWatch } from './time-limits.ts';
 
@@ -108,22 +108,55 @@ export const portOf = (url: URL): number =>
 const allAddresses: Lookup = async (host) =>
   (await systemLookup(host, { all: true, verbatim: true })).map(({ address }) => address);
 
+interface Target {
+  url: URL;
+  method?: string;
+}
+type NetCapability = 'net.http' | 'net.websocket';
+
+/** What the target itself says, without a look at any resolver; undefined where its name has to be looked up. */
+function allowWritten(
+  { url, method }: Target,
+  capability: NetCapability,
+  verify: Verifier,
+  ports: AddressPorts,
+): Outcome<string[]> | undefined {
+  const host = hostOf(url);
+  const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
+  if (!held.ok) return held;
+  return isIP(host) === 0 ? undefined : judged(host, portOf(url), [host], ports);
+}
+
+/** Why a request would be refused whatever its name resolves to. Names below `localhost` are this machine. */
+export function refusedTarget(
+  target: Target,
+  capability: NetCapability,
+  verify: Verifier,
+  ports: AddressPorts,
+): Failure | undefined {
+  const host = hostOf(target.url);
+  const written = allowWritten(target, capability, verify, ports);
+  const isLocal = /(^|\.)localhost$/i.test(host);
+  const known =
+    written ?? (isLocal ? judged(host, portOf(target.url), LOOPBACK, ports) : undefined);
+  return known?.ok === false ? known : undefined;
+}
+const LOOPBACK = ['127.0.0.1'];
+
 /**
  * May this request be made at all, and to which addresses? Asked again for every sending and every
  * redirect; answered at once when there is nothing to look up.
  */
 export function allowTarget(
-  { url, method }: { url: URL; method?: string },
-  capability: 'net.http' | 'net.websocket',
+  target: Target,
+  capability: NetCapability,
   verify: Verifier,
   ports: AddressPorts,
   watch: TimeWatch,
 ): Outcome<string[]> | Promise<Outcome<string[]>> {
-  const host = hostOf(url);
-  const held = verify({ capability, scope: method === undefined ? { host } : { host, method } });
-  if (!held.ok) return held;
-  const port = portOf(url);
-  if (isIP(host) !== 0) return judged(host, port, [host], ports);
+  const written = allowWritten(target, capability, verify, ports);
+  if (written) return written;
+  const [host, port] = [hostOf(target.url), portOf(target.url)];
   const found = (ports.lookup ?? allAddresses)(host).then(
     (addresses) => judged(host, port, addresses, ports),
     (error: unknown) => {

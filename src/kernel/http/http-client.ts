@@ -6,7 +6,7 @@ import { describe, markFailure } from '../../flow/index.ts';
 import type { Primitive, PrimitiveResult, TouchedFile, Verifier } from '../primitive.ts';
 import type { SinkReport } from '../sink.ts';
 import { createFan, type Fan, publicReport } from '../sinks/fan-out.ts';
-import { type AddressPorts, hostOf } from './address.ts';
+import { type AddressPorts, hostOf, refusedTarget } from './address.ts';
 import { Connections, type HttpPorts } from './connections.ts';
 import type { StreamEnd } from './event-stream.ts';
 import { type PreparedRequest, prepareRequest, type Received } from './prepared-request.ts';
@@ -90,6 +90,9 @@ const isUnsent = ({ error: { detail, code } }: Failure, hops: number): boolean =
 /** What a refusal says is as much a stranger's as an answer: words of a page, the place of a redirect. */
 const NETWORK = describe({ labels: ['untrusted'], taint: ['untrusted', 'src:network'] });
 
+const capabilityOf = ({ transport }: { transport: string }) =>
+  transport === 'websocket' ? 'net.websocket' : 'net.http';
+
 export interface HttpPrimitive extends Primitive {
   /**
    * For whoever sends the same request many times and reads the events himself, such as the harness:
@@ -125,18 +128,23 @@ export function createHttpPrimitive(clientPorts: HttpClientPorts): HttpPrimitive
       const result = resultOf(received, reports, request?.url, secrets);
       return result.ok || isUnsent(result, hops) ? result : markFailure(result, NETWORK);
     },
+    refuses(call) {
+      const described = describeRequest(call);
+      if (!described.ok) return undefined;
+      const { request, settings } = described.output;
+      return refusedTarget(request, capabilityOf(settings), call.verify, ports);
+    },
     plan(call) {
       const described = describeRequest(call);
       if (!described.ok) return { error: described.error.detail.message };
       const { request, settings, redact } = described.output;
       const { method, url, headers, body } = request;
-      const capability = settings.transport === 'websocket' ? 'net.websocket' : 'net.http';
       return redact.json<JsonObject>({
         request: `${method} ${url.href}`,
         headers,
         body_bytes: Buffer.byteLength(body ?? ''),
         transport: settings.transport,
-        needs: [{ capability, scope: { host: hostOf(url), method } }],
+        needs: [{ capability: capabilityOf(settings), scope: { host: hostOf(url), method } }],
       });
     },
     prepare: (call) => prepareRequest(call, ports),

@@ -29,6 +29,7 @@ function createOnce<T>(make: () => Promise<T>) {
 const freshPrimitive = (name: string, make: () => Promise<Primitive>): Primitive => ({
   name,
   run: async (call) => (await make()).run(call),
+  refuses: async (call) => (await make()).refuses?.(call),
   plan: async (call) => (await make()).plan?.(call) ?? { primitive: name },
 });
 

@@ -297,13 +297,13 @@ function inFolder(start: AllowedStart): Outcome<MadeLaunch> {
   return ok({ launch, view: { root, places, hidden } });
 }
 
-/** Checks every right first; a refusal has started and made nothing. */
-export function prepareLaunch(
+/** Every right that a start needs; nothing is made for it yet. */
+export function allowStart(
   call: LaunchCall,
   config: ProcessConfig,
   ports: ProcessPorts,
-  { isSink = false }: { isSink?: boolean } = {},
-): Outcome<PreparedLaunch> {
+  isSink = false,
+): Outcome<Pick<AllowedStart, 'mode' | 'path' | 'found' | 'name'>> {
   const { tool, projectRoot } = call;
   const name = Buffer.from(systemRandom(12)).toString('hex');
   const decided = decideSandbox(tool, ports);
@@ -317,7 +317,20 @@ export function prepareLaunch(
   const program = findProgram(call, config, path, isSink);
   if (!program.ok) return program;
   const rights = verifyStart(call, mode, program.output.inProject, name);
-  if (!rights.ok) return rights;
+  return rights.ok ? ok({ mode, path, found: program.output, name }) : rights;
+}
+
+/** Checks every right first; a refusal has started and made nothing. */
+export function prepareLaunch(
+  call: LaunchCall,
+  config: ProcessConfig,
+  ports: ProcessPorts,
+  { isSink = false }: { isSink?: boolean } = {},
+): Outcome<PreparedLaunch> {
+  const { tool, projectRoot } = call;
+  const allowed = allowStart(call, config, ports, isSink);
+  if (!allowed.ok) return allowed;
+  const { mode } = allowed.output;
   const folder = resolveProjectPath(projectRoot, config.cwd);
   if (!folder.ok) return folder;
   const cwd = folder.output.absolute;
@@ -325,7 +338,7 @@ export function prepareLaunch(
     return fail('not_found', `working folder \`${config.cwd}\` does not exist in the project`);
   }
   const network = needsNetwork(tool, mode);
-  const start = { call, config, ports, mode, network, cwd, path, found: program.output, name };
+  const start = { ...allowed.output, call, config, ports, network, cwd };
   const held = heldToView(start);
   if (!held.ok) return held;
   const found = { ...start.found, args: [...start.found.args, ...held.output] };

@@ -23,7 +23,7 @@ import { decideSandbox, needsNetwork } from '../sandbox/decide.ts';
 import { type ProcessConfig, readProcessConfig } from './config.ts';
 import { prepareDependencies } from './dependencies.ts';
 import { type ProcessPorts } from './environment.ts';
-import { type PreparedLaunch, prepareLaunch } from './launch.ts';
+import { allowStart, type PreparedLaunch, prepareLaunch } from './launch.ts';
 import { readOutcome } from './module.ts';
 import { truncationMark } from './output.ts';
 import { type Ended, runProcess } from './run.ts';
@@ -225,6 +225,11 @@ export function createProcessPrimitive(ports: ProcessPorts): Primitive {
         labels: [label, ...fromNetwork],
         sources: [`command:${shownProgram(prepared, call.projectRoot)}`],
       });
+    },
+    refuses(call) {
+      const config = readProcessConfig(call.config, call.parameters);
+      const allowed = config.ok ? allowStart(call, config.output, ports) : config;
+      return allowed.ok || allowed.error.code !== 'permission_denied' ? undefined : allowed;
     },
     plan(call): Json {
       const config = readProcessConfig(call.config, call.parameters);

@@ -1,6 +1,6 @@
 // What a call would be refused for whatever a person answers, looked at before one is asked: a path or a host
-// that no right covers, and secrets for a tool that nobody signed. The primitive looks again when it acts.
-import { type Failure, isObject, type Json, plainText } from '../../base/index.ts';
+// that no right covers, a program that may not start, and secrets for a tool that nobody signed. The primitive looks again when it acts.
+import { type Failure, type Json, plainText } from '../../base/index.ts';
 import { placeFor } from '../file-tools/read-file.ts';
 import { protectedPlace } from '../file-tools/write-file.ts';
 import type { PrimitiveCall } from '../primitive.ts';
@@ -27,20 +27,6 @@ function refusedFile(call: PrimitiveCall): Failure | undefined {
   return capability === 'fs.write' ? protectedPlace(place.output.relative) : undefined;
 }
 
-/** The rights that a primitive says it would need for exactly this call. */
-function refusedNeed({ verify }: PrimitiveCall, would: Json | undefined): Failure | undefined {
-  const needs = isObject(would) && Array.isArray(would.needs) ? would.needs : [];
-  for (const need of needs) {
-    if (!isObject(need) || typeof need.capability !== 'string' || !isObject(need.scope)) continue;
-    const scope = Object.fromEntries(
-      Object.entries(need.scope).map(([name, value]) => [name, plainText(value)]),
-    );
-    const held = verify({ capability: need.capability, scope });
-    if (!held.ok) return held;
-  }
-  return undefined;
-}
-
 /** Undefined: nothing is known that would refuse it. */
 export async function foreseeRefusal(
   ports: BodyPorts,
@@ -58,8 +44,5 @@ export async function foreseeRefusal(
   const facts = toolFacts(plan, ports.signatures);
   const about = { projectRoot: ports.projectRoot, signal };
   const call = primitiveCall(allowed, filled.output, facts, about);
-  if (plan.primitive === 'function') return refusedFile(call);
-  return plan.primitive === 'http_client'
-    ? refusedNeed(call, await primitive?.plan?.(call))
-    : undefined;
+  return plan.primitive === 'function' ? refusedFile(call) : await primitive?.refuses?.(call);
 }
