@@ -96,6 +96,23 @@ const strangers = {
     'tool_id: post\ndescription: a test\nexecutor_id: script\nparameters: [{ name: to, type: string, role: destination }]\neffect: read\nrisk: [exfil]\nconfig: { script: \'/return "sent"\' }\n',
 };
 
+test('a right that is missing is named with the line to add', async () => {
+  const made = await stage(
+    {
+      '.ai/directives/look.md': directiveText('look', {
+        permissions: '<execute resource="tool" id="fs/*"/>',
+      }),
+    },
+    [{ tool_calls: [execute('fs/read_file', { path: 'notes/a.md' })] }, { text: 'done' }],
+  );
+  const { thread_id } = await run(made, 'look');
+  const command = ['provenance', thread_id, '--json'];
+  const told = await runCommand(command, made.fixture.root, made.fixture.env);
+  expect(JSON.parse(told.output).output.refusal.needed).toEqual([
+    'add `<read resource="filesystem" path="notes/a.md"/>` to the permissions of directive `look`',
+  ]);
+});
+
 test('values of a thread are asked about by where they stand, or by what they say', async () => {
   const made = await stage(
     {

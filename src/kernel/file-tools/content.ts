@@ -44,7 +44,9 @@ export interface OpenFolder {
 }
 
 const moved = (path: string): Failure =>
-  fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`);
+  fail('permission_denied', `\`${path}\` was replaced by another place while it was opened`, {
+    rule: 'place_changed',
+  });
 
 const DISK_FAULTS: Readonly<Record<string, readonly [ErrorCode, string]>> = {
   ENOENT: ['not_found', 'does not exist'],

@@ -222,7 +222,9 @@ export function elsewhere({ holds, parameters }: PrimitiveCall, relative: string
   const isJudged = holds !== 'never' && relative === plainPath(textOf(parameters, 'path'));
   return holds === undefined || isJudged
     ? undefined
-    : fail('permission_denied', `\`${relative}\` is not the place that was judged; call again`);
+    : fail('permission_denied', `\`${relative}\` is not the place that was judged; call again`, {
+        rule: 'place_changed',
+      });
 }
 
 /** A path that means the place it names, and nothing else; undefined when there is any doubt. */

@@ -93,6 +93,8 @@ function withoutBody(request: WireRequest): WireRequest {
   return { ...rest, headers };
 }
 
+const REDIRECT = { rule: 'redirect' } as const;
+
 /** For another origin: no credentials, and nothing that holds a secret. */
 function forStranger(request: WireRequest, redact: Redactor): Outcome<WireRequest> {
   const headers: Record<string, string> = {};
@@ -101,7 +103,11 @@ function forStranger(request: WireRequest, redact: Redactor): Outcome<WireReques
   }
   return redact.isClean(request.body ?? null)
     ? ok({ ...request, headers })
-    : fail('permission_denied', 'a redirect would send a secret in the body to another origin');
+    : fail(
+        'permission_denied',
+        'a redirect would send a secret in the body to another origin',
+        REDIRECT,
+      );
 }
 
 /** What a redirect asks for next. */
@@ -117,9 +123,10 @@ function redirected(
   }
   url.hash = '';
   const problem = urlProblem(url, ['http:', 'https:']);
-  if (problem !== undefined) return fail('permission_denied', `redirect refused: ${problem}`);
+  if (problem !== undefined)
+    return fail('permission_denied', `redirect refused: ${problem}`, REDIRECT);
   if (request.url.protocol === 'https:' && url.protocol === 'http:') {
-    return fail('permission_denied', 'redirect refused: it leads from https to http');
+    return fail('permission_denied', 'redirect refused: it leads from https to http', REDIRECT);
   }
   const becomesGet =
     request.method !== 'HEAD' && (status === 303 || (status < 303 && request.method === 'POST'));

@@ -87,4 +87,6 @@ export function identityOf(path: string): string | undefined {
 }
 
 export const moved = (place: MountPlace): Outcome<never> =>
-  fail('permission_denied', `\`${place.path}\` was replaced while the sandbox was being set up`);
+  fail('permission_denied', `\`${place.path}\` was replaced while the sandbox was being set up`, {
+    rule: 'place_changed',
+  });

@@ -246,11 +246,10 @@ const textsIn = (list: Json | undefined): string[] =>
   Array.isArray(list) ? list.map(plainText) : [];
 
 /** What would be needed: the ways out that a rule names, the right that is missing, or a person. */
-function neededFor({ ways, missing, message, guard, filter }: JsonObject): string[] {
+function neededFor({ ways, missing, remedy, guard, filter }: JsonObject): string[] {
   const named = textsIn(ways);
   if (named.length > 0) return named;
-  const [, remedy] = /: (add `.+` to the permissions of .+)$/.exec(plainText(message)) ?? [];
-  if (remedy !== undefined) return [remedy];
+  if (typeof remedy === 'string') return [remedy];
   const right = plainText(missing);
   if (right !== '') return [`a right that is not held: \`${right}\``];
   const [by, rule] = [plainText(guard), plainText(filter)];

@@ -1,7 +1,15 @@
 // What a script may touch: the project through the authority that speaks for it, and, for a person at
 // the command line, files elsewhere for reading.
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { type Clock, type Failure, fail, isInside, type Outcome, ok } from '../../base/index.ts';
+import {
+  type Clock,
+  type Failure,
+  fail,
+  isInside,
+  type JsonObject,
+  type Outcome,
+  ok,
+} from '../../base/index.ts';
 import type { Frame, LabelRecords, Operation } from '../../flow/index.ts';
 import {
   type Authority,
@@ -67,15 +75,15 @@ export function createAccess(ports: WorldPorts) {
 
   /** A right to all files is a right to those elsewhere; one to some files is not. */
   function outside(real: string, path: string): Outcome<FilePlace> {
-    const refusal = (why: string) =>
-      fail('permission_denied', `\`${path}\` ${why}`, { missing: 'fs.absolute', attempted: path });
+    const refusal = (why: string, about: JsonObject = { missing: '', rule: 'closed_place' }) =>
+      fail('permission_denied', `\`${path}\` ${why}`, { ...about, attempted: path });
     if (ports.closed.some((folder) => isInside(real, folder))) {
       return refusal('is in the folder that holds your keys');
     }
     if (isKeptPlace(real)) return refusal('is where a project keeps its records');
     const name = ports.unguessable();
     if (!ports.readsAnywhere || !check('fs.read', `${name}/${name}`).ok) {
-      return refusal('leads out of the project');
+      return refusal('leads out of the project', { missing: 'fs.absolute' });
     }
     return ok({ absolute: real, relative: real, isInside: false });
   }

@@ -71,7 +71,9 @@ function bytesAt(
     }
     const there = linkOf(descriptor) ?? realpathSync.native(absolute);
     if (there !== absolute)
-      return fail('permission_denied', `\`${shown}\` was replaced while it was opened`);
+      return fail('permission_denied', `\`${shown}\` was replaced while it was opened`, {
+        rule: 'place_changed',
+      });
     return ok({ bytes: readFileSync(descriptor), inode: inodeOf(info) });
   } catch (error) {
     return diskFault(error, shown);

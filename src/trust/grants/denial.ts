@@ -72,10 +72,12 @@ interface Denial {
   attempted?: string;
   /** One sentence without an end: why not, and what to do. */
   message: string;
+  /** What to do alone, where a line in a directive would do it. */
+  remedy?: string;
 }
 
 /** `permission_denied` as hooks match it. */
-export function denied({ missing, granted, attempted, message, rule }: Denial): Failure {
+export function denied({ missing, granted, attempted, message, rule, remedy }: Denial): Failure {
   const [first] = missing;
   return fail('permission_denied', message, {
     missing: first ? needName(first) : '',
@@ -84,6 +86,7 @@ export function denied({ missing, granted, attempted, message, rule }: Denial): 
     granted: [...granted],
     ...(first?.scope && { scope: { ...first.scope } }),
     ...(rule !== undefined && { rule }),
+    ...(remedy !== undefined && { remedy }),
   });
 }
 

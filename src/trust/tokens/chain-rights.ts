@@ -140,10 +140,19 @@ export class ChainRights {
     if (this.#blocks.length === 0) return `${describeNeed(need)} is refused: there is no block`;
     for (const [index, block] of this.#blocks.entries()) {
       if (!this.#allows(block, index, need)) {
-        return `${describeNeed(need)} ${this.#remedy(index, need)}`;
+        return `${describeNeed(need)} ${this.#lackOf(index, need)}`;
       }
     }
     return undefined;
+  }
+
+  /** The line to add, and where; undefined when no line would help. */
+  remedy(need: Need): string | undefined {
+    const isWhole = needProblem(need, this.#catalog) === undefined;
+    const index = isWhole
+      ? this.#blocks.findIndex((block, at) => !this.#allows(block, at, need))
+      : this.#lacking(need.capability);
+    return index === -1 ? undefined : this.#lineFor(index, need);
   }
 
   /** Why nothing of that name is held; undefined when something is. */
@@ -151,25 +160,34 @@ export class ChainRights {
     const catalog = this.#catalog;
     if (!catalog.get(capability)) return `\`${capability}\` is no capability`;
     if (this.#blocks.length === 0) return 'there is no block';
+    const failing = this.#lacking(capability);
+    return failing === -1
+      ? undefined
+      : `\`${capability}\` ${this.#lackOf(failing, { capability })}`;
+  }
+
+  /** The first block that holds nothing of this name, -1 if all do. */
+  #lacking(capability: string): number {
+    const catalog = this.#catalog;
     const isSystem = catalog.isSystem(capability);
-    const failing = this.#blocks.findIndex(
+    return this.#blocks.findIndex(
       (block, index) =>
         (isSystem && !mayHoldSystem(block, index)) ||
         !heldBy(block).some((grant) => grantHolds(grant, capability, catalog)),
     );
-    return failing === -1
-      ? undefined
-      : `\`${capability}\` ${this.#remedy(failing, { capability })}`;
   }
 
-  #remedy(index: number, need: Need): string {
+  #lineFor(index: number, need: Need): string | undefined {
     const { thread, directive } = this.#blocks[index] as TokenBlock;
     const isSystem = this.#catalog.isSystem(need.capability);
     const permission = isSystem ? undefined : permissionFor(need);
     const whose = directive === undefined ? `thread \`${thread}\`` : `directive \`${directive}\``;
-    const add = permission
-      ? `add \`${formatPermission(permission)}\` to the permissions of ${whose}`
-      : 'only signed core items hold it';
+    return permission && `add \`${formatPermission(permission)}\` to the permissions of ${whose}`;
+  }
+
+  #lackOf(index: number, need: Need): string {
+    const { thread } = this.#blocks[index] as TokenBlock;
+    const add = this.#lineFor(index, need) ?? 'only signed core items hold it';
     return index < this.#blocks.length - 1
       ? `is not granted to \`${thread}\`, and a child never holds more than its parent: ${add}`
       : `is not granted: ${add}`;

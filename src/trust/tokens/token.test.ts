@@ -322,6 +322,8 @@ test('a refusal says what is missing, who lacks it and the line to add', () => {
         attempted: 'fs/write_file',
         granted: ['fs.read'],
         scope: { path: 'src/a.ts' },
+        remedy:
+          'add `<write resource="filesystem" path="src/a.ts"/>` to the permissions of directive `build`',
       },
     },
   });

@@ -228,8 +228,10 @@ export class VerifiedToken {
 
   /** A rule refuses if the chain misses nothing: a policy, unless `rule` is given. */
   #refuse({ missing, message, attempted, need, rule }: Refusal): Failure {
+    const remedy = missing[0] && this.#chain.remedy(missing[0]);
     return denied({
       missing,
+      ...(remedy !== undefined && { remedy }),
       granted: this.granted(),
       message,
       attempted: attempted ?? describeNeed(missing[0] ?? need).replaceAll('`', ''),

@@ -187,6 +187,8 @@ export interface SlimEvent {
   readonly stage?: string;
   /** The guard or rule. */
   readonly rule?: string;
+  /** The capability that a refused call lacked. */
+  readonly missing?: string;
   /** Who wrote a message or gave a signal: user, harness, model, tool, hook, or a person. */
   readonly by?: string;
   readonly usage?: {

@@ -267,19 +267,22 @@ test('what a thread did is told by target, children by what they are', () => {
 });
 
 test('who refuses late says what it was about, in a word', () => {
-  const reasons = {
-    '`fs.write` on `a.md` is not granted: add …': 'not granted',
-    'path `../a` leads out of the project': 'outside the project',
-    '`.ai/x` is under `.ai/`; items change through `execute`': 'a protected place',
-    'redirect refused: it leads from https to http': 'redirect refused',
-    'something else': 'while it ran',
-  };
-  for (const [reason, words] of Object.entries(reasons)) {
+  const refusals: readonly (readonly [words: string, about: Partial<SlimEvent>])[] = [
+    ['not granted', { missing: 'fs.write' }],
+    ['not granted', { rule: 'grants' }],
+    ['outside the project', { missing: 'fs.absolute' }],
+    ['a protected place', { rule: 'closed_place' }],
+    ['redirect refused', { rule: 'redirect' }],
+    ['the place changed meanwhile', { rule: 'place_changed' }],
+    ['while it ran', { reason: 'redirect refused: `a` is not granted, it was replaced' }],
+    ['redirect', { rule: 'redirect', stage: 'guard' }],
+  ];
+  for (const [words, about] of refusals) {
     const { rows } = foldThread(
       numbered([
         { type: 'turn_start' },
         call('a'),
-        { type: 'permission_denied', call_id: 'a', stage: 'primitive', reason },
+        { type: 'permission_denied', call_id: 'a', stage: 'primitive', ...about },
       ]),
     );
     expect(rows[1]).toMatchObject({ state: 'denied', why: words });

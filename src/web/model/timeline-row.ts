@@ -53,19 +53,19 @@ const REFUSED_BY: Readonly<Record<string, string>> = {
   guard: 'by a guard',
   primitive: 'while it ran',
 };
-/** What those say that refuse only when they know the very place. */
-const REASONS: readonly (readonly [says: RegExp, words: string])[] = [
-  [/\b(?:is|are) not (?:granted|among what)\b/, 'not granted'],
-  [/\bleads? out of the project\b/, 'outside the project'],
-  [/\bis under `\.ai\/`|\bbelongs to git\b|\bholds your keys\b/, 'a protected place'],
-  [/^redirect refused\b|^a redirect would\b/, 'redirect refused'],
-  [/\bwas replaced\b|\bnot the place that was judged\b/, 'the place changed meanwhile'],
-];
-/** The reason is foreign: it is only looked at. */
-export function refusalWords({ rule, stage, reason = '' }: SlimEvent): string {
-  if (rule !== undefined) return rule;
-  const known = REASONS.find(([says]) => says.test(reason));
-  if (known) return known[1];
+/** Rules that are known by a name only to the program. */
+const RULES: Readonly<Record<string, string>> = {
+  closed_place: 'a protected place',
+  grants: 'not granted',
+  place_changed: 'the place changed meanwhile',
+  redirect: 'redirect refused',
+};
+/** Why a call was refused, in a few words. A guard may have any name. */
+export function refusalWords({ rule, stage, missing }: SlimEvent): string {
+  if (rule !== undefined) return (stage === 'guard' ? undefined : RULES[rule]) ?? rule;
+  if (missing !== undefined) {
+    return missing === 'fs.absolute' ? 'outside the project' : 'not granted';
+  }
   return stage === undefined ? '' : (REFUSED_BY[stage] ?? stage);
 }
 

@@ -103,6 +103,7 @@ const refused = (data: {
   code: name(data.code),
   reason: beginning(data.detail.message),
   rule: text(data.detail['guard']) ?? text(data.detail['rule']),
+  missing: text(data.detail['missing']) || undefined,
 });
 
 const reached = (data: DataOf<'limit'> | DataOf<'warning'>): Parts => ({
