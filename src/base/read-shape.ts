@@ -276,7 +276,7 @@ export interface ShapeProblem {
   readonly hint?: string;
 }
 
-/** Errors only. The path begins with the name that the value is given. */
+/** Errors only. The path begins with the name that the value is given; `''` is no part of it. */
 export function problemsIn(value: Json, name: string, rule: Rule<unknown>): ShapeProblem[] {
   const problems: ShapeProblem[] = [];
   const placeAt = (path: RulePath): RulePlace => ({
@@ -289,7 +289,7 @@ export function problemsIn(value: Json, name: string, rule: Rule<unknown>): Shap
       return undefined;
     },
   });
-  rule(value, placeAt([name]));
+  rule(value, placeAt(name === '' ? [] : [name]));
   return problems;
 }
 

@@ -1,7 +1,13 @@
 export { endUnattended } from './children/children.ts';
 export { directiveLimits, packLimits } from './limits/effective-limits.ts';
 export { type Ending, type LoopPorts, runLoop, type Turn } from './loop.ts';
-export { argumentsText, type EventTone, eventLine, unreadableLine } from './observe/event-words.ts';
+export {
+  argumentsText,
+  type EventTone,
+  eventLine,
+  hookDecision,
+  unreadableLine,
+} from './observe/event-words.ts';
 export { type FollowedRun, followThread } from './observe/follow-thread.ts';
 export { auditCalls, type Live, telemetry, watchThreads } from './observe/watch-threads.ts';
 export { type PlainRequest, type PlainResult, type PlainTool, runPlainLoop } from './plain-loop.ts';

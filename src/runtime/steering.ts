@@ -279,6 +279,7 @@ async function decideBy(
     return fail(
       'invalid_input',
       `\`${id}\` asks for what directive \`${plainText(shown.directive)}\` does not declare: approve it with \`beyond\`, or add \`${plainText(shown.line)}\` to its permissions`,
+      { option: 'beyond' },
     );
   }
   if (given.decision === 'approved') {
@@ -288,7 +289,7 @@ async function decideBy(
   const isValue = given.decision === 'approved' && getOwn(given.answer, 'value') === true;
   if (isValue && (kind !== 'call' || !isObject(shown.roles))) {
     const message = `\`${id}\` holds no path, address or command that could be named: approve it without \`value\``;
-    return fail('invalid_input', message);
+    return fail('invalid_input', message, { option: 'value' });
   }
   const scope = given.decision === 'approved' ? getOwn(given.answer, 'scope') : undefined;
   const scoped = scope === undefined ? ok(given) : scopedBy(asked, given, plainText(scope));
@@ -335,7 +336,7 @@ function scopedBy(
   const names = Object.keys(roles).filter((name) => SCOPED.has(roles[name]));
   if (kind !== 'call' || thread === undefined || names.length === 0) {
     const message = `\`${id}\` holds no path and no address of a thread's call, so there is no scope to give: approve it without \`scope\``;
-    return fail('invalid_input', message);
+    return fail('invalid_input', message, { option: 'scope' });
   }
   const named = names.find((name) => said.startsWith(`${name}=`));
   const name = named ?? (names.length === 1 ? names[0] : undefined);

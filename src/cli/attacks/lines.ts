@@ -117,7 +117,7 @@ const labelsIn = (about: JsonObject): JsonObject =>
 
 const reasonOf = ({ result, asked, tool }: Told, { questions }: Play): string => {
   if (asked !== undefined) {
-    const put = questions.find(({ operation }) => operation === `tool ${tool}`);
+    const put = questions.find((question) => question.tool === tool);
     return [...new Set(put?.text.split('; '))].join('; ');
   }
   const error = result?.is_error ? getOwn(result.content, 'error') : undefined;

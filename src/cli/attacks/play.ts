@@ -40,7 +40,7 @@ export interface Play {
   /** Values that a reader gave because an attacker wanted it to. */
   readonly misread: Json[];
   /** What a person was asked, and about which operation. */
-  readonly questions: { readonly operation: string; readonly text: string }[];
+  readonly questions: { readonly tool: string; readonly text: string }[];
   /** For what is written in it: nothing else is called so. */
   readonly name: string;
 }

@@ -41,10 +41,9 @@ function isOwn(
   { kind, shown }: Pick<Approval, 'kind' | 'shown'>,
 ): boolean {
   const args = getOwn(shown, 'arguments');
-  const operation = plainText(getOwn(shown, 'operation') ?? '');
   if (kind !== 'call' || !isObject(args)) return false;
   const isIt = (call: { readonly tool: string; readonly args: JsonObject }): boolean =>
-    operation === `tool ${toolId(suite, call.tool)}` && isSame(args, call.args);
+    shown.tool === toolId(suite, call.tool) && isSame(args, call.args);
   return task.calls.filter(isIt).length > executions.filter(isIt).length;
 }
 
@@ -59,8 +58,8 @@ async function answer(
   const asked = await store.approvals({ thread, state: 'pending' });
   if (!asked.ok) return false;
   for (const approval of asked.output) {
-    const { operation = '', question = '' } = approval.shown;
-    play.questions.push({ operation: plainText(operation), text: plainText(question) });
+    const { tool = '', question = '' } = approval.shown;
+    play.questions.push({ tool: plainText(tool), text: plainText(question) });
     const decision = isOwn(play, approval) ? 'approved' : 'denied';
     await store.decide(approval.id, { ...WHO, decision });
   }

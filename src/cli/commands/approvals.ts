@@ -1,6 +1,7 @@
 // `approvals approve|deny|answer`: a person decides, once, on exactly what was asked for.
 import {
   compact,
+  type Failure,
   fail,
   getOwn,
   isObject,
@@ -24,6 +25,13 @@ import { parseAge } from './threads/prune.ts';
 
 type Given = Omit<Decision, 'who' | 'channel'>;
 
+/** An option is written with dashes here. */
+function asUsage({ error: { detail } }: Failure): Failure {
+  const option = plainText(detail.option ?? '');
+  const message = detail.message.replace(`\`${option}\``, `\`--${option}\``);
+  return fail('usage', message);
+}
+
 function command(
   decide: (call: CommandCall) => Outcome<Given>,
   { isWords = false }: { isWords?: boolean } = {},
@@ -36,13 +44,7 @@ function command(
       const id = asText(args[0]) ?? '';
       const decision = { ...given.output, by: speaker(call) };
       const told = await decideApproval(store, id, decision, isWords);
-      const isUsage = !told.ok && told.error.code === 'invalid_input';
-      const done = isUsage
-        ? fail(
-            'usage',
-            told.error.detail.message.replace(/with(out)? `(?=beyond|value|scope)/, 'with$1 `--'),
-          )
-        : told;
+      const done = !told.ok && told.error.code === 'invalid_input' ? asUsage(told) : told;
       const thread = done.ok ? (done.output.thread ?? '') : '';
       const row = await store.thread(thread);
       return terminal.finish(done, ({ state }) => {

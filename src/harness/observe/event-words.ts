@@ -106,6 +106,10 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['wait', 'puts the run on hold'],
 ]);
 
+/** What a hook decided and when, without its name. */
+export const hookDecision = ({ event, deed }: Pick<DataOf<'hook'>, 'event' | 'deed'>): string =>
+  `at ${event}: ${DEEDS.get(deed) ?? deed}`;
+
 /** One for each type: a new event must fail to compile here. */
 const LINES: { readonly [type in EventType]: Tell<type> } = {
   thread_start: ({ directive, version, model }) =>
@@ -126,8 +130,7 @@ const LINES: { readonly [type in EventType]: Tell<type> } = {
   turn_end: nothing,
   cost_update: nothing,
   hook_start: nothing,
-  hook: ({ directive, event, deed }) =>
-    line('◆', 'idle', `hook ${directive} at ${event}: ${DEEDS.get(deed) ?? deed}`),
+  hook: (data) => line('◆', 'idle', `hook ${data.directive} ${hookDecision(data)}`),
   hook_state: nothing,
   permission_denied: ({ detail }) => line('✗', 'bad', `denied: ${detail.message}`),
   limit({ limit, current, max, reserved, needed }) {

@@ -99,6 +99,7 @@ export async function callShown(question: Question, root?: string): Promise<Json
     ...ofSteering('origins', given, namedBy),
     ...(sources.length > 0 && { sources: sources.slice(0, 20) }),
     operation: operationName(op),
+    ...(op.type === 'tool' && { tool: op.name }),
     ...(op.target !== undefined && { target: op.target }),
     arguments: values,
     ...ofSteering('roles', given, ({ role }) => role),

@@ -211,6 +211,8 @@ export interface SlimEvent {
   /** Of a hook: where it fired and what came of it. */
   readonly event?: string;
   readonly deed?: string;
+  /** What a hook decided and when, in words. */
+  readonly decision?: string;
   readonly took_ms?: number;
   readonly approval?: string;
   readonly state?: string;
@@ -259,7 +261,7 @@ export interface ArgumentView {
 /** The gates of a call in their order: right, limits, policy, run. */
 export interface Gate {
   readonly stage: 'right' | 'limits' | 'policy' | 'run';
-  readonly state: 'passed' | 'refused' | 'asks' | 'not reached' | 'failed' | 'unknown';
+  readonly state: 'passed' | 'refused' | 'asks' | 'not reached' | 'failed' | 'open' | 'unknown';
   readonly by: string;
 }
 

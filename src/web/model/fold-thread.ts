@@ -263,9 +263,7 @@ function hookAnswered(fold: Folding, event: SlimEvent): void {
   const row = rowAt(fold, at);
   fold.hooks.delete(hookKey(event));
   const end = event.ts;
-  // Its name stands before it.
-  const words = (event.text ?? event.preview ?? '').replace(`hook ${event.directive ?? ''} `, '');
-  const said = { state: 'done' as const, end, text: words };
+  const said = { state: 'done' as const, end, text: event.decision ?? '' };
   const also = {
     ...(event.took_ms !== undefined && { took_ms: event.took_ms }),
     ...(event.deed !== undefined && { why: event.deed }),

@@ -8,6 +8,7 @@ import {
   decode,
   type EventType,
   eventLine,
+  hookDecision,
   type Recorded,
   unreadableLine,
 } from '../../harness/index.ts';
@@ -167,6 +168,7 @@ const SLIM: { readonly [type in EventType]: Slim<type> } = {
     directive: name(directive),
     event,
     deed: name(deed),
+    decision: beginning(hookDecision({ event, deed })),
     took_ms: duration_ms,
     thread: some(thread_id),
     raised: raisedOf(limits),

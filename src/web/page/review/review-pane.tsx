@@ -184,6 +184,7 @@ const GATE_LOOK: Readonly<Record<Gate['state'], readonly [string, 'ok' | 'x' | '
   refused: ['bad', 'x'],
   failed: ['bad', 'x'],
   asks: ['you', 'ask'],
+  open: ['off', 'ask'],
   unknown: ['bad', 'ask'],
   'not reached': ['off', 'dash'],
 };

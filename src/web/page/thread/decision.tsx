@@ -24,6 +24,7 @@ const GATE_LOOKS: Readonly<Record<Gate['state'], readonly [icon: IconName, tone:
   refused: ['x', 'bad'],
   asks: ['ask', 'you'],
   failed: ['x', 'bad'],
+  open: ['ask', ''],
   unknown: ['warn', 'you'],
   'not reached': ['dash', ''],
 };

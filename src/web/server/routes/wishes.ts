@@ -130,16 +130,16 @@ export async function readWish<Kind extends keyof typeof RULES>(
   const body = await readBody(context);
   if (!body.ok) return body;
   const rule: Rule<unknown> = RULES[kind];
-  const problems = problemsIn(body.output, 'body', rule).slice(0, 20);
+  const problems = problemsIn(body.output, '', rule).slice(0, 20);
   const [first] = problems;
   // The only cast: where the check is.
   if (!first) return ok(renamed(body.output) as unknown as Wishes[Kind]);
-  const fieldOf = (path: readonly (string | number)[]): string => path.slice(1).join('.');
-  return fail('invalid_input', first.message.replaceAll('`body.', '`').slice(0, 500), {
-    field: fieldOf(first.path).slice(0, MAX_NAME),
+  const fieldOf = (path: readonly (string | number)[]): string => path.join('.').slice(0, MAX_NAME);
+  return fail('invalid_input', first.message.slice(0, 500), {
+    field: fieldOf(first.path),
     problems: problems.map(({ path, message }) => ({
-      field: fieldOf(path).slice(0, MAX_NAME),
-      message: message.replaceAll('`body.', '`').slice(0, 500),
+      field: fieldOf(path),
+      message: message.slice(0, 500),
     })),
   });
 }

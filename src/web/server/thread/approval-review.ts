@@ -100,8 +100,8 @@ export async function reviewedArgument(
 
 /** What the tool does, and how much of a risk its rights are. */
 function toolFacts(library: Library, { shown }: Approval): Partial<ApprovalReview> {
-  const tool = /^tool (.+)$/.exec(plainText(shown.operation ?? ''))?.[1];
-  if (tool === undefined) return {};
+  const { tool } = shown;
+  if (typeof tool !== 'string') return {};
   const found = library.find('tool', tool);
   const made = found.ok ? found.output.tool : undefined;
   if (!made) return { tool };

@@ -201,7 +201,7 @@ export function gatesOf(entry: CallEntry, events: CallEvents): Gate[] {
       return { stage, state: 'passed', by: 'approved by a person' };
     }
     if (stage !== 'run') return { stage, state: 'passed', by: '' };
-    if (entry.result === undefined) return { stage, state: 'unknown', by: 'no result yet' };
+    if (entry.result === undefined) return { stage, state: 'open', by: 'no result yet' };
     const isUnknown = fault?.code === 'outcome_unknown';
     return entry.isError
       ? { stage, state: isUnknown ? 'unknown' : 'failed', by: fault?.code ?? '' }
@@ -218,7 +218,7 @@ export function verdictOf(gates: readonly Gate[]): string {
   const run = gates.find(({ stage }) => stage === 'run');
   if (run?.state === 'failed') return 'It ran and failed';
   if (run?.state === 'passed') return 'Done';
-  return run?.by === 'no result yet' ? 'Under way' : 'Nobody knows whether it took effect';
+  return run?.state === 'open' ? 'Under way' : 'Nobody knows whether it took effect';
 }
 
 /** What helps: what the rules themselves name, and the line that would grant what is missing. */
