@@ -2,7 +2,7 @@
 // stays (the page, an MCP server), whichever process had begun the thread. INVARIANT: only what waits
 // is taken up, after an answer that came since it rested, and only when nobody holds it. What was
 // interrupted is a person's to resume.
-import { createRecent, fail, type Outcome } from '../base/index.ts';
+import { createRecent, fail, type Outcome, ok } from '../base/index.ts';
 import type { Approval, Store, ThreadSummary } from '../store/index.ts';
 import type { Threads } from './threads.ts';
 
@@ -26,22 +26,15 @@ interface GoingOn {
 const LOOK_MS = 500;
 /** So long a terminal that asked has to take up its own thread. */
 const GRACE_MS = 2000;
-const PAGE = 500;
 const MAX_OPEN = 1000;
 
 const WAITS = ['waiting', 'needs_input'] as const;
 
 /** Those that rest and that nobody holds; a hook's thread goes on with the one that it serves. */
-async function restingThreads(store: Store, now: number): Promise<ThreadSummary[]> {
-  const rows: ThreadSummary[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const filter = { status: WAITS, kind: 'thread', limit: PAGE } as const;
-    const page = await store.query({ ...filter, ...(cursor !== undefined && { cursor }) });
-    if (!page.ok) return rows;
-    rows.push(...page.output.rows.filter(({ lease_until = 0 }) => lease_until <= now));
-    cursor = page.output.next_cursor;
-    if (cursor === undefined) return rows;
-  }
+async function restingThreads(store: Store, now: number): Promise<Outcome<ThreadSummary[]>> {
+  const { allThreads } = await import('../store/index.ts');
+  const found = await allThreads(store, { status: WAITS, kind: 'thread' });
+  return found.ok ? ok(found.output.filter(({ lease_until = 0 }) => lease_until <= now)) : found;
 }
 
 /**
@@ -93,8 +86,10 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     const store = opened.output;
     // An answer queues the thread where machines share the store, and a worker goes on with it.
     if (store.fleet) return;
-    const rows = await restingThreads(store, ports.now());
-    if (rows.length === 0) return;
+    const found = await restingThreads(store, ports.now());
+    // What cannot be read now is looked at again.
+    if (!found.ok || found.output.length === 0) return;
+    const rows = found.output;
     const pending = await store.approvals({ state: 'pending', limit: MAX_OPEN });
     if (!pending.ok) return;
     const now = new Set(pending.output.map(({ id }) => id));

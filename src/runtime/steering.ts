@@ -22,11 +22,8 @@ import type {
   AuditEntry,
   Decision,
   Store,
-  ThreadFilter,
-  ThreadPage,
   ThreadRow,
   ThreadStatus,
-  ThreadSummary,
 } from '../store/index.ts';
 import { scopeProblem } from '../trust/index.ts';
 
@@ -171,7 +168,7 @@ async function endBy(
   by: string,
   audit: AuditEntry,
 ): Promise<Outcome<Told>> {
-  const [{ endUnattended }, { isEnded }] = await Promise.all([
+  const [{ endUnattended }, { allThreads, isEnded }] = await Promise.all([
     import('../harness/index.ts'),
     import('../store/index.ts'),
   ]);
@@ -181,14 +178,9 @@ async function endBy(
   if (isEnded(row.output.status)) {
     return fail('thread_ended', `thread \`${id}\` has ended already: ${row.output.status}`);
   }
-  const below: ThreadSummary[] = [];
-  for (let filter: ThreadFilter | undefined = { within: id, limit: 500 }; filter; ) {
-    const page: Outcome<ThreadPage> = await store.query(filter);
-    if (!page.ok) return page;
-    const { rows, next_cursor: cursor } = page.output;
-    below.push(...rows.filter((one) => one.id !== id && !isEnded(one.status)));
-    filter = cursor === undefined ? undefined : { ...filter, cursor };
-  }
+  const all = await allThreads(store, { within: id });
+  if (!all.ok) return all;
+  const below = all.output.filter((one) => one.id !== id && !isEnded(one.status));
   for (const one of [...below.toSorted((a, b) => b.depth - a.depth), row.output]) {
     const now = await store.thread(one.id);
     if (!now.ok) return now;

@@ -278,22 +278,13 @@ export function reachThreads(
   };
 }
 
-/** Every thread that fits, a page at a time, until one is none of `wanted`. */
+/** Every thread that fits. */
 export async function allThreads(
   store: Store,
   filter: ThreadFilter,
-  wanted: (row: ThreadSummary) => boolean = () => true,
 ): Promise<Outcome<ThreadSummary[]>> {
-  const rows: ThreadSummary[] = [];
-  for (let page: ThreadFilter = { ...filter, limit: 500 }; ; ) {
-    const found = await store.query(page);
-    if (!found.ok) return found;
-    const fitting = found.output.rows.filter(wanted);
-    rows.push(...fitting);
-    const { next_cursor: cursor } = found.output;
-    if (cursor === undefined || fitting.length < found.output.rows.length) return ok(rows);
-    page = { ...page, cursor };
-  }
+  const loaded = await import('../store/index.ts');
+  return await loaded.allThreads(store, filter);
 }
 
 /** Old trees go, with their transcripts; what they cost and the audit stay. */

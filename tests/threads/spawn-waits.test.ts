@@ -1,9 +1,10 @@
 // Children that wait for a person or are paused: their run goes on when the answer comes from elsewhere, and
 // none of them outlives its parent. What they used is part of the cost of their parent.
 import { expect, test } from 'vitest';
-import { getOwn } from '../../src/base/index.ts';
+import { fail, getOwn, ok } from '../../src/base/index.ts';
+import type { RuntimeOptions } from '../../src/runtime/index.ts';
 import { endThread } from '../../src/runtime/steering.ts';
-import { isEnded, type Store } from '../../src/store/index.ts';
+import { isEnded, openSqliteStore, type Store } from '../../src/store/index.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import {
@@ -27,7 +28,7 @@ const WRITE = { tool_calls: [call('fs/write_file', { path: 'out/a.txt', content:
 const DONE = { text: 'done' };
 const START = { tool_calls: [spawn('kid')] };
 
-const open = (lead: Parts, play: Play): Promise<Stage> =>
+const open = (lead: Parts, play: Play, options: Partial<RuntimeOptions> = {}): Promise<Stage> =>
   openStage(
     {
       ...directive('lead', { ...WRITES, ...lead }),
@@ -35,6 +36,7 @@ const open = (lead: Parts, play: Play): Promise<Stage> =>
       ...directive('kid', { ...WRITES, guards: ASK }),
     },
     play,
+    options,
   );
 
 /** The registry as another process has it. */
@@ -178,3 +180,29 @@ other.each(['kid', 'middle'])(
     await expectWhole(made, thread_id);
   },
 );
+
+test('a parent whose children cannot be read is interrupted, and goes on when they can be', async () => {
+  let isBroken = true;
+  const openStore: RuntimeOptions['openStore'] = async (options) => {
+    const opened = await openSqliteStore(options);
+    if (!opened.ok) return opened;
+    const query: Store['query'] = async (filter = {}) =>
+      isBroken && filter.parent !== undefined
+        ? fail('store_failed', 'the disk is gone')
+        : await opened.output.query(filter);
+    return ok({ ...opened.output, query });
+  };
+  const made = await open({}, { lead: [START, DONE], kid: [DONE] }, { openStore });
+  const left = await run(made, 'lead');
+  expect(left).toMatchObject({
+    status: 'interrupted',
+    reason: 'its children cannot be read: the disk is gone',
+  });
+  isBroken = false;
+  const done = await made.threads.resume(left.thread_id);
+  expect(done).toMatchObject({ output: { status: 'completed', cost: { spawns: 1 } } });
+  expect((await rowOf(made, 'kid'))?.status).toBe('completed');
+  const kid = await ownTokens(made, (await rowOf(made, 'kid'))?.id ?? '');
+  expect(kid).toBeGreaterThan(0);
+  expect(await tokensOf(made, left.thread_id)).toBe(kid + (await ownTokens(made, left.thread_id)));
+});

@@ -1,9 +1,18 @@
 // What happens to children when their parent ends: a normal end waits for them, every other end
 // stops them first. A detached child lives on unless the whole tree is ended.
 import { setTimeout as sleep } from 'node:timers/promises';
-import { fail, isObject, type JsonObject, type Outcome, ok, plainText } from '../../base/index.ts';
+import {
+  type Failure,
+  fail,
+  isObject,
+  type JsonObject,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import {
   type Amounts,
+  allThreads,
   type Held,
   isEnded,
   type OpenReservation,
@@ -56,29 +65,27 @@ export function resultOf(row: ThreadRow): ThreadResult | undefined {
   };
 }
 
-/** Of this kind, in the registry; in these states or in any. */
-export async function childrenOf(
+/** Children of this kind in the registry, in these states or in any. */
+export const childrenOf = (
   { store }: Pick<HarnessPorts, 'store'>,
   filter: Pick<ThreadFilter, 'parent' | 'kind' | 'status'>,
-): Promise<ThreadSummary[]> {
-  const rows: ThreadSummary[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const page = await store.query({ ...filter, limit: 500, ...(cursor && { cursor }) });
-    if (!page.ok) return rows;
-    rows.push(...page.output.rows);
-    cursor = page.output.next_cursor;
-    if (cursor === undefined) return rows;
-  }
-}
+): Promise<Outcome<ThreadSummary[]>> => allThreads(store, filter);
+
+/** How a thread ends whose children cannot be read: it can be resumed, and nothing of them is lost. */
+export const withoutChildren = ({ error: { code, detail } }: Failure): Ending => ({
+  status: 'interrupted',
+  reason: `its children cannot be read: ${detail.message}`,
+  code,
+});
 
 const OPEN: readonly ThreadStatus[] = THREAD_STATUSES.filter((status) => !isEnded(status));
 
 /** Children in the registry that have not ended, hooks left out. */
-const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string): Promise<ThreadSummary[]> =>
+const unfinished = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'thread' });
 
 /** Threads of its hooks that have not ended. */
-const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string): Promise<ThreadSummary[]> =>
+const openHooks = (ports: Pick<HarnessPorts, 'store'>, parent: string) =>
   childrenOf(ports, { parent, status: OPEN, kind: 'hook' });
 
 const aborted = (signal: AbortSignal): Promise<undefined> =>
@@ -182,27 +189,32 @@ export async function awaitEnd(
   );
 }
 
-const registeredChildren = async ({ ports, place }: Thread): Promise<ThreadSummary[]> =>
-  (await unfinished(ports, place.id)).filter(({ detached }) => !detached);
+async function registeredChildren({ ports, place }: Thread): Promise<Outcome<ThreadSummary[]>> {
+  const found = await unfinished(ports, place.id);
+  return found.ok ? ok(found.output.filter(({ detached }) => !detached)) : found;
+}
 
 /** Those at work here count until their parent was told, also when the registry has their end. */
-async function openChildren(thread: Thread): Promise<ReadonlySet<string>> {
+async function openChildren(thread: Thread): Promise<Outcome<ReadonlySet<string>>> {
   const registered = await registeredChildren(thread);
+  if (!registered.ok) return registered;
   const here = thread.ports.threads.live
     .childrenOf(thread.place.id)
     .map((live) => live.thread.place)
     .filter(({ detached, kind }) => !detached && kind === 'thread');
-  return new Set([...registered, ...here].map(({ id }) => id));
+  return ok(new Set([...registered.output, ...here].map(({ id }) => id)));
 }
 
 /** One round: until all have ended, somebody steers the parent, or its time is up. */
-async function waitRound(thread: Thread): Promise<CalledOff | undefined> {
+async function waitRound(
+  thread: Thread,
+  children: ReadonlySet<string>,
+): Promise<CalledOff | undefined> {
   const { ports } = thread;
   const interruption = await watchForInterruption(thread, STOPS_WAIT);
   const look = setInterval(() => void ports.store.sweep(), LOOK_MS);
   const over = new AbortController();
   const signal = AbortSignal.any([over.signal, interruption.signal]);
-  const children = await openChildren(thread);
   await Promise.race([
     Promise.all([...children].map((id) => awaitEnd(ports, id, signal))),
     aborted(interruption.signal),
@@ -229,17 +241,22 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     if (thread.control.stopped) return thread.control.ending;
     await hearInReplay(thread);
     // Who has nobody to wait for has ended, also in a process that goes.
-    const isLeft = thread.control.leaving && (await openChildren(thread)).size === 0;
-    const told = isLeft ? undefined : obeySignals(thread);
+    const before = thread.control.leaving ? await openChildren(thread) : undefined;
+    if (before?.ok === false) return withoutChildren(before);
+    const told = before?.output.size === 0 ? undefined : obeySignals(thread);
     if (told) return told;
-    if (isLeft || (await openChildren(thread)).size === 0) {
-      await countOthers(thread);
-      return undefined;
+    const open = before?.output.size === 0 ? before : await openChildren(thread);
+    if (!open.ok) return withoutChildren(open);
+    if (open.output.size === 0) {
+      const counts = await countOthers(thread);
+      return counts.ok ? undefined : withoutChildren(counts);
     }
-    const cause = await waitRound(thread);
+    const cause = await waitRound(thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
-    const still = ports.store.fleet ? [] : await registeredChildren(thread);
+    const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
+    if (!found.ok) return withoutChildren(found);
+    const still = found.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
       const names = still.map(({ id }) => id).join(', ');
@@ -249,13 +266,13 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
 }
 
 /** Children that another process brought to their end: nobody has told this one. */
-async function countOthers(thread: Thread): Promise<void> {
+async function countOthers(thread: Thread): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
-  if (budget.meter.read().spawns === 0) return;
+  if (budget.meter.read().spawns === 0) return ok(null);
   await hearInReplay(thread);
-  if (!(await journal.flush())) return;
+  if (!(await journal.flush())) return ok(null);
   const history = await readJournal(ports.store, place.id);
-  if (history.ok) await catchUp(thread, history.output, []);
+  return history.ok ? await catchUp(thread, history.output, []) : history;
 }
 
 /** For answers: the packed marks are for the pipeline, not for the reader. */
@@ -290,6 +307,7 @@ async function endOthers(thread: Thread, ending: Ending): Promise<void> {
   const { id: by } = thread.place;
   const status = ending.status === 'killed' ? 'killed' : 'terminated';
   const reason = `its parent \`${by}\` ended ${ending.status}: ${ending.reason}`;
+  // The thread ends whatever can be read of its children.
   await endBelow(store, by, status, by, {
     watch,
     reason,
@@ -416,7 +434,9 @@ const LEFT: ReadonlySet<ThreadSummary['status']> = new Set<ThreadSummary['status
 export async function adoptChildren(thread: Thread): Promise<void> {
   const { ports, place } = thread;
   await ports.store.sweep();
-  for (const { id, status } of await childrenOf(ports, { parent: place.id, kind: 'thread' })) {
+  const found = await childrenOf(ports, { parent: place.id, kind: 'thread' });
+  // What cannot be read now is taken up when the thread waits for it.
+  for (const { id, status } of found.ok ? found.output : []) {
     // One that another process holds refuses; its end is found in the registry.
     if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);
   }
@@ -427,18 +447,17 @@ export async function catchUp(
   thread: Thread,
   history: readonly Recorded[],
   open: readonly OpenReservation[],
-): Promise<void> {
+): Promise<Outcome<null>> {
   const { ports, place, budget, journal } = thread;
+  const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
+  if (!children.ok) return children;
   const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
   const settle = await apartOfEnded(thread, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });
   }
-  for (const { id, directive, runner, detached, status } of await childrenOf(ports, {
-    parent: place.id,
-    kind: 'thread',
-  })) {
+  for (const { id, directive, runner, detached, status } of children.output) {
     // Of a registry of version 1: there a child could be born before its parent noted it.
     if (!spawned.has(id)) {
       budget.meter.countSpawn();
@@ -450,6 +469,7 @@ export async function catchUp(
     const result = row.ok ? resultOf(row.output) : undefined;
     if (result) countChild(thread, result);
   }
+  return ok(null);
 }
 
 // Ending a thread that nobody is at work on, or that no longer answers: it cannot read a signal, so
@@ -483,12 +503,15 @@ async function endBelow(
   status: EndedFromOutside,
   by: string,
   { sparesDetached, ...more }: EndOptions & { readonly sparesDetached: boolean },
-): Promise<void> {
+): Promise<Outcome<null>> {
   const kind = status === 'killed' ? 'kill' : 'terminate';
   const end = status === 'failed' ? 'terminated' : status;
-  const below = [...(await openHooks({ store }, id)), ...(await unfinished({ store }, id))];
+  const hooks = await openHooks({ store }, id);
+  const children = hooks.ok ? await unfinished({ store }, id) : hooks;
+  if (!hooks.ok) return hooks;
+  if (!children.ok) return children;
   await Promise.all(
-    below.map(async (child) => {
+    [...hooks.output, ...children.output].map(async (child) => {
       if (child.detached && sparesDetached) return;
       const payload = more.reason === undefined ? {} : { reason: more.reason };
       const key = `parent:${id}:${kind}`;
@@ -500,6 +523,7 @@ async function endBelow(
       await endUnattended(store, child.id, end, by, more);
     }),
   );
+  return ok(null);
 }
 
 /** Children that have ended and are not in the journal of their parent: their ends, and the cost with theirs. */
@@ -507,8 +531,10 @@ async function withUncounted(store: Store, id: string, cost: Cost) {
   const meter = createCostMeter(() => 0, cost);
   const history = await readJournal(store, id);
   const known = namedIn(history.ok ? history.output : [], 'child_end');
+  const children = await childrenOf({ store }, { parent: id, kind: 'thread' });
+  if (!children.ok) return children;
   const events: JournalEvent[] = [];
-  for (const child of await childrenOf({ store }, { parent: id, kind: 'thread' })) {
+  for (const child of children.output) {
     const row = known.has(child.id) ? undefined : await store.thread(child.id);
     const result = row?.ok ? resultOf(row.output) : undefined;
     const used = result && unpackCost(result.cost);
@@ -517,7 +543,7 @@ async function withUncounted(store: Store, id: string, cost: Cost) {
     const { thread_id, status, reason } = result;
     events.push({ type: 'child_end', data: { thread_id, status, reason, cost: result.cost } });
   }
-  return { events, cost: packCost(meter.read()) };
+  return ok({ events, cost: packCost(meter.read()) });
 }
 
 /**
@@ -536,21 +562,24 @@ export async function endUnattended(
   const work = async (held: Held) => {
     const { row } = held;
     const sparesDetached = status === 'failed';
-    await endBelow(store, id, status, by, { sparesDetached, reason, ...(watch && { watch }) });
+    const options = { sparesDetached, reason, ...(watch && { watch }) };
+    const below = await endBelow(store, id, status, by, options);
     const { settle, cost: used } = finalAccount(held);
-    const { events, cost } = await withUncounted(store, id, used);
+    const counts = below.ok ? await withUncounted(store, id, used) : below;
+    if (!counts.ok) return counts;
+    const { events, cost } = counts.output;
     // The end of a detached child frees its reservation.
     const apart = row.detached && row.parent !== undefined ? [apartKey(id)] : [];
     const kind = { killed: 'kill', terminated: 'terminate', failed: 'fail' }[status];
     const signal: JournalEvent = { type: 'signal', data: { kind, by } };
     const end: JournalEvent = { type: 'thread_end', data: { status, reason, cost } };
-    return {
+    return ok({
       events: [signal, ...events, end] as const,
       status,
       cost,
       settle: [...settle, ...apart.map((key) => ({ key, actual: {} }))],
       result: { thread_id: id, status, outputs: {}, text: '', reason, cost },
-    };
+    });
   };
   const ended = await withLease(store, id, lease, work, transcribe);
   if (ended.ok) watch?.done?.(id);

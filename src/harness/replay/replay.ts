@@ -332,12 +332,14 @@ async function endAgain(
   const last = written.at(-1);
   if (said?.type !== 'signal' || last?.type !== 'thread_end') return;
   const { status, cost = {} } = last.data;
-  await withLease(store, id, { owner: threads.owner, force: true }, (held) => ({
-    events: [notedOf(said), ...rest.map(notedOf)],
-    status,
-    cost,
-    settle: finalAccount(held).settle,
-  }));
+  await withLease(store, id, { owner: threads.owner, force: true }, (held) =>
+    ok({
+      events: [notedOf(said), ...rest.map(notedOf)],
+      status,
+      cost,
+      settle: finalAccount(held).settle,
+    }),
+  );
 }
 
 /** Its end may have been written for it, when nobody was at work on it: no thread repeats that. */

@@ -4,7 +4,7 @@
 // last one at once, in two processes, at least one sees the other: a budget is never passed, and what a
 // lost process took is not given back.
 import { type Failure, fail, type Json, type Outcome, ok } from '../../base/index.ts';
-import type { Answer, Store, StoredEvent, ThreadFilter, ThreadPage } from '../../store/index.ts';
+import { type Answer, allThreads, type Store, type StoredEvent } from '../../store/index.ts';
 import type { CallIntent, HarnessPorts, Thread, UseBudget } from '../thread/thread.ts';
 
 type Counts = Pick<Store, 'query' | 'read'>;
@@ -31,15 +31,8 @@ function usesIn(events: readonly StoredEvent[], tool: string): number {
 }
 
 async function threadsWithin(store: Counts, thread: string): Answer<string[]> {
-  const ids: string[] = [];
-  for (let filter: ThreadFilter | undefined = { within: thread, limit: 500 }; filter; ) {
-    const page: Outcome<ThreadPage> = await store.query(filter);
-    if (!page.ok) return page;
-    const { rows, next_cursor: cursor } = page.output;
-    ids.push(...rows.map(({ id }) => id));
-    filter = cursor === undefined ? undefined : { ...filter, cursor };
-  }
-  return ok(ids);
+  const found = await allThreads(store, { within: thread });
+  return found.ok ? ok(found.output.map(({ id }) => id)) : found;
 }
 
 async function callsOf(store: Counts, thread: string): Answer<StoredEvent[]> {

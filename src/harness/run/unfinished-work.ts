@@ -1,6 +1,6 @@
 // What a process left open when it ended: calls that were begun, requests whose answer nobody read,
 // hooks nobody waits for. Each is brought to an end before the thread goes on.
-import type { Json } from '../../base/index.ts';
+import { type Json, type Outcome, ok } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
@@ -146,10 +146,12 @@ async function mayHaveWritten({ ports }: Thread, hook: string): Promise<boolean>
 }
 
 /** Hooks that nobody will ask any more end; the others go on when the run is where they were asked. */
-export async function endOrphanedHooks(thread: Thread): Promise<void> {
+export async function endOrphanedHooks(thread: Thread): Promise<Outcome<null>> {
   const { pending } = thread.hooks;
   const hooks = { parent: thread.place.id, kind: 'hook' } as const;
-  for (const { id, status } of await childrenOf(thread.ports, hooks)) {
+  const before = await childrenOf(thread.ports, hooks);
+  if (!before.ok) return before;
+  for (const { id, status } of before.output) {
     // It was ended with the thread it served, and is asked anew.
     const isAnew = isEnded(status) && thread.control.hadEnded && status !== 'completed';
     if (isAnew && !(await mayHaveWritten(thread, id))) pending.delete(id);
@@ -157,7 +159,9 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
   }
   // A hook may have ended, and its thread not have heard of it: what they all used is what counts.
   const all = createCostMeter(() => 0);
-  for (const { id, cost } of await childrenOf(thread.ports, hooks)) {
+  const ended = await childrenOf(thread.ports, hooks);
+  if (!ended.ok) return ended;
+  for (const { id, cost } of ended.output) {
     const used = pending.has(id) ? undefined : unpackCost(cost);
     if (used?.ok) all.countHook(used.output);
   }
@@ -170,6 +174,7 @@ export async function endOrphanedHooks(thread: Thread): Promise<void> {
   ) as unknown as typeof known;
   // What is known already counts as nothing: a count never shrinks.
   thread.budget.meter.countHook({ ...NO_COST, ...news, estimated: now.estimated });
+  return ok(null);
 }
 
 /** The run is over and did not come by where they were asked. */
@@ -200,7 +205,7 @@ export async function endForced(
     (held) => {
       const { settle, cost } = finalAccount(held);
       const end: JournalEvent = { type: 'thread_end', data: { status, reason } };
-      return { events: [end], status, cost: packCost(cost), settle };
+      return ok({ events: [end], status, cost: packCost(cost), settle });
     },
     transcriberOf(ports.watch, id),
   );

@@ -83,6 +83,8 @@ export async function logEvent(asker: Asker, parameters: JsonObject): Promise<Ou
   const live = ports.threads.live.get(id);
   const noted = live
     ? await live.thread.journal.commit(event, {})
-    : await withLease(ports.store, id, { owner: ports.threads.owner }, () => ({ events: [event] }));
+    : await withLease(ports.store, id, { owner: ports.threads.owner }, () =>
+        ok({ events: [event] }),
+      );
   return noted.ok ? ok({ output: { thread_id: id, logged: event_type }, marks: EMPTY }) : noted;
 }

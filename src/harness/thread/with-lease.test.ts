@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ok } from '../../base/index.ts';
+import { fail, ok } from '../../base/index.ts';
 import type { Commit, Held, ThreadStatus } from '../../store/index.ts';
 import { withLease } from './with-lease.ts';
 
@@ -21,10 +21,11 @@ function listening() {
   };
 }
 
-const end = (status: ThreadStatus) => () => ({
-  events: [{ type: 'logged' as const, data: { event_type: 'x', data: {}, by: 'me' } }] as never,
-  status,
-});
+const end = (status: ThreadStatus) => () =>
+  ok({
+    events: [{ type: 'logged' as const, data: { event_type: 'x', data: {}, by: 'me' } }] as never,
+    status,
+  });
 
 test('what has ended is let go when its transcript is written', async () => {
   const { asked, store } = listening();
@@ -48,9 +49,16 @@ test('what goes on, or has no transcript here, is let go with what was written',
 
 test('an event that its reader would refuse is not written, and the thread is let go', async () => {
   const { asked, store } = listening();
-  const work = () => ({ events: [{ type: 'logged', data: { event_type: 'x' } }] as never });
+  const work = () => ok({ events: [{ type: 'logged', data: { event_type: 'x' } }] as never });
   expect(await withLease(store, 't', { owner: 'me' }, work)).toMatchObject({
     error: { code: 'internal_error', detail: { type: 'logged', field: 'data' } },
   });
+  expect(asked).toEqual(['claim', 'release']);
+});
+
+test('work that fails writes nothing, and the thread is let go', async () => {
+  const { asked, store } = listening();
+  const failed = fail('store_error', 'a page cannot be read');
+  expect(await withLease(store, 't', { owner: 'me' }, () => failed)).toBe(failed);
   expect(asked).toEqual(['claim', 'release']);
 });

@@ -18,13 +18,18 @@ export async function withLease(
   store: Pick<Store, 'claim' | 'commit' | 'release'>,
   thread: string,
   { owner, force }: { owner: string; force?: true },
-  work: (held: Held) => MaybePromise<HolderWork>,
+  work: (held: Held) => MaybePromise<Outcome<HolderWork>>,
   transcribe?: (events: readonly Noted[], firstSeq: number) => MaybePromise<void>,
 ): Promise<Outcome<null>> {
   const held = await store.claim(thread, { owner, ttlMs: LEASE_MS }, force ? { force } : {});
   if (!held.ok) return held;
   const { epoch, row } = held.output;
-  const { events, ...change } = await work(held.output);
+  const done = await work(held.output);
+  if (!done.ok) {
+    await store.release({ thread, epoch });
+    return done;
+  }
+  const { events, ...change } = done.output;
   const { status } = change;
   const changed: JournalEvent[] =
     status === undefined ? [] : [{ type: 'status', data: { status } }];
@@ -40,10 +45,10 @@ export async function withLease(
   // shows up as ended and held by nobody, and whoever finds it writes the transcript for it.
   const isKept = transcribe !== undefined && status !== undefined && isEnded(status);
   const release = isKept ? {} : ({ release: true } as const);
-  const done = await store.commit(thread, { ...change, expect, events: written, ...release });
-  if (done.ok) await transcribe?.(written, row.seq + 1);
-  if (!done.ok || isKept) await store.release({ thread, epoch });
-  return done.ok ? ok(null) : done;
+  const kept = await store.commit(thread, { ...change, expect, events: written, ...release });
+  if (kept.ok) await transcribe?.(written, row.seq + 1);
+  if (!kept.ok || isKept) await store.release({ thread, epoch });
+  return kept.ok ? ok(null) : kept;
 }
 
 /** For a thread whose transcript this process may write. */

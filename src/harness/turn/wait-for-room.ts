@@ -2,9 +2,9 @@
 // a shorter answer first, and else waits until one of them is settled. What nobody gives back soon
 // (hooks, detached children, what an interrupted thread left open) counts as used. INVARIANT: who waits
 // holds no reservation of a request, so nobody waits for somebody who waits.
-import { type Failure, fail, type Outcome } from '../../base/index.ts';
+import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Amounts, ThreadStatus } from '../../store/index.ts';
-import { isEnded, THREAD_STATUSES } from '../../store/index.ts';
+import { allThreads, isEnded, THREAD_STATUSES } from '../../store/index.ts';
 import type { EffectiveLimits, LimitAmounts, RequestPlan } from '../limits/limit.ts';
 import { type Shortage, shortageFault, shortageIn } from '../thread/budget.ts';
 import { deadlineFault, STOPS_WAIT, watchForInterruption } from '../thread/interruption.ts';
@@ -60,20 +60,9 @@ async function tryNow<T>(
 }
 
 /** Threads at this one and below it: who settles a reservation, or spawns who will, is among them. */
-async function atWorkBelow({ store }: HarnessPorts, within: string): Promise<string[]> {
-  const ids: string[] = [];
-  for (let cursor: string | undefined; ; ) {
-    const page = await store.query({
-      within,
-      status: OPEN,
-      limit: 500,
-      ...(cursor === undefined ? {} : { cursor }),
-    });
-    if (!page.ok) return ids;
-    ids.push(...page.output.rows.map(({ id }) => id));
-    cursor = page.output.next_cursor;
-    if (cursor === undefined) return ids;
-  }
+async function atWorkBelow({ store }: HarnessPorts, within: string): Promise<Outcome<string[]>> {
+  const found = await allThreads(store, { within, status: OPEN });
+  return found.ok ? ok(found.output.map(({ id }) => id)) : found;
 }
 
 const aborted = (signal: AbortSignal): Promise<void> =>
@@ -104,7 +93,11 @@ async function waitAndTry<T>(
     for (let { thread: within } = first; !signal.aborted; ) {
       const over = new AbortController();
       const threads = await atWorkBelow(ports, within);
-      const heads = ports.store.changes({ threads }, AbortSignal.any([signal, over.signal]));
+      if (!threads.ok) return threads;
+      const heads = ports.store.changes(
+        { threads: threads.output },
+        AbortSignal.any([signal, over.signal]),
+      );
       // Listens before it tries: what is settled in between is not missed.
       const moved = heads[Symbol.asyncIterator]().next();
       const { outcome, short = first } = await again();

@@ -7,12 +7,12 @@ import {
   type Store,
   type ThreadStatus,
   type ThreadSummary,
+  threadPages,
 } from '../../../store/index.ts';
 import type { Totals } from '../../model/api.ts';
 
 type Group = 'open' | 'asks' | 'ended' | 'hook';
 
-const PAGE = 500;
 const AGAIN_MS = 5 * 60_000;
 
 const groupOf = (status: ThreadStatus, kind: ThreadSummary['kind']): Group => {
@@ -42,16 +42,13 @@ export function createTotals(store: Pick<Store, 'query'>, clock: Clock) {
   async function countAll(): Promise<Outcome<null>> {
     const seen = new Set<string>();
     moved.clear();
-    let cursor: string | undefined;
-    do {
-      const page = await store.query({ limit: PAGE, ...(cursor === undefined ? {} : { cursor }) });
+    for await (const page of threadPages(store, {})) {
       if (!page.ok) return page;
-      for (const { id, status, kind } of page.output.rows) {
+      for (const { id, status, kind } of page.output) {
         seen.add(id);
         if (!moved.has(id) || !groups.has(id)) put(id, groupOf(status, kind));
       }
-      cursor = page.output.next_cursor;
-    } while (cursor !== undefined);
+    }
     for (const [id, group] of groups) {
       if (seen.has(id) || moved.has(id)) continue;
       groups.delete(id);

@@ -3,6 +3,7 @@ import type { Context } from 'hono';
 import { fail, type JsonObject, type Outcome, ok } from '../../../base/index.ts';
 import { reports } from '../../../runtime/index.ts';
 import {
+  allThreads,
   isEnded,
   parseThreadId,
   type Store,
@@ -125,14 +126,10 @@ function createNames() {
   let hasRead: Store | undefined;
   return async (store: Store, rows: readonly ThreadSummary[]): Promise<readonly string[]> => {
     for (const { directive } of rows) names.add(directive);
-    for (let cursor: string | undefined; hasRead !== store; ) {
-      const filter: ThreadFilter = { kind: 'thread', limit: PAGE };
-      const page = await store.query({ ...filter, ...(cursor !== undefined && { cursor }) });
-      if (!page.ok) break;
-      for (const { directive } of page.output.rows) names.add(directive);
-      cursor = page.output.next_cursor;
-      if (cursor === undefined) hasRead = store;
-    }
+    const all = hasRead === store ? ok([]) : await allThreads(store, { kind: 'thread' });
+    // What cannot be read now is read with the next list.
+    if (all.ok) hasRead = store;
+    for (const { directive } of all.ok ? all.output : []) names.add(directive);
     return [...names].toSorted().slice(0, PAGE);
   };
 }
