@@ -55,7 +55,12 @@ function titleIn(text: string): string {
 const firstLine = (text: string): string =>
   text.split(/[\n\r]/).find((line) => titleIn(line) !== '') ?? '';
 
-const searched = (masked: string): string => onOneLine(masked.slice(0, MAX_SEARCHED));
+/** A secret that the first cut goes through stands at its end, far behind what is kept. */
+function searched(text: string, mask: (text: string) => string): string {
+  const start = mask(text.slice(0, 4 * MAX_SEARCHED));
+  const isEnough = start.length >= 2 * MAX_SEARCHED || text.length <= 4 * MAX_SEARCHED;
+  return onOneLine((isEnough ? start : mask(text)).slice(0, MAX_SEARCHED));
+}
 
 interface Given {
   readonly marks?: Descriptor | undefined;
@@ -99,7 +104,7 @@ export function aboutRun(
     .map((text) => titleIn(mask(firstLine(mask(text)))))
     .find((text) => text !== '');
   const search = [title ?? '', said, ...textsOf(shown)].join('\n');
-  return { title: title ?? '', search: searched(mask(search)) };
+  return { title: title ?? '', search: searched(search, mask) };
 }
 
 /** The same of its end: what it answered and its last words. */
@@ -109,5 +114,5 @@ export function aboutEnd(
 ): string {
   if (!mayBeShown(ports, unpackMarks(marks))) return '';
   const all = [...textsOf(withoutNamed(outputs)), text].join('\n');
-  return searched(ports.watch.mask?.(thread_id, all) ?? all);
+  return searched(all, (text) => ports.watch.mask?.(thread_id, text) ?? text);
 }
