@@ -280,6 +280,19 @@ async function noteLook(
   return thread.journal.lost() ?? outcome;
 }
 
+/** A call of a branch. It is too late for it when another branch has ended the thread before it began. */
+function groupOf({ control }: Thread, inTurn: () => Promise<void>) {
+  const group = {
+    isTooLate: false,
+    inTurn,
+    mayBegin() {
+      group.isTooLate = control.ending !== undefined;
+      return group.isTooLate ? STOPPED : ok(null);
+    },
+  };
+  return group;
+}
+
 /** A path that waits for the steps of others cannot go on. It counts again when `work` begins. */
 function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Promise<T> {
   record.paths(-1);
@@ -330,19 +343,13 @@ export function createScriptSteps(
     const call = blockOf(past?.call ?? record.nextCall(name), work);
     const escalated = control.escalated.get(call.id);
     if (escalated) return await answered(thread, work, call, escalated);
-    let isTooLate = false;
+    const group = groupOf(thread, () => order.after(call.id));
     const isSpawn = control.intents.get(call.id)?.child !== undefined;
     const outcome =
       past?.intent.effect === 'write' && !past.waits && !isSpawn && !isHeld(thread, call.id)
         ? await leaveUnknown(thread, call, work.facts.tool)
-        : await carried(work, call, {
-            inTurn: () => order.after(call.id),
-            mayBegin: () => {
-              isTooLate = control.ending !== undefined;
-              return isTooLate ? STOPPED : ok(null);
-            },
-          });
-    if (isTooLate) return STOPPED;
+        : await carried(work, call, group);
+    if (group.isTooLate) return STOPPED;
     // A person was asked: the step stays open, its result is the answer.
     if (isAtRest(thread) || isLeftOpen(thread, call.id, outcome, work.facts.isReading))
       return STOPPED;

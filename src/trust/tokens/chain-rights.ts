@@ -186,7 +186,7 @@ export class ChainRights {
   }
 
   #lackOf(index: number, need: Need): string {
-    const { thread } = this.#blocks[index] as TokenBlock;
+    const thread = this.#blocks[index]?.thread ?? '';
     const add = this.#lineFor(index, need) ?? 'only signed core items hold it';
     return index < this.#blocks.length - 1
       ? `is not granted to \`${thread}\`, and a child never holds more than its parent: ${add}`
