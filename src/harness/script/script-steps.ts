@@ -302,6 +302,23 @@ function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Pro
   };
 }
 
+/** What was done before is handed back; another step than before ends the thread. */
+async function unlessDone(
+  { control }: Thread,
+  record: ScriptRecord,
+  { facts, arguments: given }: ScriptWork,
+  work: (past: PastStep | undefined) => Promise<Outcome<Value>>,
+): Promise<Outcome<Value>> {
+  if (control.ending) return STOPPED;
+  const past = await record.take(facts.verb, given);
+  // Others went on while this one waited.
+  if (control.ending) return STOPPED;
+  if (past.ok) return past.output?.result ?? (await work(past.output));
+  const { code, detail } = past.error;
+  control.ending ??= { status: 'failed', reason: detail.message, code };
+  return past;
+}
+
 export function createScriptSteps(
   thread: Thread,
   record: ScriptRecord,
@@ -317,21 +334,6 @@ export function createScriptSteps(
     const stopped = await between();
     if (stopped) control.ending ??= stopped;
     return stopped;
-  }
-
-  /** What was done before is handed back; another step than before ends the thread. */
-  async function unlessDone(
-    { facts, arguments: given }: ScriptWork,
-    work: (past: PastStep | undefined) => Promise<Outcome<Value>>,
-  ): Promise<Outcome<Value>> {
-    if (control.ending) return STOPPED;
-    const past = await record.take(facts.verb, given);
-    // Others went on while this one waited.
-    if (control.ending) return STOPPED;
-    if (past.ok) return past.output?.result ?? (await work(past.output));
-    const { code, detail } = past.error;
-    control.ending ??= { status: 'failed', reason: detail.message, code };
-    return past;
   }
 
   async function perform(
@@ -368,7 +370,7 @@ export function createScriptSteps(
   /** Its body counts it and notes its intent; its result is noted here. */
   async function step(work: ScriptWork): Promise<Outcome<Value>> {
     const isShared = mayShare(thread, work);
-    return await unlessDone(work, async (past) => {
+    return await unlessDone(thread, record, work, async (past) => {
       const name = await order.begin(work, past);
       const own = afterOthers(record, () => perform(work, past, name));
       return await (work.facts.isReading ? alone(own) : inOrder(isShared, own));
@@ -400,7 +402,7 @@ export function createScriptSteps(
   return {
     step,
     /** What only looks, and what is counted elsewhere: noted when it is done. */
-    look: (work: ScriptWork) => unlessDone(work, (past) => look(work, past)),
+    look: (work: ScriptWork) => unlessDone(thread, record, work, (past) => look(work, past)),
     heard,
   };
 }
