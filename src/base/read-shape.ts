@@ -25,6 +25,8 @@ interface RuleProblem {
   severity?: Severity;
   /** Point at the key instead of its value. */
   at?: 'key';
+  /** The name of a field that is missing. */
+  field?: string;
 }
 
 /** Where a rule stands in the document. */
@@ -244,6 +246,7 @@ export const record =
       const owner = pathText(place.path);
       place.report({
         code: 'missing_field',
+        field: key,
         message: owner === '' ? `\`${key}\` is missing` : `\`${owner}\` has no \`${key}\``,
         hint: `add \`${key}: …\``,
       });
@@ -274,6 +277,8 @@ export interface ShapeProblem {
   readonly code: string;
   readonly message: string;
   readonly hint?: string;
+  /** The name of a field that is missing there. */
+  readonly field?: string;
 }
 
 /** Errors only. The path begins with the name that the value is given; `''` is no part of it. */
@@ -283,9 +288,9 @@ export function problemsIn(value: Json, name: string, rule: Rule<unknown>): Shap
     path,
     child: (step) => placeAt([...path, step]),
     position: () => ({ line: 1, column: 1 }),
-    report({ code, message, hint, severity = 'error' }) {
+    report({ code, message, hint, field, severity = 'error' }) {
       if (severity !== 'error' || problems.length >= MAX_DIAGNOSTICS) return undefined;
-      problems.push(compact<ShapeProblem>({ path, code, message, hint }));
+      problems.push(compact<ShapeProblem>({ path, code, message, hint, field }));
       return undefined;
     },
   });

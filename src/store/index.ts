@@ -13,7 +13,7 @@ export {
   type WorkerState,
 } from './fleet-port.ts';
 export { nameOwner } from './leases/lease-owner.ts';
-export { allThreads, threadPages } from './pages.ts';
+export { allThreads, threadPages } from './list-threads.ts';
 export {
   migrateServerStore,
   openServerStore,

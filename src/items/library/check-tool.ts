@@ -180,8 +180,8 @@ const isExecutor = ({ id }: ToolItem, world: ToolWorld): boolean =>
 const MODULES = ['.py', '.ts', '.mjs', '.js'];
 
 /** A module that is called like its tool and lies beside it is the one that a config without one means. */
-function besideHint({ file, tool }: ToolItem, message: string): string | undefined {
-  if (!message.endsWith('has no `module`')) return undefined;
+function besideHint({ file, tool }: ToolItem, missing: string | undefined): string | undefined {
+  if (missing !== 'module') return undefined;
   const stem = file.replace(/\.ya?ml$/, '');
   const found = MODULES.find((ending) => statsOf(`${stem}${ending}`)?.isFile());
   if (found === undefined) return undefined;
@@ -193,7 +193,7 @@ function besideHint({ file, tool }: ToolItem, message: string): string | undefin
 /** A mistake is told where it was written: once, and not again by every tool above it. */
 function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place: RulePlace): void {
   for (const fault of world.configFaults(chain)) {
-    const { code, message, hint, path, link } = fault;
+    const { code, message, hint, path, link, field } = fault;
     if (code === 'missing_field' && isExecutor(item, world)) continue;
     // The parser says what it thinks of this one.
     if (path[1] === 'background') continue;
@@ -203,7 +203,7 @@ function checkMergedConfig(item: ToolItem, chain: Chain, world: ToolWorld, place
       own.report({
         code: 'config_invalid',
         message,
-        hint: besideHint(item, message) ?? hint,
+        hint: besideHint(item, field) ?? hint,
         ...at,
       });
       continue;

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { fail, ok } from '../base/index.ts';
-import { allThreads } from './pages.ts';
+import { allThreads } from './list-threads.ts';
 import type { Store, ThreadFilter } from './port.ts';
 
 /** A store with so many pages of one row; the page with this number fails. */
