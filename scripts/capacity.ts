@@ -3,7 +3,7 @@
 // day. Every assumption is printed with the table. FILE is what `npm run bench:fleet -- --json` wrote.
 import { readFileSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { capacityFigures } from '../src/runtime/reports/capacity.ts';
+import { capacityFigures } from './capacity-figures.ts';
 
 type Given = NonNullable<Parameters<typeof capacityFigures>[0]>;
 

@@ -71,7 +71,7 @@ const ORDER: Readonly<Record<string, readonly (readonly string[])[]>> = {
   store: [
     ['amounts.ts', 'thread-id.ts', 'fleet-port.ts'],
     ['port.ts'],
-    ['encode.ts'],
+    ['encode.ts', 'list-threads.ts'],
     ['leases', 'transcript', 'vault.ts'],
     ['sqlite', 'postgres'],
     ['place.ts'],

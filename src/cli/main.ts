@@ -1,8 +1,8 @@
 // The command line: loads the one command that was asked for, turns what it answers into an exit
 // code. Nothing heavy is imported before a command is known.
 import { CommanderError } from 'commander';
+import { EXIT } from '../base/index.ts';
 import { createParser } from './table.ts';
-import { EXIT } from './terminal/exit-code.ts';
 import { createOutput, type Output } from './terminal/output.ts';
 
 /** What is wrong with the words themselves, for programs that asked for JSON. */

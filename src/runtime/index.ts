@@ -238,10 +238,6 @@ export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run
 
 /** What commands print and pages show, as data; the code of each is loaded when it is asked for. */
 export const reports = {
-  async capacity() {
-    const { capacityFigures } = await import('./reports/capacity.ts');
-    return { capacityFigures };
-  },
   async cost() {
     const { costReport } = await import('./reports/cost.ts');
     return { costReport };

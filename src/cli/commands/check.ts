@@ -4,6 +4,7 @@ import { existsSync, statSync } from 'node:fs';
 import { relative, resolve, sep } from 'node:path';
 import {
   type Diagnostic,
+  EXIT,
   fail,
   hasErrors,
   matchGlob,
@@ -26,7 +27,6 @@ import type { Runtime } from '../../runtime/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { withRuntime } from '../project.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 
 // Which of the paths given to `check` are scripts: `.mld` files, also those below a folder, and `.md`
 // files given by name that hold statements and are no items.

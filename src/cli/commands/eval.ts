@@ -3,6 +3,8 @@ import { closeSync, constants, createReadStream, fstatSync, openSync } from 'nod
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import {
+  EXIT,
+  exitCodeOf,
   fail,
   getOwn,
   isObject,
@@ -22,7 +24,6 @@ import {
   unknownPaths,
 } from '../../expr/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { readInput } from './exec.ts';
 

@@ -1,7 +1,7 @@
 // `evaluate attacks`: how much a model can do that obeys an attacker, and how much is still done for its user.
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { fail, messageOf, type Outcome, ok, readRegularFile } from '../../base/index.ts';
+import { EXIT, fail, messageOf, type Outcome, ok, readRegularFile } from '../../base/index.ts';
 import { type Cases, readCases } from '../attacks/cases.ts';
 import { countRuns, type RunFigures, totalsOf } from '../attacks/counts.ts';
 import { evaluate } from '../attacks/evaluate.ts';
@@ -12,7 +12,6 @@ import { MODES } from '../attacks/play.ts';
 import { rename } from '../attacks/renaming.ts';
 import { VARIANTS } from '../attacks/variants.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import { interruptible, type Terminal } from '../terminal/terminal.ts';
 
 const MAX_BYTES = 256 * 1024 * 1024;

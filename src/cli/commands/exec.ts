@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import {
   compact,
+  EXIT,
   fail,
   getOwn,
   isObject,
@@ -18,7 +19,6 @@ import type { Library } from '../../items/index.ts';
 import type { Runtime } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
 import { signFiles, speaker, withRuntime } from '../project.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { personAt } from '../threads/ask-person.ts';
 

@@ -1,10 +1,9 @@
 // `policy show`: what is in force, all levels merged, each line with where it comes from. What a level
 // says and another one overrules is shown as such.
-import { ok, plainText } from '../../base/index.ts';
+import { EXIT, ok, plainText } from '../../base/index.ts';
 import { type HealthReport, type PolicyReport, reports } from '../../runtime/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import { type Colour, type Terminal, valueText, visible } from '../terminal/terminal.ts';
 
 const COLOURS = { broken: 'red', changed: 'red', untrusted: 'red', signed: 'green' } as const;

@@ -1,12 +1,12 @@
 import { once } from 'node:events';
 import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
+import { EXIT } from '../../base/index.ts';
 import { projectOf } from '../../items/index.ts';
 import { createRuntime } from '../../runtime/index.ts';
 import { type CommandRun, version } from '../command.ts';
 import { createFraming, frame } from '../lsp/protocol.ts';
 import { createServer, type ServerPorts } from '../lsp/server.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 
 const MAX_PROJECTS = 16;

@@ -1,10 +1,18 @@
 // `provenance`: how a value of a script or a thread came to be, or why something was refused there.
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { compact, fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import {
+  compact,
+  exitCodeOf,
+  fail,
+  getOwn,
+  type Json,
+  type Outcome,
+  ok,
+  plainText,
+} from '../../base/index.ts';
 import { type Explained, reports } from '../../runtime/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
-import { exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { findThread, withRegistry } from '../threads/open-threads.ts';
 import { parseParameters } from './exec.ts';

@@ -1,8 +1,7 @@
 // `replay`: an ended thread again, from its journal, and where it would go another way today.
-import { compact, type JsonObject, masked, ok, shorten } from '../../base/index.ts';
+import { compact, EXIT, type JsonObject, masked, ok, shorten } from '../../base/index.ts';
 import { eventLine, type Noted, type ReplayReport } from '../../harness/index.ts';
 import type { CommandRun } from '../command.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { around, firstDifference } from '../threads/difference.ts';
 import { countOption, withThread } from '../threads/open-threads.ts';

@@ -1,6 +1,15 @@
 // `run`: a directive as a thread, within its limits, seen live: in this process, or on a worker where
 // several machines share the store.
-import { compact, type Failure, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import {
+  compact,
+  EXIT,
+  exitCodeOf,
+  type Failure,
+  fail,
+  type Outcome,
+  ok,
+  systemRandom,
+} from '../../base/index.ts';
 import type { RunRequest, ThreadResult } from '../../harness/index.ts';
 import { checkItemText, type Library } from '../../items/index.ts';
 import type { ProviderEndpoint } from '../../llm/index.ts';
@@ -14,7 +23,6 @@ import {
 import type { Store } from '../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { speaker } from '../project.ts';
-import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { answerBelow, answerHere, personAt } from '../threads/ask-person.ts';
 import {

@@ -3,6 +3,8 @@ import { dirname, relative, resolve } from 'node:path';
 import { createInterface } from 'node:readline';
 import {
   compact,
+  EXIT,
+  exitCodeOf,
   type Fault,
   fail,
   formatDiagnostic,
@@ -22,7 +24,6 @@ import {
 } from '../../runtime/index.ts';
 import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
-import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { personAt } from '../threads/ask-person.ts';
 import { readScript } from './check.ts';

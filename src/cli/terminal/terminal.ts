@@ -1,12 +1,13 @@
 import {
   type Diagnostic,
+  EXIT,
+  exitCodeOf,
   type Fault,
   formatDiagnostic,
   masked,
   type Outcome,
   plainText,
 } from '../../base/index.ts';
-import { EXIT, exitCodeOf } from './exit-code.ts';
 import type { Keyboard } from './keyboard.ts';
 import type { Output } from './output.ts';
 

@@ -1,9 +1,16 @@
 // What a thread has used of each of its limits.
-import { durationText, getOwn, type JsonObject, plainText, shorten } from '../../base/index.ts';
+import {
+  durationText,
+  EXIT,
+  exitCodeOf,
+  getOwn,
+  type JsonObject,
+  plainText,
+  shorten,
+} from '../../base/index.ts';
 import type { ThreadResult } from '../../harness/index.ts';
 import { allThreads } from '../../runtime/index.ts';
 import type { Store } from '../../store/index.ts';
-import { EXIT, exitCodeOf } from '../terminal/exit-code.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { costText, count, statusColour } from './words.ts';
 

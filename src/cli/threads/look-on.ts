@@ -1,10 +1,9 @@
 // Looking on at a thread that a worker runs: leaving it, whether anybody serves it, and a server that is
 // away. Nothing of this ends the thread.
-import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
+import { EXIT, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import { type Runtime, reports } from '../../runtime/index.ts';
 import type { Store, ThreadRow, ThreadStatus } from '../../store/index.ts';
 import type { CommandCall } from '../command.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import type { RunView } from './live-view.ts';
 import type { ThreadWork } from './open-threads.ts';
 

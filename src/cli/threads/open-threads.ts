@@ -1,9 +1,8 @@
-import { fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
+import { EXIT, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import type { OnLooker, Runtime, Threads } from '../../runtime/index.ts';
 import type { Store, ThreadRow } from '../../store/index.ts';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
-import { EXIT } from '../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 
 // Threads for a command: the runtime and the registry, opened for it and closed after it.

@@ -719,12 +719,6 @@ export interface FleetState {
 export interface FleetView {
   /** Null: the store is a file, and threads run in the process that was asked. */
   readonly fleet: FleetState | null;
-  /** What measured costs of a turn come to: `npm run capacity`. */
-  readonly capacity: {
-    readonly titles: readonly string[];
-    readonly rows: readonly { readonly name: string; readonly values: readonly string[] }[];
-    readonly notes: readonly string[];
-  };
   /** Where a stream goes on from here. */
   readonly position: string;
 }

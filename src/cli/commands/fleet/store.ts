@@ -1,7 +1,7 @@
 // `store migrate|restored|check|limits`: the registry on a server that several machines share. Its tables are made
 // and renewed by a command of their own, once before new programs come; limits that hold for all machines
 // together are rows of it.
-import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
+import { compact, EXIT, fail, type Outcome, ok } from '../../../base/index.ts';
 import { personRow, type Runtime } from '../../../runtime/index.ts';
 import type {
   Fleet,
@@ -12,7 +12,6 @@ import type {
 } from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 
 const NO_SERVER = fail('usage', 'no store on a server is named', {

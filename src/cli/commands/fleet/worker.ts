@@ -4,6 +4,7 @@ import { setFlagsFromString } from 'node:v8';
 import {
   compact,
   durationText,
+  EXIT,
   type Failure,
   fail,
   type Outcome,
@@ -29,7 +30,6 @@ import {
   type Ending,
   version,
 } from '../../command.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
 import { type Colour, type Terminal, visible } from '../../terminal/terminal.ts';
 import { statusColour } from '../../threads/words.ts';
 

@@ -1,10 +1,9 @@
 import { hostname } from 'node:os';
-import { compact, ok } from '../../../base/index.ts';
+import { compact, EXIT, ok } from '../../../base/index.ts';
 import type { McpHost } from '../../../mcp/index.ts';
 import type { Runtime } from '../../../runtime/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject } from '../../project.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
 import { interruptible } from '../../terminal/terminal.ts';
 import { aborted, leaveSoon, portOf, quietly } from '../serving.ts';
 

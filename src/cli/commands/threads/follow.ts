@@ -1,6 +1,7 @@
 // `threads tail`: the latest events of a thread, and with `-f` those that come.
 
 import {
+  EXIT,
   getOwn,
   isObject,
   type JsonObject,
@@ -13,7 +14,6 @@ import { decode } from '../../../harness/index.ts';
 import { waitForEnd } from '../../../runtime/index.ts';
 import { isEnded, type Store, type StoredEvent, type ThreadRow } from '../../../store/index.ts';
 import { asList, type CommandRun, type Ending } from '../../command.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { exitCodeOfThread } from '../../threads/ending.ts';
 import {

@@ -1,12 +1,11 @@
 // `km web`: the page of a project, and links to it.
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
-import { compact, errnoOf, fail, type Outcome, ok } from '../../../base/index.ts';
+import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '../../../base/index.ts';
 import { personIn, personRow, type Runtime } from '../../../runtime/index.ts';
 import { linkTo, openRunningServers, openSessions, startWeb } from '../../../web/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
 import { inProject, noted, speaker } from '../../project.ts';
-import { EXIT } from '../../terminal/exit-code.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { aborted, leaveSoon, portOf, quietly } from '../serving.ts';
 

@@ -11,7 +11,6 @@ import { me } from './session.ts';
 
 interface FleetNow {
   readonly state?: FleetState;
-  readonly capacity?: FleetView['capacity'];
   /** When it came, by the clock of this machine. */
   readonly at: number;
   readonly error?: PageFault;
@@ -37,8 +36,8 @@ async function load(): Promise<void> {
     seen.value = { ...before, error: answer.error };
     return;
   }
-  const { fleet, capacity, position } = answer.output;
-  seen.value = { ...(fleet ? { state: fleet } : {}), capacity, at: Date.now() };
+  const { fleet, position } = answer.output;
+  seen.value = { ...(fleet ? { state: fleet } : {}), at: Date.now() };
   if (isListening || !fleet) return;
   isListening = true;
   listen('fleet', position, { take, reset: () => void load() });

@@ -1,7 +1,7 @@
-// The fleet: who works and what they serve, what waits and for whom, who holds what, the limits of all of
-// them together, and what more would need. Names of hosts, tenants and projects are foreign.
+// The fleet: who works and what they serve, what waits and for whom, who holds what, and the limits of all of
+// them together. Names of hosts, tenants and projects are foreign.
 import type { ComponentChildren } from 'preact';
-import type { FleetLimit, FleetState, FleetView, FleetWorker } from '../../model/api.ts';
+import type { FleetLimit, FleetState, FleetWorker } from '../../model/api.ts';
 import {
   clockWords,
   fleetSums,
@@ -206,21 +206,6 @@ function LimitsTable({ limits }: { limits: readonly FleetLimit[] }) {
   );
 }
 
-const CapacityTable = ({ capacity }: Pick<FleetView, 'capacity'>) => (
-  <details class="card capacity">
-    <summary>
-      What more would need <small>machines and database for 1 M and 100 M threads a day</small>
-    </summary>
-    <FleetTable
-      title="Capacity"
-      columns={['', ...capacity.titles]}
-      empty=""
-      rows={capacity.rows.map(({ name, values }) => ({ key: name, cells: [name, ...values] }))}
-    />
-    <p class="dim">{capacity.notes.join(' ')}</p>
-  </details>
-);
-
 function Sums({ fleet }: { fleet: FleetState }) {
   const { workers, gone, slots, busy, queued, unserved } = fleetSums(fleet);
   return (
@@ -249,7 +234,7 @@ function Sums({ fleet }: { fleet: FleetState }) {
 }
 
 export function FleetPage() {
-  const { state, capacity, error, clock, again } = useFleet();
+  const { state, error, clock, again } = useFleet();
   const isShared = me.value?.fleet === true;
   return (
     <main class="scroll-page fleet">
@@ -275,7 +260,6 @@ export function FleetPage() {
           <QueuesTable fleet={state} clock={clock} />
           <HeldTable fleet={state} clock={clock} />
           <LimitsTable limits={state.limits} />
-          {capacity ? <CapacityTable capacity={capacity} /> : null}
           <p class="faint">
             <ForeignText text={state.place} class="mono" />
           </p>

@@ -42,10 +42,7 @@ async function fleetOf({ hub, store }: WebParts): Promise<Outcome<FleetState | n
 async function viewFleet(parts: WebParts): Promise<Outcome<FleetView>> {
   const position = parts.hub.position();
   const fleet = await fleetOf(parts);
-  if (!fleet.ok) return fleet;
-  const { capacityFigures } = await reports.capacity();
-  const { titles, rows, notes } = capacityFigures();
-  return ok({ fleet: fleet.output, capacity: { titles, rows, notes }, position });
+  return fleet.ok ? ok({ fleet: fleet.output, position }) : fleet;
 }
 
 export const addHealthRoutes: AddRoutes = (api, parts) => {

@@ -1,5 +1,5 @@
 // What measured costs of one turn come to, in machines and in load of the database, for 1 and 100 million
-// threads a day. Pure: `npm run capacity` prints it, the page shows it.
+// threads a day. `npm run capacity` prints it.
 
 /** What one turn costs: a model's reply, one call of a tool, all that is written down about them. */
 interface TurnCosts {
