@@ -17,7 +17,6 @@ const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 const ON_FILE = [
   'approvals',
   'damaged-registry',
-  'old-registry',
   'provenance',
   'retention',
   'rewind',

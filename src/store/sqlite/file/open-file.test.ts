@@ -123,3 +123,58 @@ test('pruning gives the room back, also beside another process that has the regi
   await other.close();
   await store.close();
 });
+
+test('another schema or journal, and a file of somebody else, are left alone', async () => {
+  await (await open()).close();
+  const opened = (more: Partial<SqliteOptions> = {}) =>
+    openSqliteStore({ file, clock: systemClock, identity, ...more });
+  expect(await opened({ identity: Buffer.alloc(32, 2) })).toMatchObject({
+    error: { code: 'store_foreign' },
+  });
+  const change = (sql: string): void => {
+    const database = new DatabaseSync(file);
+    database.exec(sql);
+    database.close();
+  };
+  change("UPDATE about SET value = '3' WHERE name = 'journal'");
+  expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { journal: 3 } } });
+  change('PRAGMA user_version = 7');
+  expect(await opened()).toMatchObject({ error: { code: 'store_newer', detail: { schema: 7 } } });
+  for (const version of [1, 5]) {
+    change(`PRAGMA user_version = ${version}`);
+    const before = readFileSync(file);
+    const message = `the registry \`${file}\` was written by an older kernmantle (schema ${version}, this one reads 6); move it away and start a new one`;
+    expect(await opened()).toMatchObject({ error: { code: 'store_failed', detail: { message } } });
+    expect(readFileSync(file).equals(before)).toBe(true);
+  }
+  change('PRAGMA user_version = 6; PRAGMA application_id = 5');
+  expect(await opened()).toMatchObject({ error: { code: 'store_failed' } });
+});
+
+test('many processes may open an empty file at once', async () => {
+  const [first, ...others] = await Promise.all([open(), open(), open(), open(), open()]);
+  const stores = [first, ...others];
+  must(await first.createThread(thread('root')));
+  for (const store of stores) {
+    expect(must(await store.thread('root')).id).toBe('root');
+    await store.close();
+  }
+});
+
+test('a search looks at so many threads, and a cursor goes on behind them', async () => {
+  const store = await open();
+  const database = new DatabaseSync(file);
+  database.exec(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20100)
+    INSERT INTO threads (id, root, depth, kind, directive, version, runner, project, detached, status, seq, epoch,
+      attempt, created, updated, cost, budget)
+    SELECT 't' || i, 't' || i, 0, 'thread', 'd', '1', 'safety', 'p', 0, 'completed', 1, 1, 1, i, i, '{}', '{}' FROM n;
+    INSERT INTO search_texts (thread, first) VALUES ('t7', 'the needle'), ('t20050', 'a needle')`);
+  database.close();
+  const first = must(await store.query({ search: 'needle' }));
+  expect(first.rows.map(({ id }) => id)).toEqual(['t20050']);
+  const { next_cursor: cursor = '' } = first;
+  const second = must(await store.query({ search: 'needle', cursor }));
+  expect(second.rows.map(({ id }) => id)).toEqual(['t7']);
+  expect(second).not.toHaveProperty('next_cursor');
+  await store.close();
+});

@@ -2,7 +2,7 @@
 // file is data, never code: links are not followed, triggers are refused, and functions in views or
 // constraints may not have effects. A registry steers (it says which threads to resume and what
 // people approved), so it carries a proof that it was made with this user's key. A file of a newer
-// version is left alone, one of an older version is brought up to this one.
+// or an older version is left alone.
 import { createHmac, timingSafeEqual } from 'node:crypto';
 import {
   closeSync,
@@ -19,14 +19,7 @@ import { pathToFileURL } from 'node:url';
 import { type Clock, fail, type Outcome, ok, type RandomBytes } from '../../../base/index.ts';
 import { type Connection, createConnection, pause, unreadable } from './connection.ts';
 import { faultOf, isBusy } from './fault.ts';
-import { FROM_1, FROM_2, FROM_3, FROM_4, FROM_5 } from './migrate.ts';
-import {
-  APPLICATION_ID,
-  CREATE_ALL,
-  JOURNAL_VERSION,
-  SCHEMA_VERSION,
-  SEARCH_TEXTS,
-} from './schema.ts';
+import { APPLICATION_ID, CREATE_ALL, JOURNAL_VERSION, SCHEMA_VERSION } from './schema.ts';
 
 /** `commit` survives the end of the process, `flush` also the loss of power. */
 type Durability = 'commit' | 'flush';
@@ -100,7 +93,11 @@ function checkOrigin(connection: Connection, file: string): Outcome<number> {
   if (connection.get("SELECT name FROM sqlite_schema WHERE type = 'trigger'")) {
     return unreadable(file, 'holds triggers, which are not ours; move it away');
   }
-  if (version < SCHEMA_VERSION) return ok(version);
+  if (version > 0 && version < SCHEMA_VERSION) {
+    const older = `was written by an older kernmantle (schema ${version}, this one reads ${SCHEMA_VERSION})`;
+    return unreadable(file, `${older}; move it away and start a new one`);
+  }
+  if (version === 0) return ok(version);
   const journal = Number(first(connection, "SELECT value FROM about WHERE name = 'journal'"));
   if (journal > JOURNAL_VERSION) return newer(file, 'journal', journal, JOURNAL_VERSION);
   return ok(version);
@@ -120,12 +117,11 @@ const isReady = (connection: Connection, version: number, identity?: Uint8Array)
   (!identity || about(connection, 'proof') === proofOf(identity, about(connection, 'id')));
 
 /** Signs a registry that is still empty; `store_foreign` for one that somebody else made. */
-function checkOwner(connection: Connection, options: FileOptions, version: number): Outcome<null> {
+function checkOwner(connection: Connection, options: FileOptions): Outcome<null> {
   const { file, identity, random } = options;
   if (!identity) return ok(null);
   const [id, proof] = [about(connection, 'id'), about(connection, 'proof')];
-  const accounts = version === 1 || version === 2 ? 'budgets' : 'pruned_budgets';
-  const holdsAny = ['threads', 'approvals', accounts].some((table) =>
+  const holdsAny = ['threads', 'approvals', 'pruned_budgets'].some((table) =>
     connection.get(`SELECT 1 FROM ${table}`),
   );
   if (id === '' && proof === '' && !holdsAny) {
@@ -150,15 +146,9 @@ function bringUp(connection: Connection, options: FileOptions): Outcome<null> {
   if (!version.ok) return version;
   if (version.output === 0) connection.exec(CREATE_ALL);
   // Whose it is comes first: a stranger's file is not worked on.
-  const owned = checkOwner(connection, options, version.output);
+  const owned = checkOwner(connection, options);
   if (!owned.ok) return owned;
-  if (version.output === 1) connection.exec(FROM_1);
-  if (version.output === 2) connection.exec(FROM_2);
-  if (version.output > 0 && version.output < 4) connection.exec(FROM_3);
-  if (version.output === 3 || version.output === 4) connection.exec(FROM_4);
-  if (version.output > 2 && version.output < 6) connection.exec(FROM_5);
-  if (version.output > 0 && version.output < 6) connection.exec(SEARCH_TEXTS);
-  if (version.output < SCHEMA_VERSION) {
+  if (version.output === 0) {
     connection.exec(`PRAGMA application_id = ${APPLICATION_ID}`);
     connection.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`);
   }

@@ -20,49 +20,31 @@ export const ENDED = THREAD_STATUSES.filter(isEnded)
   .map((status) => `'${status}'`)
   .join(', ');
 
-/** Numbers are never given again: what was pruned leaves no place for others. */
-export const THREADS = `
-CREATE TABLE threads (
-  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
-  parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
-  kind TEXT NOT NULL, directive TEXT NOT NULL, version TEXT NOT NULL, runner TEXT NOT NULL,
-  project TEXT NOT NULL, detached INTEGER NOT NULL,
-  status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  owner TEXT, lease_until INTEGER,
-  wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
-  queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
-  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
-  budget TEXT NOT NULL, tenant TEXT, items TEXT, title TEXT
+// Numbers of threads are never given again: what was pruned leaves no place for others. Threads without a tenant are
+// nobody's. Search texts lie beside `thread_data`, so that a search reads no inputs and no results. The index of the
+// audit holds what was refused or failed: what was allowed, which is most of it, touches no page more.
+
+/** An empty file becomes a registry. */
+export const CREATE_ALL = `
+CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE artifacts (
+  hash TEXT PRIMARY KEY, bytes BLOB NOT NULL, created INTEGER NOT NULL
 ) STRICT;
-CREATE TABLE thread_events (
-  place INTEGER PRIMARY KEY, ts INTEGER NOT NULL, turn INTEGER NOT NULL, type TEXT NOT NULL,
-  data TEXT NOT NULL
-) STRICT;
-CREATE TABLE pruned_budgets (thread TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT, WITHOUT ROWID;
-`;
-
-/** Nobody's have no tenant. */
-export const QUEUE_INDEX = `CREATE INDEX threads_queued
-  ON threads(tenant, project, priority DESC, queued, id) WHERE queued IS NOT NULL;
-`;
-
-export const THREAD_INDEXES = `
-CREATE INDEX threads_by_status ON threads(status, created, id);
-CREATE INDEX threads_by_creation ON threads(created, id);
-CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
-CREATE INDEX threads_by_root ON threads(root);
-${QUEUE_INDEX}CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
-`;
-
-/** Beside `thread_data`, so that a search reads no inputs and no results. */
-export const SEARCH_TEXTS = `
-CREATE TABLE search_texts (
-  thread TEXT PRIMARY KEY, first TEXT NOT NULL, last TEXT NOT NULL DEFAULT ''
+CREATE TABLE artifact_uses (
+  thread TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (thread, hash)
 ) STRICT, WITHOUT ROWID;
-`;
+CREATE INDEX artifact_uses_by_hash ON artifact_uses(hash);
+CREATE TABLE secrets (
+  thread TEXT NOT NULL, number INTEGER NOT NULL, sealed BLOB NOT NULL,
+  PRIMARY KEY (thread, number)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE audit (
+  id INTEGER PRIMARY KEY, time TEXT NOT NULL, surface TEXT NOT NULL, caller TEXT NOT NULL,
+  subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL,
+  target TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE INDEX audit_refused ON audit(decision) WHERE decision <> 'allowed';
 
-/** Of this form since schema 2. */
-export const SINCE_2 = `
 CREATE TABLE thread_data (
   thread TEXT PRIMARY KEY, chain TEXT NOT NULL, limits TEXT NOT NULL, inputs TEXT NOT NULL,
   result TEXT, birth TEXT
@@ -86,33 +68,32 @@ CREATE TABLE approval_uses (
   approval TEXT NOT NULL, thread TEXT NOT NULL, taken INTEGER NOT NULL,
   PRIMARY KEY (approval, thread)
 ) STRICT, WITHOUT ROWID;
-`;
 
-/** Of what was refused or failed: what was allowed, which is most of it, touches no page more. */
-export const AUDIT_INDEX = `
-CREATE INDEX audit_refused ON audit(decision) WHERE decision <> 'allowed';
-`;
-
-const SINCE_1 = `
-CREATE TABLE about (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE artifacts (
-  hash TEXT PRIMARY KEY, bytes BLOB NOT NULL, created INTEGER NOT NULL
-) STRICT;
-CREATE TABLE artifact_uses (
-  thread TEXT NOT NULL, hash TEXT NOT NULL, PRIMARY KEY (thread, hash)
+CREATE TABLE search_texts (
+  thread TEXT PRIMARY KEY, first TEXT NOT NULL, last TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX artifact_uses_by_hash ON artifact_uses(hash);
-CREATE TABLE secrets (
-  thread TEXT NOT NULL, number INTEGER NOT NULL, sealed BLOB NOT NULL,
-  PRIMARY KEY (thread, number)
-) STRICT, WITHOUT ROWID;
-CREATE TABLE audit (
-  id INTEGER PRIMARY KEY, time TEXT NOT NULL, surface TEXT NOT NULL, caller TEXT NOT NULL,
-  subject TEXT NOT NULL, operation TEXT NOT NULL, decision TEXT NOT NULL, reason TEXT NOT NULL,
-  target TEXT NOT NULL DEFAULT ''
+CREATE TABLE threads (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+  parent TEXT, root TEXT NOT NULL, depth INTEGER NOT NULL,
+  kind TEXT NOT NULL, directive TEXT NOT NULL, version TEXT NOT NULL, runner TEXT NOT NULL,
+  project TEXT NOT NULL, detached INTEGER NOT NULL,
+  status TEXT NOT NULL, seq INTEGER NOT NULL, epoch INTEGER NOT NULL, attempt INTEGER NOT NULL,
+  owner TEXT, lease_until INTEGER,
+  wakes INTEGER NOT NULL DEFAULT 0, heard INTEGER NOT NULL DEFAULT 0,
+  queued INTEGER, priority INTEGER NOT NULL DEFAULT 0,
+  created INTEGER NOT NULL, updated INTEGER NOT NULL, ended INTEGER, cost TEXT NOT NULL,
+  budget TEXT NOT NULL, tenant TEXT, items TEXT, title TEXT
 ) STRICT;
-${AUDIT_INDEX}`;
-
-/** An empty file becomes a registry. */
-export const CREATE_ALL = `${SINCE_1}${SINCE_2}${SEARCH_TEXTS}${THREADS}${THREAD_INDEXES}
+CREATE TABLE thread_events (
+  place INTEGER PRIMARY KEY, ts INTEGER NOT NULL, turn INTEGER NOT NULL, type TEXT NOT NULL,
+  data TEXT NOT NULL
+) STRICT;
+CREATE TABLE pruned_budgets (thread TEXT PRIMARY KEY, budget TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX threads_by_status ON threads(status, created, id);
+CREATE INDEX threads_by_creation ON threads(created, id);
+CREATE INDEX threads_by_parent ON threads(parent, created, id) WHERE parent IS NOT NULL;
+CREATE INDEX threads_by_root ON threads(root);
+CREATE INDEX threads_queued
+  ON threads(tenant, project, priority DESC, queued, id) WHERE queued IS NOT NULL;
+CREATE INDEX threads_called ON threads(id) WHERE wakes > heard;
 INSERT INTO about (name, value) VALUES ('journal', '${JOURNAL_VERSION}');`;
