@@ -149,7 +149,7 @@ const isAttended = ({ lease_until }: ThreadRow, now: number): boolean => (lease_
 
 const PATIENCE_MS = { terminate: 1000, kill: 5000 };
 
-/** Children first, then itself. Whoever is at work is asked; an end nobody writes is written here. */
+/** All are told, from the top. Threads at work end themselves; the ends of others are written here, children first. */
 export function endThread(
   store: Store,
   id: string,
@@ -181,14 +181,18 @@ async function endBy(
   const all = await allThreads(store, { within: id });
   if (!all.ok) return all;
   const below = all.output.filter((one) => one.id !== id && !isEnded(one.status));
-  for (const one of [...below.toSorted((a, b) => b.depth - a.depth), row.output]) {
-    const now = await store.thread(one.id);
+  const tree = [row.output, ...below.toSorted((a, b) => a.depth - b.depth)];
+  const payload = audit.reason === '' ? {} : { reason: audit.reason };
+  // From the top: a parent that heard first of the end of its children would go on without them.
+  for (const { id: thread } of tree) {
+    const signal = { thread, kind, payload, key: signalKey(), by };
+    await store.signal(signal, thread === id ? audit : undefined);
+  }
+  for (const { id: thread } of tree.toReversed()) {
+    const now = await store.thread(thread);
     if (!now.ok) return now;
-    if (isEnded(now.output.status)) continue;
-    const payload = audit.reason === '' ? {} : { reason: audit.reason };
-    const signal = { thread: one.id, kind, payload, key: signalKey(), by };
-    await store.signal(signal, one.id === id ? audit : undefined);
-    if (!isAttended(now.output, Date.now())) await endUnattended(store, one.id, status, by);
+    if (isEnded(now.output.status) || isAttended(now.output, Date.now())) continue;
+    await endUnattended(store, thread, status, by);
   }
   const seen = await waitForEnd(store, id, AbortSignal.timeout(PATIENCE_MS[kind]));
   if (!seen.ok) return seen;

@@ -206,3 +206,22 @@ test('a parent whose children cannot be read is interrupted, and goes on when th
   expect(kid).toBeGreaterThan(0);
   expect(await tokensOf(made, left.thread_id)).toBe(kid + (await ownTokens(made, left.thread_id)));
 });
+
+test('a parent that is stopped hears of it before its children end', async () => {
+  const made = await open({}, { lead: [START, DONE], kid: [WRITE, DONE] });
+  const running = run(made, 'lead');
+  await expect.poll(async () => (await rowOf(made, 'kid'))?.status).toBe('waiting');
+  const lead = (await rowOf(made, 'lead'))?.id ?? '';
+  const { store, close } = await elsewhere(made);
+  const isOver = async (name: string) => isEnded((await rowOf(made, name))?.status ?? 'running');
+  const signal: Store['signal'] = async (...given) => {
+    // A parent that learns of its child's end first goes on without it.
+    if (given[0].thread === lead && (await isOver('kid')))
+      await expect.poll(() => isOver('lead')).toBe(true);
+    return await store.signal(...given);
+  };
+  await endThread({ ...store, signal }, lead, 'terminate', { who: 'ann', channel: 'cli' });
+  expect((await running).status).toBe('terminated');
+  expect((await rowOf(made, 'kid'))?.status).toBe('terminated');
+  await close();
+});
