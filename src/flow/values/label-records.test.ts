@@ -128,16 +128,6 @@ test('several processes write at once and nothing is lost', () => {
   }
 });
 
-test('older records that name folders of the project absolutely mean the same folders', () => {
-  createLabelRecords(file, '/elsewhere').remember(
-    '/p/a',
-    'h1',
-    describe({ taint: ['src:file', 'dir:/p/private/x', 'dir:/q'] }),
-  );
-  const recalled = createLabelRecords(file, '/p').recall('/p/a', 'h1');
-  expect(recalled?.taint).toEqual(['src:file', 'dir:private/x', 'dir:/q']);
-});
-
 test('a name that is made of a value marks its folder while it is there', () => {
   const records = createLabelRecords(file, dir);
   const secret = describe({ labels: ['secret'] });

@@ -13,7 +13,7 @@ import {
   parseJson,
   textsAt,
 } from '../../base/index.ts';
-import { fileLabels, folderLabel, listingLabels, placeIn } from './file-labels.ts';
+import { fileLabels, listingLabels, placeIn } from './file-labels.ts';
 import { carries, type Descriptor, describe, EMPTY, mergeAll, mergeDescriptors } from './labels.ts';
 import { createLinkedFiles } from './linked-files.ts';
 import { createRecordFile, createTail } from './record-file.ts';
@@ -53,7 +53,7 @@ interface Line {
 }
 
 /** A damaged line whose path can still be read counts as a record of untrusted data. */
-function readLine(text: string, root: string): Line | undefined {
+function readLine(text: string): Line | undefined {
   const parsed = parseJson(text);
   if (parsed.ok && isObject(parsed.output)) {
     const line = parsed.output;
@@ -61,8 +61,7 @@ function readLine(text: string, root: string): Line | undefined {
     if (typeof path === 'string' && typeof hash === 'string') {
       const descriptor = describe({
         labels: textsAt(line, 'labels'),
-        // Older lines name folders of the project by their absolute path.
-        taint: textsAt(line, 'taint').map((mark) => folderLabel(root, mark)),
+        taint: textsAt(line, 'taint'),
         sources: textsAt(line, 'sources'),
         capability: typeof capability === 'string' ? capability : null,
         policyContext: textsAt(line, 'policyContext'),
@@ -264,11 +263,11 @@ function labelledPlaces(index: LabelIndex, root: string, named: readonly string[
 }
 
 /** The lines of a file, those that others append included. */
-function createLines(file: string, root: string, index: LabelIndex, onReset?: () => void) {
+function createLines(file: string, index: LabelIndex, onReset?: () => void) {
   const tail = createTail(
     file,
     (text) => {
-      const line = readLine(text, root);
+      const line = readLine(text);
       if (line) index.keep(line);
     },
     () => {
@@ -338,7 +337,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
   const texts: string[] = [];
   let [after, isFollowing] = [0, false];
   let last: Promise<unknown> = Promise.resolve();
-  const older = createLines(file, root, index, () => {
+  const older = createLines(file, index, () => {
     [after, isFollowing] = [0, false];
     for (const line of mine) index.keep(line);
   });
@@ -353,7 +352,7 @@ function createSharedLines(file: string, root: string, index: LabelIndex, lines:
       isFollowing = page.ok;
       if (!page.ok || page.output.length === 0) return index.lines;
       for (const { number, text } of page.output) {
-        const line = readLine(text, root);
+        const line = readLine(text);
         if (line) index.keep({ ...line, path: fromShared(root, line.path) });
         after = number;
       }
@@ -404,7 +403,7 @@ export function createLabelRecords(file: string, root: string, lines?: SharedLin
     shared,
   }: ReturnType<typeof createLines> & { shared?: SharedRecords } = lines
     ? createSharedLines(file, root, index, lines)
-    : createLines(file, root, index);
+    : createLines(file, index);
   const linked = createLinkedFiles();
   const isMadeBy = (path: string, hash: string, thread: string): boolean =>
     index.made.get(path)?.has(hash + MADE + thread) === true;

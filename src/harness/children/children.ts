@@ -451,19 +451,13 @@ export async function catchUp(
   const { ports, place, budget, journal } = thread;
   const children = await childrenOf(ports, { parent: place.id, kind: 'thread' });
   if (!children.ok) return children;
-  const [spawned, ended] = [namedIn(history, 'spawn'), namedIn(history, 'child_end')];
+  const ended = namedIn(history, 'child_end');
   const settle = await apartOfEnded(thread, open);
   if (settle.length > 0) {
     const cost = packCost(budget.meter.read());
     journal.note({ type: 'cost_update', data: { cost } }, { settle });
   }
-  for (const { id, directive, runner, detached, status } of children.output) {
-    // Of a registry of version 1: there a child could be born before its parent noted it.
-    if (!spawned.has(id)) {
-      budget.meter.countSpawn();
-      const data = { thread_id: id, directive, runner, detached };
-      journal.note({ type: 'spawn', data }, { cost: packCost(budget.meter.read()) });
-    }
+  for (const { id, status } of children.output) {
     if (ended.has(id) || counted.get(journal)?.has(id) || !isEnded(status)) continue;
     const row = await ports.store.thread(id);
     const result = row.ok ? resultOf(row.output) : undefined;

@@ -94,27 +94,21 @@ const FOR_PEOPLE: Readonly<Partial<Record<Recorded['type'], readonly string[]>>>
   plan: ['needs'],
 };
 
-function withoutNotes(data: JsonObject, { type, data: known }: Recorded): JsonObject {
+function withoutNotes(data: JsonObject, { type }: Recorded): JsonObject {
   const left = FOR_PEOPLE[type];
   if (!left) return data;
-  // Older journals do not say which call was denied.
-  const isOld = type === 'permission_denied' && !Object.hasOwn(known, 'call_id');
-  const names = isOld ? [...left, 'call_id'] : left;
-  return Object.fromEntries(Object.entries(data).filter(([name]) => !names.includes(name)));
+  return Object.fromEntries(Object.entries(data).filter(([name]) => !left.includes(name)));
 }
 
 function textOf(event: Recorded | undefined, recorded = event): string {
   if (!event) return '';
   // The data is JSON by construction: `decode` has checked it.
-  const { code, ...whole } = event.data as JsonObject;
+  const whole = event.data as JsonObject;
   // How long an answer could be was up to others.
   const isFitted = recorded?.type === 'turn_start' && recorded.data.fitted === true;
   const { max_tokens: _, fitted: __, ...rest } = whole;
   const data = isFitted ? rest : whole;
-  // Journals of the first form do not say why a thread ended: it counts where it was recorded.
-  const isSaid = event.type !== 'thread_end' || Object.hasOwn(recorded?.data ?? {}, 'code');
-  const said = isSaid && code !== undefined ? { ...data, code } : data;
-  const all = recorded ? withoutNotes(said, recorded) : said;
+  const all = recorded ? withoutNotes(data, recorded) : data;
   return canonicalJson([event.type, event.turn, plain(all)]);
 }
 

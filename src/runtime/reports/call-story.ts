@@ -78,29 +78,19 @@ export function indexOf(events: readonly Recorded[]) {
   const calls = new Map<string, Call>();
   const results = new Map<string, CallResult>();
   const denials = new Map<string, Denial>();
-  const unnamed: Denial[] = [];
   for (const event of events) {
     if (event.type === 'tool_call') calls.set(event.data.call_id, event);
-    if (event.type === 'tool_result') {
-      results.set(event.data.call_id, event);
-      // What was noted before denials named their call: the next refused result is the one.
-      const before = isRefusal(event) ? unnamed.shift() : undefined;
-      if (before) denials.set(event.data.call_id, before);
-    }
+    if (event.type === 'tool_result') results.set(event.data.call_id, event);
     if (event.type !== 'permission_denied') continue;
     const { call_id } = event.data;
-    if (call_id === undefined) unnamed.push(event);
-    else denials.set(call_id, event);
+    if (call_id !== undefined) denials.set(call_id, event);
   }
   const storyOf = (id: string): CallStory => {
     const [call, denial, result] = [calls.get(id), denials.get(id), results.get(id)];
     return { ...(call && { call }), ...(denial && { denial }), ...(result && { result }) };
   };
-  const callOf = (event: Recorded): string | undefined => {
-    const named = 'call_id' in event.data ? plainText(event.data.call_id) : '';
-    if (named !== '') return named;
-    return [...denials].find(([, denial]) => denial === event)?.[0];
-  };
+  const callOf = ({ data }: Recorded): string | undefined =>
+    'call_id' in data ? plainText(data.call_id) || undefined : undefined;
   return { storyOf, callOf };
 }
 

@@ -97,12 +97,6 @@ function entryOf({ calls }: OpenBook, id: string, turn: number, tool = ''): Call
   return entry;
 }
 
-/** Those of before had no call: the last one without a result is meant. */
-const lastOpen = ({ calls }: OpenBook): CallEntry | undefined =>
-  [...calls.values()].findLast(
-    ({ result, denied }) => result === undefined && denied === undefined,
-  );
-
 function noteApproval(
   book: OpenBook,
   { data, turn }: Extract<Recorded, { type: 'approval' }>,
@@ -144,9 +138,10 @@ function note(book: OpenBook, event: Recorded): void {
     }
     case 'permission_denied': {
       const { call_id, stage } = event.data;
-      const entry = call_id === undefined ? lastOpen(book) : entryOf(book, call_id, turn);
-      if (entry) entry.denied = seq;
-      if (entry && stage !== undefined) entry.stage = stage;
+      if (call_id === undefined) break;
+      const entry = entryOf(book, call_id, turn);
+      entry.denied = seq;
+      if (stage !== undefined) entry.stage = stage;
       break;
     }
     case 'tool_result': {
