@@ -1,6 +1,8 @@
 import { defineConfig } from 'vitest/config';
+import { BUILT } from './tests/support/built.ts';
 import { isSoak, pollMs, timeoutMs } from './tests/support/soak.ts';
 
+const BUNDLE = 'tests/support/build-bundle.ts';
 const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
 const CRASH = ['tests/crash/**/*.test.ts'];
 /** Servers, clients and their libraries in one process: each file begins with fresh ones. */
@@ -31,6 +33,7 @@ const late = (seed: number) => ({
     include: ['tests/threads/**/*.test.ts'],
     exclude: ON_FILE,
     env: { KERNMANTLE_LATE_STORE: String(seed) },
+    globalSetup: [BUNDLE],
     isolate: true,
   },
 });
@@ -38,8 +41,8 @@ const LATE = isSoak || process.env['CI'] ? [late(1), late(2), late(3)] : [];
 
 export default defineConfig({
   test: {
-    // End-to-end tests start the command line from `src/`, never from a stale `dist/`.
-    env: { KERNMANTLE_SRC: '1', NO_COLOR: '1' },
+    // End-to-end tests start the command line from a build of their own, never from a stale `dist/`.
+    env: { ...BUILT, KERNMANTLE_SRC: '1', NO_COLOR: '1' },
     testTimeout: isSoak ? 1_800_000 : timeoutMs(60_000),
     expect: { poll: { timeout: pollMs } },
     hookTimeout: timeoutMs(30_000),
@@ -53,12 +56,13 @@ export default defineConfig({
     isolate: false,
     projects: [
       { test: { name: 'unit', include: ['src/**/*.test.ts', ...SUPPORT] } },
-      { test: { name: 'cases', include: CASES } },
+      { test: { name: 'cases', include: CASES, globalSetup: [BUNDLE] } },
       {
         test: {
           name: 'e2e',
           include: ['tests/**/*.test.ts'],
           exclude: [...CASES, ...CRASH, ...PEERS, ...FLEET, ...SUPPORT],
+          globalSetup: [BUNDLE],
         },
       },
       {
@@ -66,7 +70,7 @@ export default defineConfig({
           name: 'peers',
           include: PEERS,
           isolate: true,
-          globalSetup: ['tests/web/support/build-page.ts'],
+          globalSetup: [BUNDLE, 'tests/web/support/build-page.ts'],
         },
       },
       {
@@ -74,10 +78,10 @@ export default defineConfig({
           name: 'fleet',
           include: FLEET,
           isolate: true,
-          globalSetup: ['tests/fleet/support/setup.ts'],
+          globalSetup: [BUNDLE, 'tests/fleet/support/setup.ts'],
         },
       },
-      { test: { name: 'crash', include: CRASH, isolate: true } },
+      { test: { name: 'crash', include: CRASH, isolate: true, globalSetup: [BUNDLE] } },
       ...LATE,
     ],
   },

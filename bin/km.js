@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 // The launcher. Plain JavaScript: it must run on any Node, find a current one, and hand over.
-// `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it).
+// `dist/` is used when it was built, `src/` otherwise (or when KERNMANTLE_SRC=1 asks for it). Tests have a build of
+// their own (KERNMANTLE_DIST=tests).
 import { existsSync, lstatSync, mkdirSync } from 'node:fs';
 import * as nodeModule from 'node:module';
 import { homedir } from 'node:os';
@@ -112,8 +113,9 @@ async function followLauncher() {
 if (major > 22 || (major === 22 && minor >= 19)) {
   keepCompiled();
   if (process.env.KERNMANTLE_LAUNCHER === String(process.ppid)) await followLauncher();
-  const built = '../dist/cli/main.js';
-  const useSource = process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built));
+  const isTest = process.env.KERNMANTLE_DIST === 'tests';
+  const built = `../${isTest ? 'dist-tests' : 'dist'}/cli/main.js`;
+  const useSource = (process.env.KERNMANTLE_SRC === '1' && !isTest) || !existsSync(here(built));
   const { main } = await import(useSource ? '../src/cli/main.ts' : built);
   await main(process.argv.slice(2));
 } else {

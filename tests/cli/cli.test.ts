@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import { FROM_SOURCE } from '../support/built.ts';
 import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { timeoutMs } from '../support/soak.ts';
@@ -23,7 +24,7 @@ interface Done {
 }
 
 const km = (...args: string[]): Done => kmWith({}, ...args);
-function kmWith(env: Readonly<Record<string, string>>, ...args: string[]): Done {
+function kmWith(env: Readonly<Record<string, string | undefined>>, ...args: string[]): Done {
   const done = spawnSync(process.execPath, [launcher, ...args], {
     cwd: fixture.root,
     env: { ...fixture.env, KERNMANTLE_SRC: '1', ...env },
@@ -424,7 +425,8 @@ test.skipIf(process.platform === 'win32')(
   () => {
     const cache = join(fixture.root, 'cache');
     const folder = join(cache, 'kernmantle/compile');
-    const start = (home: string) => kmWith({ XDG_CACHE_HOME: home }, '--version').code;
+    const start = (home: string) =>
+      kmWith({ ...FROM_SOURCE, XDG_CACHE_HOME: home }, '--version').code;
     expect(start(cache)).toBe(0);
     expect(lstatSync(folder).mode & 0o777).toBe(0o700);
     expect(readdirSync(folder)).toHaveLength(1);

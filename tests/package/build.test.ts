@@ -17,7 +17,7 @@ beforeAll(() => {
 afterAll(() => built.remove());
 
 /** Not as the other tests: they want what is in `src/`. */
-const { KERNMANTLE_SRC: _, ...env } = process.env;
+const { KERNMANTLE_SRC: _, KERNMANTLE_DIST: __, ...env } = process.env;
 const node = (...args: string[]): string =>
   execFileSync(process.execPath, args, { cwd: join(built.dir, 'program'), env, encoding: 'utf8' });
 

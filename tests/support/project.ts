@@ -9,6 +9,7 @@ import {
   type RuntimeOptions,
   type Verb,
 } from '../../src/runtime/index.ts';
+import { BUILT } from './built.ts';
 import { lateStore } from './late-store.ts';
 
 export interface Fixture {
@@ -30,6 +31,7 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
     PATH: process.env.PATH,
     HOME: base,
     KERNMANTLE_HOME: home,
+    ...BUILT,
   };
   const fixture: Fixture = {
     root,
