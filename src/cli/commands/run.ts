@@ -167,7 +167,9 @@ async function withReplies(
   try {
     const ended = await work({ ...call, terminal: { ...terminal, env } }, standIn);
     const left = unused();
-    if (left > 0 && ended === EXIT.done) terminal.note(`${left} of the replies were not asked for`);
+    if (left > 0 && ended === EXIT.done) {
+      terminal.note(`${left} ${left === 1 ? 'reply was' : 'replies were'} not asked for`);
+    }
     return ended;
   } finally {
     await close();
