@@ -10,6 +10,7 @@ import { createModules } from '../../src/cli/lsp/modules.ts';
 import { viewOf } from '../../src/cli/lsp/view.ts';
 import { installServer, type ServerState } from '../mcp/support/changing-server.ts';
 import { makeConnected } from '../mcp/support/connected.ts';
+import { FROM_SOURCE } from '../support/built.ts';
 import { type Ran, runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { eventsOf, scripted, TEXT } from '../support/script-project.ts';
@@ -638,7 +639,7 @@ return { text: \`@r.title @r.stars\` }`;
       'import{registerHooks}from"node:module";registerHooks({load(url,c,next){process.stderr.write(url+"\\n");return next(url,c)}})';
     const loaded = (text: string): string => {
       const words = ['--import', `data:text/javascript,${encodeURIComponent(tell)}`, LAUNCHER];
-      const env = { ...fixture.env, KERNMANTLE_SRC: '1' };
+      const env = { ...fixture.env, ...FROM_SOURCE };
       const options = {
         cwd: fixture.root,
         env,
