@@ -113,9 +113,10 @@ async function followLauncher() {
 if (major > 22 || (major === 22 && minor >= 19)) {
   keepCompiled();
   if (process.env.KERNMANTLE_LAUNCHER === String(process.ppid)) await followLauncher();
-  const isTest = process.env.KERNMANTLE_DIST === 'tests';
-  const built = `../${isTest ? 'dist-tests' : 'dist'}/cli/main.js`;
-  const useSource = (process.env.KERNMANTLE_SRC === '1' && !isTest) || !existsSync(here(built));
+  const ofTests = '../dist-tests/cli/main.js';
+  const isTest = process.env.KERNMANTLE_DIST === 'tests' && existsSync(here(ofTests));
+  const built = isTest ? ofTests : '../dist/cli/main.js';
+  const useSource = !isTest && (process.env.KERNMANTLE_SRC === '1' || !existsSync(here(built)));
   const { main } = await import(useSource ? '../src/cli/main.ts' : built);
   await main(process.argv.slice(2));
 } else {
