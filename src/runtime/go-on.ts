@@ -87,7 +87,7 @@ export function goOnAfterAnswers(ports: GoOnPorts): GoingOn {
     // An answer queues the thread where machines share the store, and a worker goes on with it.
     if (store.fleet) return;
     const found = await restingThreads(store, ports.now());
-    // What cannot be read now is looked at again.
+    // The next look reads them again if they cannot be read now.
     if (!found.ok || found.output.length === 0) return;
     const rows = found.output;
     const pending = await store.approvals({ state: 'pending', limit: MAX_OPEN });

@@ -39,7 +39,7 @@ export interface Play {
   readonly executions: Execution[];
   /** Values that a reader gave because an attacker wanted it to. */
   readonly misread: Json[];
-  /** What a person was asked, and about which operation. */
+  /** Questions to a person, each with the tool that it is about. */
   readonly questions: { readonly tool: string; readonly text: string }[];
   /** For what is written in it: nothing else is called so. */
   readonly name: string;

@@ -27,9 +27,9 @@ type Given = Omit<Decision, 'who' | 'channel'>;
 
 /** An option is written with dashes here. */
 function asUsage({ error: { detail } }: Failure): Failure {
-  const option = plainText(detail.option ?? '');
-  const message = detail.message.replace(`\`${option}\``, `\`--${option}\``);
-  return fail('usage', message);
+  const { message, option } = detail;
+  if (typeof option !== 'string') return fail('usage', message);
+  return fail('usage', message.replace(`\`${option}\``, `\`--${option}\``));
 }
 
 function command(

@@ -72,7 +72,7 @@ export const childrenOf = (
 ): Promise<Outcome<ThreadSummary[]>> => allThreads(store, filter);
 
 /** How a thread ends whose children cannot be read: it can be resumed, and nothing of them is lost. */
-export const withoutChildren = ({ error: { code, detail } }: Failure): Ending => ({
+export const childrenUnreadable = ({ error: { code, detail } }: Failure): Ending => ({
   status: 'interrupted',
   reason: `its children cannot be read: ${detail.message}`,
   code,
@@ -242,20 +242,20 @@ async function waitForChildren(thread: Thread): Promise<Ending | undefined> {
     await hearInReplay(thread);
     // Who has nobody to wait for has ended, also in a process that goes.
     const before = thread.control.leaving ? await openChildren(thread) : undefined;
-    if (before?.ok === false) return withoutChildren(before);
+    if (before?.ok === false) return childrenUnreadable(before);
     const told = before?.output.size === 0 ? undefined : obeySignals(thread);
     if (told) return told;
     const open = before?.output.size === 0 ? before : await openChildren(thread);
-    if (!open.ok) return withoutChildren(open);
+    if (!open.ok) return childrenUnreadable(open);
     if (open.output.size === 0) {
       const counts = await countOthers(thread);
-      return counts.ok ? undefined : withoutChildren(counts);
+      return counts.ok ? undefined : childrenUnreadable(counts);
     }
     const cause = await waitRound(thread, open.output);
     if (cause === 'duration') return outOfTime(thread, 'waiting for its children');
     if (cause === 'lost') return { status: 'interrupted', reason: 'its lease was lost' };
     const found = ports.store.fleet ? ok([]) : await registeredChildren(thread);
-    if (!found.ok) return withoutChildren(found);
+    if (!found.ok) return childrenUnreadable(found);
     const still = found.output;
     if (still.length > 0 && still.every(({ status }) => status === 'interrupted')) {
       if (thread.control.stopped || thread.control.leaving) continue;
@@ -435,7 +435,7 @@ export async function adoptChildren(thread: Thread): Promise<void> {
   const { ports, place } = thread;
   await ports.store.sweep();
   const found = await childrenOf(ports, { parent: place.id, kind: 'thread' });
-  // What cannot be read now is taken up when the thread waits for it.
+  // The thread takes up children that cannot be read now when it waits for them.
   for (const { id, status } of found.ok ? found.output : []) {
     // One that another process holds refuses; its end is found in the registry.
     if (LEFT.has(status) && !ports.threads.live.get(id)) void ports.threads.resume(id);

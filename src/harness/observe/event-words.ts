@@ -106,7 +106,7 @@ const DEEDS: ReadonlyMap<string, string> = new Map([
   ['wait', 'puts the run on hold'],
 ]);
 
-/** What a hook decided and when, without its name. */
+/** Tells the event and the decision of a hook. The name of the hook is not in it. */
 export const hookDecision = ({ event, deed }: Pick<DataOf<'hook'>, 'event' | 'deed'>): string =>
   `at ${event}: ${DEEDS.get(deed) ?? deed}`;
 

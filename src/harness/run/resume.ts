@@ -10,7 +10,7 @@ import {
 } from '../../base/index.ts';
 import type { Block } from '../../llm/index.ts';
 import { type Held, isEnded, type ThreadRow } from '../../store/index.ts';
-import { adoptChildren, catchUp, withoutChildren } from '../children/children.ts';
+import { adoptChildren, catchUp, childrenUnreadable } from '../children/children.ts';
 import { applyApproved, resumeAfterProposal } from '../hooks/improve-directive.ts';
 import { packLimits } from '../limits/effective-limits.ts';
 import type { Ending } from '../loop.ts';
@@ -280,7 +280,7 @@ async function catchUpWith(
   restoreIntents(thread, history);
   chargeUnreadRequests(thread, whole, held.open);
   const children = hooks.ok ? await catchUp(thread, whole, held.open) : hooks;
-  if (!children.ok) thread.control.ending ??= withoutChildren(children);
+  if (!children.ok) thread.control.ending ??= childrenUnreadable(children);
   await resumeAfterProposal(thread, prepared, history);
   if (lost) tellLostCommits(thread, lost);
   return history;

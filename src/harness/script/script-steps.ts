@@ -302,7 +302,7 @@ function afterOthers<T>(record: ScriptRecord, work: () => Promise<T>): () => Pro
   };
 }
 
-/** What was done before is handed back; another step than before ends the thread. */
+/** Returns the recorded result of a step that was done before. A step that differs from the record ends the thread. */
 async function unlessDone(
   { control }: Thread,
   record: ScriptRecord,

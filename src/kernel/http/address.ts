@@ -114,7 +114,7 @@ interface Target {
 }
 type NetCapability = 'net.http' | 'net.websocket';
 
-/** What the target itself says, without a look at any resolver; undefined where its name has to be looked up. */
+/** Judges a target without a resolver. Undefined: the host is a name, and its addresses must be looked up. */
 function allowWritten(
   { url, method }: Target,
   capability: NetCapability,

@@ -72,7 +72,7 @@ interface Denial {
   attempted?: string;
   /** One sentence without an end: why not, and what to do. */
   message: string;
-  /** What to do alone, where a line in a directive would do it. */
+  /** The remedy of the message by itself. Absent if no line in a directive would help. */
   remedy?: string;
 }
 

@@ -211,7 +211,7 @@ export interface SlimEvent {
   /** Of a hook: where it fired and what came of it. */
   readonly event?: string;
   readonly deed?: string;
-  /** What a hook decided and when, in words. */
+  /** The event and the decision of a hook, in words. */
   readonly decision?: string;
   readonly took_ms?: number;
   readonly approval?: string;

@@ -127,7 +127,7 @@ function createNames() {
   return async (store: Store, rows: readonly ThreadSummary[]): Promise<readonly string[]> => {
     for (const { directive } of rows) names.add(directive);
     const all = hasRead === store ? ok([]) : await allThreads(store, { kind: 'thread' });
-    // What cannot be read now is read with the next list.
+    // The next list reads them again if they cannot be read now.
     if (all.ok) hasRead = store;
     for (const { directive } of all.ok ? all.output : []) names.add(directive);
     return [...names].toSorted().slice(0, PAGE);

@@ -1,0 +1,42 @@
+// Builds a folder when it is missing or older than its sources.
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+
+interface Build {
+  /** The folder, from the root of the repository. */
+  readonly folder: string;
+  /** The file in it that is written last. */
+  readonly last: string;
+  readonly sources: readonly string[];
+  /** The program that builds. Its argument is the folder. */
+  readonly program: string;
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+function newest(path: string): number {
+  const info = statSync(path);
+  if (!info.isDirectory()) return info.mtimeMs;
+  const inside = readdirSync(path, { recursive: true, encoding: 'utf8' });
+  return Math.max(info.mtimeMs, ...inside.map((name) => statSync(join(path, name)).mtimeMs));
+}
+
+export function buildWhenOlder({ folder, last, sources, program, env }: Build): void {
+  const built = join(ROOT, folder);
+  const file = join(built, last);
+  const time = existsSync(file) ? statSync(file).mtimeMs : 0;
+  if (sources.every((source) => newest(join(ROOT, source)) < time)) return;
+  // It is built beside the folder and moved: a reader sees the old one or the new one.
+  const fresh = `${built}-${process.pid}`;
+  mkdirSync(dirname(built), { recursive: true });
+  execFileSync(process.execPath, [join(ROOT, program), fresh], {
+    cwd: ROOT,
+    stdio: ['ignore', 'ignore', 'inherit'],
+    env: { ...process.env, ...env },
+  });
+  rmSync(built, { recursive: true, force: true });
+  renameSync(fresh, built);
+}
