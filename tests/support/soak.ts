@@ -14,3 +14,17 @@ export const timeoutMs = (often: number): number => often * slow * (isSoak ? 10 
 
 /** Time limit of `expect.poll`. It is well below the limit of a test, so that a second poll can still report. */
 export const pollMs = 10_000 * slow;
+
+/** `KERNMANTLE_SEED` names the day whose share of long tests runs; today is the default. */
+const day = Number(process.env.KERNMANTLE_SEED ?? Math.floor(Date.now() / 86_400_000));
+
+/**
+ * The share of `all` that runs now: `count` neighbours that move on every day, so that ordinary use runs all of
+ * them within a week. `npm run soak` runs all. The titles of the tests show what was chosen; the same
+ * `KERNMANTLE_SEED` chooses it again.
+ */
+export function ofToday<Case>(all: readonly Case[], count: number, on = day): Case[] {
+  if (isSoak || count >= all.length) return [...all];
+  const start = (on * count) % all.length;
+  return [...all, ...all].slice(start, start + count);
+}
