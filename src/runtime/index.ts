@@ -18,19 +18,19 @@ import {
   type Rooms,
   type RuntimeOptions,
 } from './project.ts';
+import { readAudit } from './read-audit.ts';
 import { runScriptIn } from './run-script.ts';
 import type { Runtime } from './runtime.ts';
 import { createScriptPrimitive } from './script-tools.ts';
 import { openScripts } from './scripts.ts';
 import { createRegistryDoor } from './server-registry.ts';
+import { reachThreads } from './thread-primitives.ts';
 import {
   checkRun,
   createThreads,
   openPorts,
   openRegistry,
   openThreadWorld,
-  reachThreads,
-  readAudit,
   runPlain,
   type ThreadWorld,
 } from './threads.ts';
@@ -43,9 +43,10 @@ export type { CallOptions } from './kernel.ts';
 export { createMcpHost } from './mcp-host.ts';
 export { BUNDLE, ownKey, type RuntimeOptions, recordsFolder } from './project.ts';
 export type { OnLooker } from './queued-threads.ts';
+export { pruneThreads } from './retention.ts';
 export type { Runtime } from './runtime.ts';
 export { findScriptProject } from './scripts.ts';
-export { allThreads, pruneThreads, type Threads } from './threads.ts';
+export { allThreads, type Threads } from './threads.ts';
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {

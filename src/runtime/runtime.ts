@@ -9,9 +9,10 @@ import type { ServedItems } from './identity.ts';
 import type { CallOptions } from './kernel.ts';
 import type { Verb } from './program.ts';
 import type { OnLooker } from './queued-threads.ts';
+import type { AuditAnswer } from './read-audit.ts';
 import type { ScriptSetup, ScriptUse } from './scripts.ts';
 import type { RegistryDoor } from './server-registry.ts';
-import type { AuditAnswer, Threads } from './threads.ts';
+import type { Threads } from './threads.ts';
 
 export interface Runtime {
   readonly project: string;

@@ -1,21 +1,7 @@
 // Threads over one project: the registry and the harness, loaded when the first thread is.
-import { existsSync, realpathSync, rmSync } from 'node:fs';
+import { existsSync, realpathSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import {
-  anything,
-  compact,
-  type Failure,
-  fail,
-  fillableText,
-  flag,
-  type Outcome,
-  ok,
-  oneOf,
-  record,
-  systemClock,
-  systemRandom,
-  text,
-} from '../base/index.ts';
+import { compact, fail, type Outcome, ok, systemClock, systemRandom } from '../base/index.ts';
 import { createFrame } from '../flow/index.ts';
 import type {
   FollowedRun,
@@ -29,15 +15,11 @@ import type {
   ReplayReport,
   ResumeOptions,
   RunRequest,
-  ThreadAction,
-  ThreadFunction,
   ThreadResult,
 } from '../harness/index.ts';
 import { type Library, signItem } from '../items/index.ts';
-import type { AuditFilter, AuditRow, Kind, Primitive } from '../kernel/index.ts';
 import type {
   Held,
-  PruneOptions,
   Store,
   StoredEvent,
   ThreadFilter,
@@ -48,6 +30,7 @@ import { deriveVaultKey } from '../trust/index.ts';
 import { identify } from './identity.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
+import { type Retained, retain } from './retention.ts';
 import { createScriptPort } from './script-directives.ts';
 
 export interface Threads {
@@ -108,38 +91,6 @@ export const hasRegistry = (open: Pick<OpenProject, 'project' | 'own' | 'shared'
   open.shared.address !== undefined ||
   existsSync(registryFile(open));
 
-/** When one of its sources cannot be read, the failure names it, and `output` has the rows of the other. */
-export type AuditAnswer =
-  | { readonly ok: true; readonly output: AuditRow[] }
-  | (Failure & { readonly output: AuditRow[] });
-
-/** Rows of threads. */
-async function registryRows(open: OpenProject, filter: AuditFilter): Promise<Outcome<AuditRow[]>> {
-  const store = hasRegistry(open) ? await open.store?.() : undefined;
-  if (!store) return ok([]);
-  const rows = store.ok ? await store.output.auditRows(filter) : store;
-  if (rows.ok) return rows;
-  const { code, detail } = rows.error;
-  const remedy = typeof detail.hint === 'string' ? `; ${detail.hint}` : '';
-  const message = `the audit rows of threads cannot be read: ${detail.message}${remedy}`;
-  return fail(code, message, { ...detail });
-}
-
-/** Rows of threads are in the registry, all others in the file: both, by time. */
-export async function readAudit(open: OpenProject, filter: AuditFilter): Promise<AuditAnswer> {
-  await open.audit.kept?.();
-  const sources = [open.audit.read(filter), await registryRows(open, filter)];
-  const rows = sources
-    .flatMap((source) => (source.ok ? source.output : []))
-    .toSorted((a, b) => Number(a.time > b.time) - Number(a.time < b.time))
-    .slice(-filter.limit);
-  const [failed, other] = sources.filter((source) => !source.ok);
-  if (!failed) return { ok: true, output: rows };
-  const { code, detail } = failed.error;
-  const message = other ? `${detail.message}; ${other.error.detail.message}` : detail.message;
-  return { ...fail(code, message, { ...detail }), output: rows };
-}
-
 type Harness = typeof import('../harness/index.ts');
 
 /** Threads are loaded when the first is asked for, with what is looked at before there is one. */
@@ -188,135 +139,13 @@ export async function runPlain(
   return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
-/** The names of the harness's table, whose code is loaded later; the type keeps them the same. */
-const THREAD_ACTIONS: Readonly<Record<ThreadAction, true>> = {
-  status: true,
-  wait: true,
-  pause: true,
-  resume: true,
-  inject: true,
-  cancel: true,
-};
-
-const THREAD_FUNCTIONS: Readonly<Record<ThreadFunction, true>> = {
-  spawn: true,
-  wait: true,
-  wait_all: true,
-  registry: true,
-  transcript: true,
-  inject: true,
-  pause: true,
-  interrupt: true,
-  terminate: true,
-  kill: true,
-  resume: true,
-};
-
-/** What a tool above the primitive may say. */
-const threadConfig = record(
-  {
-    function: oneOf(Object.keys(THREAD_FUNCTIONS)),
-    runner: fillableText(text),
-    make_id: flag,
-  },
-  { required: ['function'] },
-);
-
-/** What the shipped tools above the reader say. */
-const readerConfig = record(
-  {
-    function: oneOf(['read', 'pick']),
-    task: fillableText(text),
-    also: fillableText(text),
-    schema: anything,
-  },
-  { required: ['function'] },
-);
-
-/** How chains and `execute` reach threads; the harness is loaded when the first call does. */
-export function reachThreads(
-  open: OpenProject,
-  harness: () => Promise<Outcome<HarnessPorts>>,
-): { primitives: Primitive[]; kinds: Kind[] } {
-  const load = async () => {
-    const room = await import('../harness/index.ts');
-    open.live ??= room.createLiveThreads();
-    return { ...room, ports: { live: open.live, harness } };
-  };
-  const kind = (name: 'thread' | 'artifact', actions: readonly string[]): Kind => ({
-    name,
-    actions,
-    async prepare(request) {
-      const { threadKind, artifactKind, ports } = await load();
-      const loaded = name === 'thread' ? threadKind(ports) : artifactKind(ports);
-      return await loaded.prepare(request);
-    },
-  });
-  const thread: Primitive = {
-    name: 'thread',
-    isOfDirectives: true,
-    config: threadConfig,
-    async run(call) {
-      const { createThreadPrimitive, ports } = await load();
-      return await createThreadPrimitive(ports).run(call);
-    },
-    plan: (call) => ({ thread: call.config.function ?? call.tool.id }),
-  };
-  const reader: Primitive = {
-    name: 'reader',
-    isOfBundle: true,
-    config: readerConfig,
-    async run(call) {
-      const { runReader, ports } = await load();
-      return await runReader(ports.live, call);
-    },
-    plan: ({ config, tool }) => ({ reader: config.function ?? tool.id }),
-  };
-  return {
-    primitives: [thread, reader],
-    kinds: [kind('thread', Object.keys(THREAD_ACTIONS)), kind('artifact', ['read'])],
-  };
-}
-
-/** Every thread that fits. */
+/** Returns every thread that matches the filter. */
 export async function allThreads(
   store: Store,
   filter: ThreadFilter,
 ): Promise<Outcome<ThreadSummary[]>> {
   const loaded = await import('../store/index.ts');
   return await loaded.allThreads(store, filter);
-}
-
-/** Old trees go, with their transcripts; what they cost and the audit stay. */
-export async function pruneThreads(
-  store: Pick<Store, 'prune'>,
-  project: string,
-  options: PruneOptions,
-): Promise<Outcome<{ removed: string[] }>> {
-  const pruned = await store.prune(options);
-  for (const id of pruned.ok ? pruned.output.removed : []) {
-    rmSync(join(project, '.ai', 'threads', id), { recursive: true, force: true });
-  }
-  return pruned;
-}
-
-const DAY_MS = 24 * 60 * 60 * 1000;
-/** So few that no run waits for it; the next one goes on. */
-const TREES_A_RUN = 20;
-
-/** Before the first run of a runtime: a little of what the policy does not want kept any longer. */
-async function retain(world: ThreadWorld): Promise<void> {
-  const { open } = world.rooms;
-  const { days, keep_failed = false } = open.policies.current().policy.retention;
-  if (world.hasRetained || open.host || days === undefined) return;
-  world.hasRetained = true;
-  // Whoever else keeps threads there has a policy of their own.
-  const own = world.store.fleet ? identify(open) : undefined;
-  if (own && !own.ok) return;
-  const before = open.clock.now() - days * DAY_MS;
-  const old = { before, keepFailed: keep_failed, trees: TREES_A_RUN };
-  const which = own ? { ...old, project: own.output.project } : old;
-  await pruneThreads(world.store, open.project, which);
 }
 
 /** A registry for one use; nothing of it stays. */
@@ -484,17 +313,13 @@ const resumeIn = (
     : ports.threads.live.resumed(id, () => resumeThread(ports, id, signal, options));
 
 /** What all threads of a project share, made once: how many there were leaves nothing behind. */
-export interface ThreadWorld {
-  rooms: Rooms;
-  store: Store;
+export interface ThreadWorld extends Retained {
   harness: Awaited<ReturnType<typeof loadHarness>>;
   watch: Watch;
   live: LiveThreads;
   owner: string;
   /** When it was last looked for threads that a process left behind. */
   looked?: number;
-  /** Was it looked for threads that are too old? */
-  hasRetained?: boolean;
 }
 
 /** A look goes through the registry: once for many runs. */

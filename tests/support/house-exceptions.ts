@@ -8,7 +8,7 @@ export const KNOWN_UNPLACED: readonly string[] = [];
 export const KNOWN_UNBUILT: readonly string[] = [];
 
 /** Folders with too many files. */
-export const KNOWN_LARGE: readonly string[] = [];
+export const KNOWN_LARGE: readonly string[] = ['runtime'];
 
 /** Imports inside a room that point up. */
 export const KNOWN_UPWARD: readonly string[] = [];
