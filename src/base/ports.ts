@@ -1,12 +1,25 @@
 import { randomBytes } from 'node:crypto';
+import { existsSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/**
- * A file or folder of this package by its path there, such as `bundle`. INVARIANT: this module lies
- * two folders below the package, in `src/base/` as in `dist/chunks/`.
- */
-export const packagePath = (path: string): string =>
-  fileURLToPath(new URL(`../../${path}`, import.meta.url));
+/** The folder of the package: the nearest one above this module that has `bundle/commands.json`. */
+function packageFolder(): string {
+  const start = dirname(fileURLToPath(import.meta.url));
+  let folder = start;
+  while (!existsSync(join(folder, 'bundle', 'commands.json'))) {
+    if (folder === dirname(folder))
+      throw new Error(
+        `no folder above ${start} has bundle/commands.json: install kernmantle again`,
+      );
+    folder = dirname(folder);
+  }
+  return folder;
+}
+let found: string | undefined;
+
+/** A file or folder of this package by its path there, such as `bundle`. */
+export const packagePath = (path: string): string => join((found ??= packageFolder()), path);
 
 // The world as arguments: rooms receive these, they never read a clock or a random source themselves.
 

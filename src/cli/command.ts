@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
-import type { Failure } from '../base/index.ts';
+import { type Failure, packagePath } from '../base/index.ts';
 import type { Output } from './terminal/output.ts';
 import type { Terminal } from './terminal/terminal.ts';
 
@@ -38,6 +38,6 @@ export const asList = (value: unknown): string[] =>
 
 /** A file of the package. */
 export const readOwnJson = (path: string): unknown =>
-  JSON.parse(readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8'));
+  JSON.parse(readFileSync(packagePath(path), 'utf8'));
 
 export const version = (): string => (readOwnJson('package.json') as { version: string }).version;
