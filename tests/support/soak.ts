@@ -3,6 +3,9 @@
 
 export const isSoak = process.env.KERNMANTLE_SOAK === '1';
 
+/** Cases that need half a minute each run here; `npm test` on a developer's machine skips them. */
+export const isSoakOrCi = isSoak || Boolean(process.env.CI);
+
 /** How often a property, a kill or a fuzzer runs: `often` now, and `soaked` times under `npm run soak`. */
 export const runs = (often: number, soaked = often * 10): number => (isSoak ? soaked : often);
 

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import * as fc from 'fast-check';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
 import { makeProject, type TestProject } from '../../../tests/support/processes.ts';
+import { isSoakOrCi } from '../../../tests/support/soak.ts';
 import { systemClock } from '../../base/index.ts';
 import { environmentFolder, prepareDependencies } from './dependencies.ts';
 
@@ -128,7 +129,8 @@ test.skipIf(!hasNpm)(
   },
 );
 
-test.skipIf(!hasPython)(
+// The environment takes 20 seconds of work, so that only soak and CI make one.
+test.skipIf(!hasPython || !isSoakOrCi)(
   'a wheel is installed into an environment of its own (needs python3 with venv)',
   async () => {
     const wheel = 'km_parrot-1.0.0-py3-none-any.whl';

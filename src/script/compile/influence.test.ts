@@ -6,7 +6,7 @@ import { type Program, program } from '../../../tests/support/random-programs.ts
 import { createWorldFixture, play } from '../../../tests/support/script-world.ts';
 import { runs, timeoutMs } from '../../../tests/support/soak.ts';
 
-const RUNS = runs(500, 10_000);
+const RUNS = runs(50, 10_000);
 
 /** Every input has a label of its own name. */
 const INPUTS = ['a', 'b', 'c'];

@@ -1,9 +1,10 @@
 // Attempts to widen a right. The attacker holds tokens (with their end keys), knows every public
 // thing and signs whatever it likes with its own keys; it does not hold the root key or keys that
-// were dropped. A case is one token and one question; there are more than 130,000 of them.
+// were dropped. A case is one token and one question; `npm run soak` asks more than 130,000 of them, and
+// `npm test` an eighth.
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
-import { timeoutMs } from '../../../tests/support/soak.ts';
+import { ofToday, runs, timeoutMs } from '../../../tests/support/soak.ts';
 import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
 import { canonicalJson, type Json, type JsonObject, type Outcome } from '../../base/index.ts';
 import type { Grant, Need } from '../grants/grant.ts';
@@ -198,9 +199,12 @@ function expectRefused(text: string): void {
 }
 
 const check = <T extends [unknown, ...unknown[]]>(
-  numRuns: number,
+  soaked: number,
   ...args: [...{ [K in keyof T]: fc.Arbitrary<T[K]> }, (...values: T) => void]
-) => fc.assert(fc.property(...(args as Parameters<typeof fc.property<T>>)), { numRuns });
+) =>
+  fc.assert(fc.property(...(args as Parameters<typeof fc.property<T>>)), {
+    numRuns: runs(Math.ceil(soaked / 8), soaked),
+  });
 
 const rebuild = (
   links: readonly TokenLink[],
@@ -221,7 +225,7 @@ function forge(
   return { body, next, signature: pairOf(seed).sign(bytes) };
 }
 
-test('no appended block widens a right (1,200 tokens x 52 needs)', () => {
+test('no appended block widens a right', () => {
   check<[CapabilityToken, BlockContent, boolean]>(
     1200,
     openToken,
@@ -232,7 +236,7 @@ test('no appended block widens a right (1,200 tokens x 52 needs)', () => {
       expectNoMore(rights.get(parent) as VerifiedToken, read(seal ? sealToken(child) : child));
     },
   );
-  expect(allowed).toBeGreaterThan(1000);
+  expect(allowed).toBeGreaterThan(runs(100, 1000));
 });
 
 const HOSTILE: readonly [string, ...Json[]][] = [
@@ -267,7 +271,7 @@ const spelling = fc.constantFrom<(body: string) => string>(
   (body) => body.replace(/"exp":\d+/, '"exp":1e99'),
 );
 
-test('a holder that signs any body at all gains nothing (1,000 tokens x 52 needs)', () => {
+test('a holder that signs any body at all gains nothing', () => {
   let accepted = 0;
   check<[CapabilityToken, BlockContent, JsonObject, (body: string) => string, Uint8Array]>(
     1000,
@@ -290,7 +294,7 @@ test('a holder that signs any body at all gains nothing (1,000 tokens x 52 needs
   expect(accepted).toBeGreaterThan(10);
 });
 
-test('blocks and ends of different tokens do not fit together (6,000 splices)', () => {
+test('blocks and ends of different tokens do not fit together', () => {
   check<[TokenLink[], CapabilityToken]>(
     4000,
     fc.array(anyLink, { minLength: 1, maxLength: 4 }),
@@ -309,7 +313,7 @@ test('blocks and ends of different tokens do not fit together (6,000 splices)', 
   );
 });
 
-test('no block can be dropped, doubled or moved (6,000 rearrangements)', () => {
+test('no block can be dropped, doubled or moved', () => {
   const long = fc.constantFrom(...POOL.filter((token) => token.links.length > 1));
   check<[CapabilityToken, number, number, number]>(
     6000,
@@ -327,7 +331,7 @@ test('no block can be dropped, doubled or moved (6,000 rearrangements)', () => {
   );
 });
 
-test('a chain cut short cannot be closed with keys of the attacker (3,000 cuts)', () => {
+test('a chain cut short cannot be closed with keys of the attacker', () => {
   const long = fc.constantFrom(...POOL.filter((token) => token.links.length > 1));
   check<[CapabilityToken, number, Uint8Array, boolean]>(
     1500,
@@ -349,7 +353,7 @@ test('a chain cut short cannot be closed with keys of the attacker (3,000 cuts)'
   );
 });
 
-test('a sealed token cannot be extended, reopened or closed elsewhere (5,000 attempts)', () => {
+test('a sealed token cannot be extended, reopened or closed elsewhere', () => {
   const sealed = fc.constantFrom(...POOL.filter((token) => token.sealed));
   check<[CapabilityToken, CapabilityToken, BlockContent, Uint8Array]>(
     1000,
@@ -369,7 +373,7 @@ test('a sealed token cannot be extended, reopened or closed elsewhere (5,000 att
   );
 });
 
-test('a token of the attacker’s own root is refused under any name (500 tokens)', () => {
+test('a token of the attacker’s own root is refused under any name', () => {
   check<[Uint8Array, BlockContent]>(500, ownKey, block, (seed, content) => {
     const own = pairOf(seed);
     const token = must(mintToken(own, content, { core: true, random }));
@@ -396,7 +400,7 @@ const edit = fc.constantFrom<(body: JsonObject) => JsonObject>(
   (body) => ({ ...body, nonce: 'm'.repeat(22) }),
 );
 
-test('no field of any block can be edited (6,000 edits)', () => {
+test('no field of any block can be edited', () => {
   check<[CapabilityToken, number, (body: JsonObject) => JsonObject]>(
     6000,
     anyToken,
@@ -421,21 +425,24 @@ const flip = (bytes: Uint8Array, bit: number): Buffer => {
   return copy;
 };
 
-test('no bit of a token’s text can be flipped (every bit of two tokens)', () => {
-  const samples = [OPEN, POOL.filter((token) => token.sealed)].map(
-    (tokens) =>
-      tokens
-        .filter(({ links }) => links.length === 2)
-        .sort((a, b) => encodeToken(a).length - encodeToken(b).length)[0],
-  );
-  for (const token of samples) {
-    const text = Buffer.from(encodeToken(token as CapabilityToken));
-    for (let bit = 0; bit < text.length * 8; bit++)
-      expectRefused(flip(text, bit).toString('latin1'));
-  }
-});
+test.each(ofToday([0, 1, 2, 3, 4, 5, 6, 7], 1))(
+  'bit %i of no byte of a token’s text can be flipped',
+  (bit) => {
+    const samples = [OPEN, POOL.filter((token) => token.sealed)].map(
+      (tokens) =>
+        tokens
+          .filter(({ links }) => links.length === 2)
+          .sort((a, b) => encodeToken(a).length - encodeToken(b).length)[0],
+    );
+    for (const token of samples) {
+      const text = Buffer.from(encodeToken(token as CapabilityToken));
+      for (let at = 0; at < text.length; at++)
+        expectRefused(flip(text, at * 8 + bit).toString('latin1'));
+    }
+  },
+);
 
-test('no bit inside a block, key, signature or end can be flipped (8,000 flips)', () => {
+test('no bit inside a block, key, signature or end can be flipped', () => {
   check<[CapabilityToken, number, number, number]>(
     8000,
     anyToken,
@@ -484,14 +491,14 @@ const respell = fc.constantFrom<(text: string) => string>(
   (text) => text.slice(0, -1) + String.fromCharCode(text.charCodeAt(text.length - 1) ^ 1),
 );
 
-test('a token has one spelling (3,000 others)', () => {
+test('a token has one spelling', () => {
   check<[CapabilityToken, (text: string) => string]>(3000, anyToken, respell, (token, spell) => {
     const text = encodeToken(token);
     if (spell(text) !== text) expectRefused(spell(text));
   });
 });
 
-test('garbage is refused and never thrown at (20,000 texts)', () => {
+test('garbage is refused and never thrown at', () => {
   const parts = fc.constantFrom(
     'kmt1',
     root.id,
