@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { BUILT } from './tests/support/built.ts';
-import { isSoak, pollMs, timeoutMs } from './tests/support/soak.ts';
+import { LongestFirst } from './tests/support/durations.ts';
+import { isSoak, isSoakOrCi, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const BUNDLE = 'tests/support/build-bundle.ts';
 const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
@@ -37,7 +38,7 @@ const late = (seed: number) => ({
     isolate: true,
   },
 });
-const LATE = isSoak || process.env['CI'] ? [late(1), late(2), late(3)] : [];
+const LATE = isSoakOrCi ? [late(1), late(2), late(3)] : [];
 
 export default defineConfig({
   test: {
@@ -50,12 +51,19 @@ export default defineConfig({
     pool: 'forks',
     // One core less is the default: on two cores half of the machine would wait.
     maxWorkers: '100%',
+    sequence: { sequencer: LongestFirst },
     // Tests change nothing that another file sees, and there are no mocks: one process runs many
     // files and loads the modules once. INVARIANT: a helper registers what it undoes in the test
     // that calls it, never when it is imported.
     isolate: false,
     projects: [
-      { test: { name: 'unit', include: ['src/**/*.test.ts', ...SUPPORT] } },
+      {
+        test: {
+          name: 'unit',
+          include: ['src/**/*.test.ts', ...SUPPORT],
+          setupFiles: ['tests/support/budget.ts'],
+        },
+      },
       { test: { name: 'cases', include: CASES, globalSetup: [BUNDLE] } },
       {
         test: {

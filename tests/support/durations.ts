@@ -1,0 +1,45 @@
+// Order of test files by their durations, which `tests/durations.json` holds in milliseconds.
+// `npm test -- --reporter=default --reporter=./tests/support/durations.ts` rewrites the rows of the
+// files that it runs.
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { relative } from 'node:path';
+import { BaseSequencer, type Reporter, type TestModule, type TestSpecification } from 'vitest/node';
+
+const FILE = 'tests/durations.json';
+const readDurations = (): Record<string, number> => JSON.parse(readFileSync(FILE, 'utf8'));
+
+/** Writes how long each file took, its imports included, and drops rows of files that are gone. */
+export default class DurationReporter implements Reporter {
+  onTestRunEnd(modules: readonly TestModule[]): void {
+    const durations = readDurations();
+    for (const module of modules) {
+      const { collectDuration, duration } = module.diagnostic();
+      // A tenth of a second is exact enough, and the next run changes fewer rows.
+      durations[module.relativeModuleId] = Math.round((collectDuration + duration) / 100) * 100;
+    }
+    const rows = Object.entries(durations).filter(([path]) => existsSync(path));
+    rows.sort(([one], [other]) => (one < other ? -1 : 1));
+    writeFileSync(FILE, `${JSON.stringify(Object.fromEntries(rows), null, 2)}\n`);
+  }
+}
+
+/**
+ * The longest file runs first, so that none runs alone at the end. A file without a row counts as the
+ * longest. Files that share a process stay together, project after project, because a worker that
+ * changes the project starts a new process and loads all modules again; they come last, because the
+ * shortest files are among them.
+ */
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const durations = readDurations();
+    const durationOf = ({ moduleId }: TestSpecification): number =>
+      durations[relative(this.ctx.config.root, moduleId)] ?? Number.MAX_SAFE_INTEGER;
+    const sorted = files.toSorted((one, other) => durationOf(other) - durationOf(one));
+    const isAlone = ({ project }: TestSpecification): boolean => project.config.isolate;
+    const shared = Map.groupBy(
+      sorted.filter((file) => !isAlone(file)),
+      ({ project }) => project.name,
+    );
+    return [...sorted.filter(isAlone), ...[...shared.values()].flat()];
+  }
+}
