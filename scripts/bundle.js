@@ -2,36 +2,49 @@
 // link than to run. What is loaded on demand stays apart, and so do the dependencies, except those
 // that nearly every command needs.
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { build } from 'vite';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const outDir = process.argv[2] ?? `${root}/dist`;
+/** The folder that is written, then further programs that belong into it: tests have some, users none. */
+const [outDir = `${root}/dist`, ...programs] = process.argv.slice(2);
 
-await build({
-  root,
-  configFile: false,
-  logLevel: 'warn',
-  ssr: { external: true, noExternal: ['yaml', 'commander', '@cfworker/json-schema'] },
-  build: {
-    ssr: true,
-    outDir,
-    emptyOutDir: false,
-    target: 'node22',
-    minify: false,
-    rollupOptions: {
-      input: {
-        index: `${root}/src/index.ts`,
-        'cli/main': `${root}/src/cli/main.ts`,
-        'yaml-library': `${root}/src/base/yaml-library.ts`,
-      },
-      output: {
-        entryFileNames: '[name].js',
-        chunkFileNames: 'chunks/[name]-[hash].js',
+const bundle = (input, chunks) =>
+  build({
+    root,
+    configFile: false,
+    logLevel: 'warn',
+    ssr: { external: true, noExternal: ['yaml', 'commander', '@cfworker/json-schema'] },
+    build: {
+      ssr: true,
+      outDir,
+      emptyOutDir: false,
+      target: 'node22',
+      minify: false,
+      rollupOptions: {
+        input,
+        output: {
+          entryFileNames: '[name].js',
+          chunkFileNames: `${chunks}/[name]-[hash].js`,
+        },
       },
     },
+  });
+
+await bundle(
+  {
+    index: `${root}/src/index.ts`,
+    'cli/main': `${root}/src/cli/main.ts`,
+    'yaml-library': `${root}/src/base/yaml-library.ts`,
   },
-});
+  'chunks',
+);
+// The programs have chunks of their own: shared ones would be smaller and many, so that `km` would start later.
+if (programs.length > 0) {
+  const named = programs.map((path) => [`programs/${basename(path, '.ts')}`, `${root}/${path}`]);
+  await bundle(Object.fromEntries(named), 'programs');
+}
 
 // Every command reads the shipped policy, many the other settings: they are read here, once.
 const { parseYaml } = await import(pathToFileURL(`${root}/src/base/yaml.ts`).href);

@@ -10,10 +10,9 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
 import type { Store } from '../../src/store/port.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { programWords } from '../support/built.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
 import { aThread, begin, must, writerOf } from '../support/store-suite/stage.ts';
-
-const WRITER = new URL('../support/store-writer.ts', import.meta.url).pathname;
 
 let dir: string;
 let file: string;
@@ -60,7 +59,7 @@ function follow(child: ChildProcess): Writer {
 
 const start = (mode: string, ...args: string[]): Writer =>
   follow(
-    spawn(process.execPath, ['--no-warnings', WRITER, mode, file, ...args], {
+    spawn(process.execPath, programWords('store-writer', mode, file, ...args), {
       stdio: ['pipe', 'pipe', 'inherit'],
     }),
   );
@@ -196,7 +195,12 @@ test.runIf(process.platform !== 'win32')(
     await store.close();
     // The signal for a file that is too large is ignored, so that the write reports an error.
     const script = 'trap "" XFSZ; ulimit -f 600; exec "$0" "$@"';
-    const args = ['-c', script, process.execPath, '--no-warnings', WRITER, 'fill', file, 'a'];
+    const args = [
+      '-c',
+      script,
+      process.execPath,
+      ...programWords('store-writer', 'fill', file, 'a'),
+    ];
     const writer = follow(spawn('sh', args, { stdio: ['pipe', 'pipe', 'inherit'] }));
     const full = await checkFull(writer, ['store_failed', 'disk_full']);
     // One small event may still have found room.
@@ -217,8 +221,8 @@ const canMount =
 test.runIf(canMount)(
   'on a full disk a commit is refused whole, and goes on when there is room (needs unshare and mount)',
   async () => {
-    const script = `${mount} && exec "$1" --no-warnings "$2" fill "$0/registry.db" a 1000000`;
-    const args = [...inNamespace(script), dir, process.execPath, WRITER];
+    const script = `${mount} && exec "$@" fill "$0/registry.db" a 1000000`;
+    const args = [...inNamespace(script), dir, process.execPath, ...programWords('store-writer')];
     const writer = follow(spawn('unshare', args, { stdio: ['pipe', 'pipe', 'inherit'] }));
     await checkFull(writer, ['disk_full']);
     expect(await writer.line()).toBe('ok');

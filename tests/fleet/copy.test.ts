@@ -5,13 +5,13 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { fail, ok, systemClock, systemRandom } from '../../src/base/index.ts';
 import { type CopyOptions, copyRegistry } from '../../src/store/copy/registry.ts';
 import { openServerStore } from '../../src/store/place.ts';
 import { migrateStore } from '../../src/store/postgres/migrate.ts';
 import { openSqliteStore } from '../../src/store/sqlite/store.ts';
+import { programWords } from '../support/built.ts';
 import { fillRegistry, must } from './support/rich-registry.ts';
 
 const postgres = inject('postgres');
@@ -47,8 +47,7 @@ const copy = (options: Pick<CopyOptions, 'from' | 'to' | 'rename'> & Partial<Cop
 
 /** In a process that is killed after so many parts. */
 function copyKilled(to: string, parts: number): void {
-  const script = fileURLToPath(new URL('support/copy-killed.ts', import.meta.url));
-  const done = spawnSync(process.execPath, ['--no-warnings', script, file, to, String(parts)], {
+  const done = spawnSync(process.execPath, programWords('copy-killed', file, to, String(parts)), {
     encoding: 'utf8',
   });
   expect([done.signal, done.stdout]).toEqual(['SIGKILL', '']);

@@ -3,13 +3,12 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { programWords } from '../support/built.ts';
 import { createSharedDatabase, type SharedDatabase } from './support/shared-database.ts';
 
 const url = inject('postgres');
 const skipped = url === '' ? ' (skipped: no server can be started here)' : '';
-const WORKER = join(import.meta.dirname, 'support', 'limit-worker.ts');
 
 function startProvider() {
   const open = new Map<ServerResponse, string>();
@@ -85,7 +84,7 @@ describe.skipIf(url === '')(`limits over processes${skipped}`, () => {
   function start(name: string, loops: number, requests: number) {
     const { port } = provider.server.address() as AddressInfo;
     const more = [url, shared.schema, name, `http://127.0.0.1:${port}`, loops, requests];
-    const flags = ['--no-warnings', WORKER, ...more.map(String)];
+    const flags = programWords('limit-worker', ...more.map(String));
     const child = spawn(process.execPath, flags, { stdio: ['ignore', 'pipe', 'inherit'] });
     children.push(child);
     let text = '';

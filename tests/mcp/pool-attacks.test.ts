@@ -25,6 +25,7 @@ import { describe as describeMarks, descriptorOfFault, EMPTY } from '../../src/f
 import type { Verifier } from '../../src/kernel/primitive.ts';
 import type { McpPool, ServerAnswer, StdioEndpoint } from '../../src/mcp/client/pool.ts';
 import type { McpPoolPorts } from '../../src/mcp/client/ports.ts';
+import { programWords } from '../support/built.ts';
 import { timeoutMs } from '../support/soak.ts';
 import { callWith, makeProject, nodeServer, poolOf, type TestProject } from './support/pool.ts';
 
@@ -310,10 +311,9 @@ test('nothing is left of a server and what it started, however it clings', async
 
 test('a program that forgets to close ends, and its servers with it', async () => {
   const mark = `mark-${Math.random()}`;
-  const script = 'tests/mcp/support/forgetful.ts';
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    ['--no-warnings', script, project.base, mark],
+    programWords('forgetful', project.base, mark),
     { timeout: timeoutMs(15_000) },
   );
   expect(stdout.trim()).toBe('asked');

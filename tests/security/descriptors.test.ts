@@ -16,6 +16,7 @@ import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { programWords } from '../support/built.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { working } from '../support/sandboxes.ts';
 import { directiveText } from '../support/thread-project.ts';
@@ -102,9 +103,11 @@ describe.each(CASES)('%s', (_name, left) => {
   });
 
   test.each(working)('is not inherited %s', async (_kind, { kind }) => {
-    const driver = new URL('../support/sandbox-driver.ts', import.meta.url).pathname;
     const script = `${LIST}; for fd in ${Object.keys(left).join(' ')}; do ls /proc/self/fd/$fd/ /proc/self/fd/$fd/../; done 2>&1; true`;
-    const text = await runWith(left, [driver, kind, join(base, 'project'), script]);
+    const text = await runWith(
+      left,
+      programWords('sandbox-driver', kind, join(base, 'project'), script),
+    );
     const { output } = JSON.parse(text) as { output?: { output?: { stdout?: string } } };
     const stdout = output?.output?.stdout ?? text;
     expect(stdout).toMatch(/ 0 -> /);

@@ -1,6 +1,8 @@
-// Runs once before the tests that start `km`: puts the modules together into `dist-tests/` when a source is newer.
+// Runs once before the tests that start `km` or another program: puts the modules together into `dist-tests/` when a
+// source is newer.
 // A bundle starts in half of the time. Node keeps compiled code in `dist-tests/compile`.
 import { buildWhenOlder } from './build-when-older.ts';
+import { PROGRAMS } from './built.ts';
 
 export default (): void =>
   buildWhenOlder({
@@ -8,10 +10,14 @@ export default (): void =>
     last: 'known-yaml.json',
     sources: [
       'src',
+      'tests/support',
+      'tests/fleet/support',
+      'tests/mcp/support',
       'bundle/config',
       'bundle/policy.yaml',
       'scripts/bundle.js',
       'package-lock.json',
     ],
     program: 'scripts/bundle.js',
+    args: Object.values(PROGRAMS),
   });

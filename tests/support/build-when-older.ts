@@ -12,19 +12,22 @@ interface Build {
   /** The file in it that is written last. */
   readonly last: string;
   readonly sources: readonly string[];
-  /** The program that builds. Its argument is the folder. */
+  /** The program that builds. Its arguments are the folder and `args`. */
   readonly program: string;
+  readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
 }
 
 function newest(path: string): number {
   const info = statSync(path);
   if (!info.isDirectory()) return info.mtimeMs;
-  const inside = readdirSync(path, { recursive: true, encoding: 'utf8' });
+  const inside = readdirSync(path, { recursive: true, encoding: 'utf8' }).filter(
+    (name) => !name.endsWith('.test.ts'),
+  );
   return Math.max(info.mtimeMs, ...inside.map((name) => statSync(join(path, name)).mtimeMs));
 }
 
-export function buildWhenOlder({ folder, last, sources, program, env }: Build): void {
+export function buildWhenOlder({ folder, last, sources, program, args = [], env }: Build): void {
   const built = join(ROOT, folder);
   const file = join(built, last);
   const time = existsSync(file) ? statSync(file).mtimeMs : 0;
@@ -32,7 +35,7 @@ export function buildWhenOlder({ folder, last, sources, program, env }: Build): 
   // It is built beside the folder and moved: a reader sees the old one or the new one.
   const fresh = `${built}-${process.pid}`;
   mkdirSync(dirname(built), { recursive: true });
-  execFileSync(process.execPath, [join(ROOT, program), fresh], {
+  execFileSync(process.execPath, [join(ROOT, program), fresh, ...args], {
     cwd: ROOT,
     stdio: ['ignore', 'ignore', 'inherit'],
     env: { ...process.env, ...env },

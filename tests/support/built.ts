@@ -1,6 +1,7 @@
-// What makes a `km` that a test starts run from `dist-tests/`, which `build-bundle.ts` makes.
+// `km` and other programs that tests start run from `dist-tests/`, which `build-bundle.ts` makes.
 import { fileURLToPath } from 'node:url';
 
+/** The environment that makes `km` run from there. It also keeps compiled code for every program. */
 export const BUILT = {
   KERNMANTLE_DIST: 'tests',
   NODE_COMPILE_CACHE: fileURLToPath(new URL('../../dist-tests/compile', import.meta.url)),
@@ -12,3 +13,28 @@ export const FROM_SOURCE = {
   NODE_COMPILE_CACHE: undefined,
   KERNMANTLE_SRC: '1',
 } as const;
+
+/** Address of the library for a program that a test writes. */
+export const LIBRARY = new URL('../../dist-tests/index.js', import.meta.url).href;
+
+/** Programs that tests start as processes of their own, by name. */
+export const PROGRAMS = {
+  'copy-killed': 'tests/fleet/support/copy-killed.ts',
+  'fleet-process': 'tests/support/fleet-process.ts',
+  forgetful: 'tests/mcp/support/forgetful.ts',
+  'limit-worker': 'tests/fleet/support/limit-worker.ts',
+  'next-worker': 'tests/fleet/support/next-worker.ts',
+  'sandbox-driver': 'tests/support/sandbox-driver.ts',
+  'store-writer': 'tests/support/store-writer.ts',
+  'thread-process': 'tests/support/thread-process.ts',
+} as const;
+
+/** Returns the words after `node` that start a program of the tests. Its environment needs `BUILT`, as every test has it. */
+export const programWords = (
+  name: keyof typeof PROGRAMS,
+  ...words: readonly string[]
+): string[] => [
+  '--no-warnings',
+  fileURLToPath(new URL(`../../dist-tests/programs/${name}.js`, import.meta.url)),
+  ...words,
+];

@@ -5,10 +5,8 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { systemClock } from '../../src/base/index.ts';
 import { openSqliteStore, type Store, type ThreadRow } from '../../src/store/index.ts';
+import { programWords } from './built.ts';
 import type { CrashStage } from './crash-project.ts';
-
-const RUNNER = new URL('./thread-process.ts', import.meta.url).pathname;
-const WORKER = new URL('./fleet-process.ts', import.meta.url).pathname;
 
 export interface Life {
   child: ChildProcess;
@@ -28,13 +26,17 @@ export async function endLives(): Promise<void> {
 }
 
 /** `diesAt`: a moment at which it ends itself, `part signal 1` for example. */
-export const live = (made: CrashStage, diesAt = ''): Life => start(made, RUNNER, diesAt);
+export const live = (made: CrashStage, diesAt = ''): Life => start(made, 'thread-process', diesAt);
 
 /** One that works on what is queued. */
-export const workOn = (made: CrashStage, diesAt = ''): Life => start(made, WORKER, diesAt);
+export const workOn = (made: CrashStage, diesAt = ''): Life => start(made, 'fleet-process', diesAt);
 
-function start({ fixture }: CrashStage, program: string, diesAt: string): Life {
-  const child = spawn(process.execPath, ['--no-warnings', program, fixture.root, 'lead'], {
+function start(
+  { fixture }: CrashStage,
+  program: 'thread-process' | 'fleet-process',
+  diesAt: string,
+): Life {
+  const child = spawn(process.execPath, programWords(program, fixture.root, 'lead'), {
     env: { ...fixture.env, DIES_AT: diesAt },
     stdio: ['ignore', 'pipe', 'inherit'],
   });

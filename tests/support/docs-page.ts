@@ -5,6 +5,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, vi } from 'vitest';
+import { LIBRARY } from './built.ts';
 import { type Ran, runCommand, splitWords } from './command-line.ts';
 import { type Fixture, makeFixture } from './project.ts';
 import { pollMs } from './soak.ts';
@@ -97,8 +98,7 @@ export function runModule(
   { root, env, write }: Fixture,
   name = 'example.ts',
 ): string {
-  const door = new URL('../../src/index.ts', import.meta.url).href;
-  const file = write(name, text.replaceAll("'kernmantle'", `'${door}'`));
+  const file = write(name, text.replaceAll("'kernmantle'", `'${LIBRARY}'`));
   return execFileSync(process.execPath, [file], { cwd: root, env: { ...env }, encoding: 'utf8' });
 }
 

@@ -1,12 +1,12 @@
 // A server inside a program, as the library starts it.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { fileURLToPath } from 'node:url';
 import { Client } from '@modelcontextprotocol/client';
 import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createRuntime, defineTool, startServer } from '../../src/index.ts';
 import { connect } from '../mcp/support/http.ts';
+import { LIBRARY } from '../support/built.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 
 let fixture: Fixture;
@@ -77,7 +77,6 @@ test('what cannot be served is refused with what to do', async () => {
   await first.output.close();
 });
 
-const LIBRARY = fileURLToPath(new URL('../../src/index.ts', import.meta.url));
 const PROGRAM = `
   import { startServer } from ${JSON.stringify(LIBRARY)};
   const started = await startServer({ project: process.argv[1], transport: 'stdio' });

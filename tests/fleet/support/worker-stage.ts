@@ -9,13 +9,13 @@ import { expect, onTestFinished } from 'vitest';
 import type { JsonObject } from '../../../src/base/index.ts';
 import { startScriptedProvider } from '../../../src/llm/index.ts';
 import type { Runtime, Threads } from '../../../src/runtime/index.ts';
+import { programWords } from '../../support/built.ts';
 import { type Fixture, makeFixture, TRUSTING } from '../../support/project.ts';
 import { must } from '../../support/registry.ts';
 import { timeoutMs } from '../../support/soak.ts';
 import { directive } from '../../support/thread-project.ts';
 
 const KM = join(import.meta.dirname, '..', '..', '..', 'bin', 'km.js');
-const NEXT = join(import.meta.dirname, 'next-worker.ts');
 export const PROJECT_ID = 'prj_0123456789abcdef';
 
 /** Something that a worker said: a line of JSON. */
@@ -56,10 +56,10 @@ export const startWorkerProcess = (
   words: readonly string[],
   cwd: string,
   env: Fixture['env'],
-): WorkerProcess => startSpeaking([KM, 'worker', '--json', ...words], cwd, env);
+): WorkerProcess => startSpeaking(['--no-warnings', KM, 'worker', '--json', ...words], cwd, env);
 
 function startSpeaking(words: readonly string[], cwd: string, env: Fixture['env']): WorkerProcess {
-  const child = spawn(process.execPath, ['--no-warnings', ...words], {
+  const child = spawn(process.execPath, words, {
     cwd,
     env: { ...env, KERNMANTLE_SRC: '1', NO_COLOR: '1' },
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -141,7 +141,14 @@ export async function openWorkerStage(
       startWorkerProcess(['--store', store, ...more], fixture.root, { ...fixture.env, ...env }),
     workAs: (formats, clockOffMs = 0, address = store) =>
       startSpeaking(
-        [NEXT, address, fixture.root, PROJECT_ID, formats.join(), String(clockOffMs)],
+        programWords(
+          'next-worker',
+          address,
+          fixture.root,
+          PROJECT_ID,
+          formats.join(),
+          String(clockOffMs),
+        ),
         fixture.root,
         fixture.env,
       ),

@@ -3,7 +3,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { onTestFinished } from 'vitest';
 import { fail, type Outcome, ok, systemClock } from '../../../src/base/index.ts';
 import type { NewEvent } from '../../../src/store/index.ts';
@@ -11,10 +10,9 @@ import { openSqliteStore, type Store } from '../../../src/store/index.ts';
 import type { ListedApproval, ListedRun, StreamFrame, Totals } from '../../../src/web/model/api.ts';
 import { createHub } from '../../../src/web/server/hub.ts';
 import type { Hub, Subscription } from '../../../src/web/server/parts.ts';
+import { programWords } from '../../support/built.ts';
 import { makePlace, must } from '../../support/registry.ts';
 import { aThread, owner, writerOf } from '../../support/store-suite/stage.ts';
-
-const WRITER = fileURLToPath(new URL('../../support/store-writer.ts', import.meta.url));
 
 export interface LiveStage {
   readonly file: string;
@@ -150,7 +148,7 @@ export interface Writing {
 
 /** A process that writes into the registry: see `store-writer.ts` for what it can do. */
 export function spawnWriter(file: string, ...args: readonly string[]): Writing {
-  const command = ['--no-warnings', WRITER, args[0] ?? '', file, ...args.slice(1)];
+  const command = programWords('store-writer', args[0] ?? '', file, ...args.slice(1));
   const child = spawn(process.execPath, command, { stdio: ['pipe', 'pipe', 'inherit'] });
   const lines: string[] = [];
   const reader = createInterface({ input: child.stdout });
