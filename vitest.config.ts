@@ -47,7 +47,7 @@ export default defineConfig({
     testTimeout: isSoak ? 1_800_000 : timeoutMs(60_000),
     expect: { poll: { timeout: pollMs } },
     hookTimeout: timeoutMs(30_000),
-    globalSetup: ['tests/support/leftovers.ts'],
+    globalSetup: ['tests/support/leftovers.ts', 'tests/web/support/browser-server.ts'],
     pool: 'forks',
     // One core less is the default: on two cores half of the machine would wait.
     maxWorkers: '100%',

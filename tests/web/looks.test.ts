@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { timeoutMs } from '../support/soak.ts';
-import { browserTest, LOOKS, launchBrowser, openPage } from './support/browser.ts';
+import { browserTest, connectBrowser, LOOKS, openPage } from './support/browser.ts';
 import { spawnDemo } from './support/serve.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -75,7 +75,7 @@ browserTest(
   'every page is looked at in light and dark, wide and narrow',
   async () => {
     const demo = await spawnDemo();
-    const browser = await launchBrowser();
+    const browser = await connectBrowser();
     const { page: first } = await openPage({ browser, viewport: DESK });
     await first.goto(demo.link);
     await first.getByText('Start the demo').waitFor();

@@ -1,8 +1,5 @@
-// A real browser for the tests of the page: found on this machine, driven over its own protocol, and a
-// page that remembers everything that happened to it.
-import { execFileSync } from 'node:child_process';
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+// A real browser for the tests of the page, and a page that records everything that happened to it. All tests
+// share the browser that `browser-server.ts` starts; each test has contexts of its own in it.
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import {
@@ -12,23 +9,12 @@ import {
   type Page,
   type Request,
 } from 'playwright-core';
-import { onTestFinished, test } from 'vitest';
+import { inject, onTestFinished, test } from 'vitest';
 import { timeoutMs } from '../../support/soak.ts';
-
-function findBrowser(): string | undefined {
-  const script = fileURLToPath(new URL('../../../scripts/browser.js', import.meta.url));
-  try {
-    return execFileSync(process.execPath, [script], { encoding: 'utf8' }).trim();
-  } catch {
-    return undefined;
-  }
-}
-
-export const BROWSER = findBrowser();
 
 /** A test in a browser; where there is none its name says why it is skipped. */
 export function browserTest(name: string, run: () => Promise<void>, limitMs?: number): void {
-  if (BROWSER) test(name, run, limitMs);
+  if (inject('browser') !== '') test(name, run, limitMs);
   else test.skip(`${name} (no Chromium on this machine; KERNMANTLE_BROWSER names one)`, run);
 }
 
@@ -44,20 +30,15 @@ async function keepLooks(browser: Browser, name: string): Promise<void> {
   }
 }
 
-/** Closed with the test that asked for it. */
-export async function launchBrowser(): Promise<Browser> {
-  const isRoot = process.getuid?.() === 0;
-  // It leaves files in the temporary folder that nobody removes.
-  const folder = mkdtempSync(join(tmpdir(), 'km-browser-'));
-  const browser = await chromium.launch({
-    executablePath: BROWSER ?? '',
-    args: ['--disable-dev-shm-usage', ...(isRoot ? ['--no-sandbox'] : [])],
-    env: { ...process.env, TMPDIR: folder },
-  });
+/** Connects to the browser. Its contexts are closed with the test that calls this. */
+export async function connectBrowser(): Promise<Browser> {
+  const answer = await fetch(inject('browser'));
+  const address = await answer.text();
+  if (!answer.ok) throw new Error(`the browser does not start: ${address}`);
+  const browser = await chromium.connect(address);
   onTestFinished(async ({ task }) => {
     if (task.result?.state === 'fail') await keepLooks(browser, task.name);
     await browser.close();
-    rmSync(folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
   });
   return browser;
 }
@@ -78,12 +59,13 @@ export interface WatchedPage {
 const REPORT = 'policy refused: ';
 const SAID_AGAIN = /Content Security Policy|Trusted(?:HTML|Script)|^Failed to load resource/;
 
-/** A page in a fresh profile (or in `browser`, a fresh context of it). */
+/** A page in a context of its own, which nothing else uses. */
 export async function openPage(
   options: BrowserContextOptions & { browser?: Browser } = {},
 ): Promise<WatchedPage> {
-  const { browser = await launchBrowser(), ...wanted } = options;
-  const context = await browser.newContext(wanted);
+  const { browser = await connectBrowser(), ...wanted } = options;
+  // A dot that breathes is drawn anew sixty times a second, for as long as the page is open.
+  const context = await browser.newContext({ reducedMotion: 'reduce', ...wanted });
   return await watchPage(await context.newPage());
 }
 
