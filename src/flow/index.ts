@@ -130,4 +130,4 @@ export {
   withOrigin,
   withText,
 } from './values/value.ts';
-export { estimateTokens } from './values/value-view.ts';
+export { estimateValueTokens } from './values/value-view.ts';

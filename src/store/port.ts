@@ -10,14 +10,15 @@ import type { ThreadStatus } from './thread-id.ts';
 export type Answer<T> = Promise<Outcome<T>>;
 
 /** Never throws. What is refused has changed nothing. */
-export interface Store extends Threads, Journal, Leases, Signals, Approvals, Records {
+export interface Store extends ThreadTable, Journal, Leases, Signals, Approvals, Records {
   /** What a store knows that several machines share; a file has none. */
   readonly fleet?: Fleet;
   /** Answers everything asked for so far; `store_closed` after it. */
   close(): Promise<void>;
 }
 
-export interface Threads {
+/** Creates, reads and removes the rows of threads. */
+export interface ThreadTable {
   /** A root: row, budget, first events, lease or job in one commit. Children are made by `commit`. `thread_exists`. */
   createThread(thread: NewThread): Answer<Held>;
   thread(id: string): Answer<ThreadRow>;

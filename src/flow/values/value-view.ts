@@ -8,7 +8,7 @@ const CODE =
 const MARKUP = /\.(json|jsonl|ya?ml|xml|html?)$/i;
 
 /** Characters per token by kind of file: code is dense, markup repeats itself. */
-export function estimateTokens(text: string, file = ''): number {
+export function estimateValueTokens(text: string, file = ''): number {
   const perToken = CODE.test(file) ? 3 : MARKUP.test(file) ? 5 : 4;
   return Math.ceil(text.length / perToken);
 }
@@ -26,7 +26,7 @@ function lengthOf(value: Value): number {
 
 const tokestOf = (value: Value): number => {
   const file = getOwn(value.meta.origin, 'file');
-  return estimateTokens(value.text, typeof file === 'string' ? file : '');
+  return estimateValueTokens(value.text, typeof file === 'string' ? file : '');
 };
 
 /** The exact count where the maker knew it, else the estimate. */

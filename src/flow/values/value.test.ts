@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { describe, EMPTY } from './labels.ts';
 import { addMarks, elementOf, makeContainer, makeValue, withOrigin, withText } from './value.ts';
-import { estimateTokens, valueContext } from './value-view.ts';
+import { estimateValueTokens, valueContext } from './value-view.ts';
 
 const secret = describe({ labels: ['secret'] });
 
@@ -78,10 +78,11 @@ test('more facts and another text change nothing else', () => {
 });
 
 test('the view of a value counts tokens by kind of file, exact counts first', () => {
-  expect([estimateTokens('x'.repeat(60)), estimateTokens('x'.repeat(60), 'a.ts')]).toEqual([
-    15, 20,
-  ]);
-  expect(estimateTokens('x'.repeat(60), 'a.yaml')).toBe(12);
+  expect([
+    estimateValueTokens('x'.repeat(60)),
+    estimateValueTokens('x'.repeat(60), 'a.ts'),
+  ]).toEqual([15, 20]);
+  expect(estimateValueTokens('x'.repeat(60), 'a.yaml')).toBe(12);
   const file = makeValue('x'.repeat(60), {
     origin: { file: 'a.ts', tokens: 7 },
     descriptor: secret,

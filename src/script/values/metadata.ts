@@ -3,7 +3,7 @@
 import { getOwn, type Json, type JsonObject, nearest, setOwn } from '../../base/index.ts';
 import {
   elementOf,
-  estimateTokens,
+  estimateValueTokens,
   makeContainer,
   makeValue,
   toolsIn,
@@ -39,7 +39,7 @@ const subjects = new WeakMap<object, Value>();
 function tokestOf(value: Value): number {
   const { origin } = value.meta;
   const file = getOwn(origin, 'filename') ?? getOwn(origin, 'file');
-  return estimateTokens(textOf(value), typeof file === 'string' ? file : '');
+  return estimateValueTokens(textOf(value), typeof file === 'string' ? file : '');
 }
 
 function tokensOf(value: Value): number {

@@ -12,7 +12,7 @@ import type {
   SpentThread,
   StoredEvent,
   ThreadRow,
-  Threads,
+  ThreadTable,
   WantedFields,
 } from '../port.ts';
 import { noThread } from '../thread-id.ts';
@@ -218,7 +218,7 @@ export async function countJournal(
   return (await sql.get<{ count: number }>(COUNT, threads, type))?.count ?? 0;
 }
 
-export function serverThreads(registry: ServerRegistry): Threads {
+export function serverThreads(registry: ServerRegistry): ThreadTable {
   const { database } = registry;
   return {
     createThread: (thread) => createThread(registry, thread),

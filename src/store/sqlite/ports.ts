@@ -12,7 +12,7 @@ import type {
   Owner,
   Records,
   Signals,
-  Threads,
+  ThreadTable,
   Wanted,
 } from '../port.ts';
 import { noThread } from '../thread-id.ts';
@@ -74,7 +74,7 @@ export interface Parts extends Registry {
   look<T>(work: () => Outcome<T>): Answer<T>;
 }
 
-export function threadsPort(parts: Parts): Threads {
+export function threadsPort(parts: Parts): ThreadTable {
   const { connection, clock, group } = parts;
 
   function createThread(thread: NewThread): Answer<Held> {

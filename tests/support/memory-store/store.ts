@@ -25,7 +25,7 @@ import type {
   SignalNote,
   Signals,
   Store,
-  Threads,
+  ThreadTable,
   Wanted,
 } from '../../../src/store/port.ts';
 import { noThread } from '../../../src/store/thread-id.ts';
@@ -105,7 +105,7 @@ function untold({ world, told }: Parts, thread: string): Signal[] {
   return signals;
 }
 
-function threadsPort(parts: Parts): Threads {
+function threadsPort(parts: Parts): ThreadTable {
   const { world, wire } = parts;
   return {
     createThread(thread) {
