@@ -213,10 +213,6 @@ export type {
   ShownThread,
   Verb,
 } from './program.ts';
-export type { Explained } from './reports/call-story.ts';
-export type { CostFigures, CostSum } from './reports/cost.ts';
-export type { HealthReport } from './reports/health.ts';
-export type { PolicyReport } from './reports/policy.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export type { KnownServer } from './shared/connectors.ts';
@@ -237,29 +233,8 @@ export {
 } from './steering.ts';
 export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';
 
-/** What commands print and pages show, as data; the code of each is loaded when it is asked for. */
+/** Functions of the packages `fleet` and `script`, loaded on demand. */
 export const reports = {
-  async cost() {
-    const { costReport } = await import('./reports/cost.ts');
-    return { costReport };
-  },
-  async explain() {
-    const { explainItem } = await import('./reports/explain.ts');
-    return { explainItem };
-  },
-  async health() {
-    const { healthReport } = await import('./reports/health.ts');
-    const { knownServers } = await import('./shared/connectors.ts');
-    return { healthReport, knownServers };
-  },
-  async policy() {
-    const { policyReport } = await import('./reports/policy.ts');
-    return { policyReport };
-  },
-  async provenance() {
-    const { explainRefusal, isRefused } = await import('./reports/provenance.ts');
-    return { explainRefusal, isRefused };
-  },
   async serving() {
     const { whoServes } = await import('./queued-threads.ts');
     return { whoServes };
@@ -267,9 +242,5 @@ export const reports = {
   async scriptRun() {
     const { explainScript, watchScript } = await import('./reports/script-run.ts');
     return { explainScript, watchScript };
-  },
-  async whatRan() {
-    const { explainThread } = await import('./reports/what-ran.ts');
-    return { explainThread };
   },
 };

@@ -1,5 +1,5 @@
 // `cost`: what threads cost, by directive, model and day.
-import { type CostFigures, type CostSum, reports } from '../../runtime/index.ts';
+import { type CostFigures, type CostSum, reports } from '../../runtime/reports/index.ts';
 import { asText, type CommandRun } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
 import { withRegistry } from '../threads/open-threads.ts';

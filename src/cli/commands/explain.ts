@@ -7,7 +7,8 @@ import {
   plainText,
   textAt,
 } from '../../base/index.ts';
-import { type Runtime, reports } from '../../runtime/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
+import { reports } from '../../runtime/reports/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
 import { type Terminal, valueText, visible } from '../terminal/terminal.ts';

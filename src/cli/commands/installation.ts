@@ -1,7 +1,7 @@
 // `policy show`: what is in force, all levels merged, each line with where it comes from. What a level
 // says and another one overrules is shown as such.
 import { EXIT, ok, plainText } from '../../base/index.ts';
-import { type HealthReport, type PolicyReport, reports } from '../../runtime/index.ts';
+import { type HealthReport, type PolicyReport, reports } from '../../runtime/reports/index.ts';
 import { asText } from '../command.ts';
 import { inProject } from '../project.ts';
 import { type Colour, type Terminal, valueText, visible } from '../terminal/terminal.ts';

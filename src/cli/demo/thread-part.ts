@@ -13,7 +13,8 @@ import {
   type ScriptedReply,
   type Usage,
 } from '../../llm/index.ts';
-import { BUNDLE, reports } from '../../runtime/index.ts';
+import { BUNDLE } from '../../runtime/index.ts';
+import { reports } from '../../runtime/reports/index.ts';
 import type { StoredEvent } from '../../store/index.ts';
 import { drawProvenance } from '../commands/provenance.ts';
 import { countRefused, tellEnding } from '../threads/ending.ts';

@@ -20,8 +20,8 @@ import {
   type KnownServer,
   personRow,
   type Runtime,
-  reports,
 } from '../../../runtime/index.ts';
+import { reports } from '../../../runtime/reports/index.ts';
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';

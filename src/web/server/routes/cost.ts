@@ -2,7 +2,7 @@
 import type { Context } from 'hono';
 import { compact, fail, type Outcome, ok } from '../../../base/index.ts';
 import type { AuditFilter, AuditRow } from '../../../kernel/index.ts';
-import { type CostFigures, type CostSum, reports } from '../../../runtime/index.ts';
+import { type CostFigures, type CostSum, reports } from '../../../runtime/reports/index.ts';
 import type { CostGroup, CostReport } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes, ApiEnv, WebParts } from '../parts.ts';

@@ -1,7 +1,7 @@
 // The journal of a thread: pages of slim events, one with its content, a find in all of it, how something came
 // to be, and what was too long for it.
 import { fail, type Json, masked, type Outcome, ok, parseJson } from '../../../base/index.ts';
-import { reports } from '../../../runtime/index.ts';
+import { reports } from '../../../runtime/reports/index.ts';
 import type { Store, StoredEvent, ThreadRow } from '../../../store/index.ts';
 import type { EventPage, ProvenanceView } from '../../model/api.ts';
 import { answer } from '../answer.ts';

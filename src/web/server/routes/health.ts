@@ -1,7 +1,7 @@
 // `GET health`: what `doctor` finds, and how the server itself is. `GET fleet`: who works, what waits for
 // whom and who holds what, and what a larger fleet would need.
 import { type Outcome, ok } from '../../../base/index.ts';
-import { type HealthReport, reports } from '../../../runtime/index.ts';
+import { type HealthReport, reports } from '../../../runtime/reports/index.ts';
 import type { FleetState, FleetView, HealthView } from '../../model/api.ts';
 import { answer } from '../answer.ts';
 import type { AddRoutes, WebParts } from '../parts.ts';

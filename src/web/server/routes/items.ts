@@ -14,7 +14,8 @@ import {
   plainText,
 } from '../../../base/index.ts';
 import { canSpawn, type Item } from '../../../items/index.ts';
-import { allThreads, reports } from '../../../runtime/index.ts';
+import { allThreads } from '../../../runtime/index.ts';
+import { reports } from '../../../runtime/reports/index.ts';
 import {
   type ItemInput,
   type ItemList,

@@ -1,7 +1,7 @@
 // Threads: the list, one of them, its tree, what it cost and what it ran; and starting one.
 import type { Context } from 'hono';
 import { fail, type JsonObject, type Outcome, ok } from '../../../base/index.ts';
-import { reports } from '../../../runtime/index.ts';
+import { reports } from '../../../runtime/reports/index.ts';
 import {
   allThreads,
   isEnded,

@@ -12,7 +12,8 @@ import {
   plainText,
 } from '../../../base/index.ts';
 import type { Library } from '../../../items/index.ts';
-import { choicesFor, type Runtime, reports } from '../../../runtime/index.ts';
+import { choicesFor, type Runtime } from '../../../runtime/index.ts';
+import { reports } from '../../../runtime/reports/index.ts';
 import type { Approval, Store, ThreadRow } from '../../../store/index.ts';
 import { normalizeCapability, RISK_TIERS, type RiskTier } from '../../../trust/index.ts';
 import { type ApprovalReview, type ArgumentView, type Gate, meterName } from '../../model/api.ts';
