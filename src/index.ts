@@ -33,7 +33,7 @@ export type {
   RunRequest,
   Turn,
 } from './harness/index.ts';
-export type { ProgramTool, StandardSchema } from './kernel/index.ts';
+export type { ProgramTool, StandardSchema, Verb } from './kernel/index.ts';
 export type {
   Block as ContentBlock,
   Message,
@@ -59,7 +59,6 @@ export type {
   ThreadCost,
   ThreadEvent,
   ThreadRun,
-  Verb,
 } from './runtime/index.ts';
 export type { ScriptEffect } from './script/index.ts';
 export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from './store/index.ts';

@@ -51,6 +51,8 @@ export interface Kernel {
   help(request: HelpRequest, caller: Caller): Promise<Outcome<Value>>;
 }
 
+export type Verb = keyof Kernel;
+
 /** A tool that whoever embeds the kernel calls many times, and the right to do so now. */
 interface AdmittedLine {
   readonly line: ToolLine;

@@ -211,7 +211,6 @@ export type {
   ProgramThreads,
   ServedProject,
   ShownThread,
-  Verb,
 } from './program.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';

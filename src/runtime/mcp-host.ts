@@ -4,10 +4,10 @@ import { resolve } from 'node:path';
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import type { PolicyState } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
+import type { Verb } from '../kernel/index.ts';
 import type { McpClient, McpHost } from '../mcp/index.ts';
 import type { KeyFolder } from '../trust/index.ts';
 import type { CallOptions } from './kernel.ts';
-import type { Verb } from './program.ts';
 import { decideApproval } from './steering.ts';
 import { registryKey, type Threads } from './threads.ts';
 

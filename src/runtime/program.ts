@@ -12,7 +12,7 @@ import type {
   RunRequest,
 } from '../harness/index.ts';
 import type { Library } from '../items/index.ts';
-import type { Audit } from '../kernel/index.ts';
+import type { Audit, Verb } from '../kernel/index.ts';
 import type { McpHost } from '../mcp/index.ts';
 import type {
   Approval,
@@ -113,8 +113,6 @@ export interface ProgramApprovals {
   /** Words for a question. */
   answer(id: string, words: string, options?: DecisionBy): Promise<Outcome<Approval>>;
 }
-
-export type Verb = 'search' | 'load' | 'execute' | 'help';
 
 /** A project as MCP clients reach it. */
 export interface ServedProject {

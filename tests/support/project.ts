@@ -3,12 +3,8 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Json, JsonObject, Outcome } from '../../src/base/index.ts';
-import {
-  createRuntime,
-  type Runtime,
-  type RuntimeOptions,
-  type Verb,
-} from '../../src/runtime/index.ts';
+import type { Verb } from '../../src/kernel/index.ts';
+import { createRuntime, type Runtime, type RuntimeOptions } from '../../src/runtime/index.ts';
 import { BUILT } from './built.ts';
 import { lateStore } from './late-store.ts';
 

@@ -18,12 +18,12 @@ import {
   type Value,
 } from '../../flow/index.ts';
 import type { Library, ToolEffect } from '../../items/index.ts';
+import type { Verb } from '../../kernel/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { normalizeCapability } from '../../trust/index.ts';
 import type { References } from '../thread/references.ts';
 import { type HarnessPorts } from '../thread/thread.ts';
 
-type Verb = 'search' | 'load' | 'execute' | 'help';
 const VERBS: ReadonlyMap<string, Verb> = new Map(
   (['search', 'load', 'execute', 'help'] as const).map((verb) => [verb, verb]),
 );
