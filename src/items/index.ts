@@ -21,6 +21,14 @@ export {
   projectOf,
 } from './library/check-file.ts';
 export {
+  type ConnectorTool,
+  connectorTools,
+  isGenerated,
+  type KnownServer,
+  knownServers,
+  serverName,
+} from './library/connectors.ts';
+export {
   exposedName,
   exposedOf,
   exposedUri,

@@ -214,7 +214,6 @@ export type {
 } from './program.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
-export type { KnownServer } from './shared/connectors.ts';
 export {
   approvalDigest,
   choicesFor,

@@ -29,10 +29,10 @@ import type {
   ScriptPort,
   ScriptRequest,
 } from '../harness/index.ts';
+import type { ConnectorTool } from '../items/index.ts';
 import { refusesWriting, resolveProjectPath } from '../kernel/index.ts';
 import type {
   CodeResult,
-  ConnectorTool,
   LoadedText,
   Looked,
   ProcessResult,

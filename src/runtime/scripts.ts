@@ -29,7 +29,7 @@ import {
   type Ports,
   type RecordEntry,
 } from '../flow/index.ts';
-import type { ItemKind } from '../items/index.ts';
+import { connectorTools, type ItemKind } from '../items/index.ts';
 import {
   type Authority,
   auditRow,
@@ -280,8 +280,7 @@ export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptS
       return found.ok ? readsOf(found.output) : undefined;
     },
     previewTool: previewsIn(rooms),
-    connector: async (name) =>
-      (await import('./shared/connectors.ts')).connectorTools(library, name),
+    connector: (name) => connectorTools(library, name),
     model: use.model ?? modelFor(rooms, use),
     unguessable: fresh,
     audit(operation, failure: Failure | undefined) {

@@ -24,7 +24,6 @@ export type { KnownTools } from './syntax/unbound.ts';
 export { createScriptWorld } from './world/create-world.ts';
 export type {
   CodeResult,
-  ConnectorTool,
   LoadedText,
   Looked,
   ProcessResult,

@@ -1,7 +1,7 @@
 // What a script needs from outside. The runtime brings it: files, processes, tools and models go
 // through the kernel with the operator's policy or a thread's token, so the language itself never
 // touches the disk or starts anything.
-import type { Failure, Json, JsonObject, Outcome } from '../base/index.ts';
+import type { Failure, Json, Outcome } from '../base/index.ts';
 import type {
   Descriptor,
   Frame,
@@ -10,6 +10,7 @@ import type {
   Value,
   WritePreview,
 } from '../flow/index.ts';
+import type { ConnectorTool } from '../items/index.ts';
 
 export interface LoadedText {
   /** The real, absolute path. */
@@ -76,16 +77,6 @@ export interface CodeResult {
   readonly stderr: string;
   /** Of all that it could look at. */
   readonly descriptor: Descriptor;
-}
-
-/** A tool of another server. */
-export interface ConnectorTool {
-  /** Of the item. */
-  readonly id: string;
-  /** As its server calls it. */
-  readonly name: string;
-  /** Of its parameters. */
-  readonly schema: JsonObject;
 }
 
 export interface ScriptWorld {

@@ -150,7 +150,7 @@ test('programs are not told to type commands: only what people read says how the
   const forPeople = [
     'cli/',
     'runtime/reports/',
-    'runtime/shared/connectors.ts',
+    'items/library/connectors.ts',
     'web/',
     'kernel/rights/authority.ts',
     'kernel/tool/check-config.ts',

@@ -39,8 +39,8 @@ function idsOf(runtime: Runtime, kind: string, current: string): string[] {
 
 /** Servers that are connected. */
 async function serverNames(runtime: Runtime): Promise<string[]> {
-  const { knownServers } = await import('./mcp/connectors.ts');
-  return (await knownServers(runtime)).map(({ name }) => name);
+  const { knownServers } = await import('../../items/index.ts');
+  return knownServers(runtime).map(({ name }) => name);
 }
 
 /** What a command line says so far. */

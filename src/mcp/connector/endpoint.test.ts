@@ -1,11 +1,5 @@
 import { expect, test } from 'vitest';
-import { readConnection, serverName } from './endpoint.ts';
-
-test('the server of a connector is named by its config, its folder or its own name', () => {
-  expect(serverName({}, 'mcp/github/connector')).toBe('github');
-  expect(serverName({}, 'mcp/supabase_connector')).toBe('supabase');
-  expect(serverName({ server: 'x' }, 'mcp/supabase_connector')).toBe('x');
-});
+import { readConnection } from './endpoint.ts';
 
 test.each([
   [{ type: 'bearer', token: 't0ken' }, { authorization: 'Bearer t0ken' }],

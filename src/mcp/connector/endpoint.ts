@@ -133,11 +133,3 @@ export function readConnection(
   const { endpoint, identity } = made.output;
   return ok({ endpoint, identity: createRedactor(secrets).json(identity) });
 }
-
-/** What the capabilities of a connector's tools are called after. */
-export function serverName(config: JsonObject, connector: string): string {
-  const own = textAt(config, 'server');
-  if (own !== '') return own;
-  const [last = '', folder = ''] = connector.split('/').toReversed();
-  return last === 'connector' ? folder : last.replace(/[_-]?connector$/, '') || last;
-}

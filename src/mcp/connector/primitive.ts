@@ -2,10 +2,11 @@
 // and `mcp_http`. Which of the three a call is stands in its config.
 import { fail, getOwn, isObject, type Outcome, ok, textAt, withDetail } from '../../base/index.ts';
 import { markFailure } from '../../flow/index.ts';
+import { serverName } from '../../items/index.ts';
 import type { Primitive, PrimitiveCall, PrimitiveResult } from '../../kernel/index.ts';
 import type { Endpoint, McpPool } from '../client/pool.ts';
 import { callTool, FOREIGN, LABELS, poolCall } from './call.ts';
-import { readConnection, type ServerPlace, serverName } from './endpoint.ts';
+import { readConnection, type ServerPlace } from './endpoint.ts';
 import { type SyncPorts, syncConnector } from './sync.ts';
 
 type Result = Promise<Outcome<PrimitiveResult>>;

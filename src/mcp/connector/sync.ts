@@ -14,7 +14,14 @@ import {
   textAt,
 } from '../../base/index.ts';
 import { EMPTY } from '../../flow/index.ts';
-import { type Library, parseTool, type Tool, type ToolItem } from '../../items/index.ts';
+import {
+  isGenerated,
+  type Library,
+  parseTool,
+  serverName,
+  type Tool,
+  type ToolItem,
+} from '../../items/index.ts';
 import {
   type PrimitiveCall,
   type PrimitiveResult,
@@ -32,7 +39,7 @@ import {
   pinOf,
   setPin,
 } from './definition.ts';
-import { type ServerPlace, serverName } from './endpoint.ts';
+import type { ServerPlace } from './endpoint.ts';
 import { MAX_DESCRIPTION, requiresOf, toolText, withoutSetPin } from './generate.ts';
 import { type Mapping, readMapping, unknownCapability } from './mapping.ts';
 import { fileNames, serverProblem } from './names.ts';
@@ -93,13 +100,6 @@ function placeOf({ config, tool }: PrimitiveCall): Outcome<Place> {
   }
   return ok({ connector: tool.id, server, folder, prefix: textAt(config, 'tool_prefix') });
 }
-
-/** Was it written here, for this connector? */
-export const isGenerated = ({ source, tool }: ToolItem, connector: string): boolean =>
-  source === 'project' &&
-  tool?.tool_type === 'mcp_tool' &&
-  tool.executor_id === connector &&
-  getOwn(tool.config, 'pin') !== undefined;
 
 /** What every tool of the list would be as a file, and what cannot be one. */
 function plan(

@@ -8,10 +8,10 @@ import {
   plainText,
   systemClock,
 } from '../../base/index.ts';
+import { type KnownServer, knownServers } from '../../items/index.ts';
 import type { Fleet, QueueRow, Store, WorkerRow } from '../../store/index.ts';
 import type { ServedItems } from '../identity.ts';
 import type { Runtime } from '../runtime.ts';
-import { type KnownServer, knownServers } from '../shared/connectors.ts';
 import { registryFile } from '../threads.ts';
 
 /** Ways in for people and programs; scripts have a policy of their own. */
@@ -257,7 +257,7 @@ const unset = ({ item: { tool } }: KnownServer, env: Env): string[] =>
 
 /** Other MCP servers, as far as files tell: none is asked. */
 async function aboutServers(runtime: Runtime, env: Env): Promise<HealthFinding[]> {
-  const known = await knownServers(runtime);
+  const known = knownServers(runtime);
   const findings = known.flatMap((server): HealthFinding[] => {
     const { name, item, tools } = server;
     const about = `mcp ${name}`;

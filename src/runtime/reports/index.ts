@@ -16,8 +16,7 @@ export const reports = {
   },
   async health() {
     const { healthReport } = await import('./health.ts');
-    const { knownServers } = await import('../shared/connectors.ts');
-    return { healthReport, knownServers };
+    return { healthReport };
   },
   async policy() {
     const { policyReport } = await import('./policy.ts');

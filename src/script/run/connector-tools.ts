@@ -1,6 +1,7 @@
 // `import tools … from mcp "NAME"`: the tools of a connector as functions. A call is the operation
 // `tool` with the item's id, exactly as by `@tool`; what is different is how it is written: arguments by
 // position, texts where the tool wants numbers, and an answer without the envelope of the protocol.
+
 import {
   getOwn,
   isObject,
@@ -10,6 +11,7 @@ import {
   parseJson,
 } from '../../base/index.ts';
 import { addMarks, elementOf, makeValue, type Value } from '../../flow/index.ts';
+import type { ConnectorTool } from '../../items/index.ts';
 import { raise } from '../fault.ts';
 import { camelCased } from '../syntax/outline.ts';
 import { parseJsonText } from '../values/data.ts';
@@ -23,7 +25,6 @@ import {
   numericOf,
 } from '../values/kinds.ts';
 import { textOf } from '../values/text.ts';
-import type { ConnectorTool } from '../world.ts';
 import {
   type Environment,
   Executable,

@@ -15,13 +15,8 @@ import {
   textAt,
   textsAt,
 } from '../../../base/index.ts';
-import {
-  decideApproval,
-  type KnownServer,
-  personRow,
-  type Runtime,
-} from '../../../runtime/index.ts';
-import { reports } from '../../../runtime/reports/index.ts';
+import { type KnownServer, knownServers } from '../../../items/index.ts';
+import { decideApproval, personRow, type Runtime } from '../../../runtime/index.ts';
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
 import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
@@ -30,11 +25,8 @@ import { personAt } from '../../threads/ask-person.ts';
 
 const room = () => import('../../../mcp/index.ts');
 
-export const knownServers = async (runtime: Runtime): Promise<KnownServer[]> =>
-  await (await reports.health()).knownServers(runtime);
-
 async function findServer(runtime: Runtime, name: string): Promise<Outcome<KnownServer>> {
-  const known = await knownServers(runtime);
+  const known = knownServers(runtime);
   const found =
     known.find((one) => one.name === name) ?? known.find(({ item }) => item.id === name);
   if (found) return ok(found);
@@ -116,7 +108,7 @@ async function refuseName(runtime: Runtime, name: string): Promise<Outcome<null>
   const { serverProblem } = await room();
   const odd = serverProblem(name);
   if (odd !== undefined) return fail('usage', odd);
-  const known = await knownServers(runtime);
+  const known = knownServers(runtime);
   const taken = runtime.library
     .all('tool')
     .find(({ id }) => id === `mcp/${name}` || id.startsWith(`mcp/${name}/`));
@@ -332,7 +324,7 @@ const whereIs = ({ item }: KnownServer): string => {
 };
 
 export const listServers = inProject(async (runtime, { terminal }) => {
-  const known = await knownServers(runtime);
+  const known = knownServers(runtime);
   const rows = known.map((one) => ({
     name: one.name,
     connector: one.item.id,

@@ -1,5 +1,4 @@
-// Other MCP servers, as files tell of them: nothing is asked of a server before a call. For people, and
-// for scripts that import tools.
+// Connectors are tool items that describe other MCP servers. The files are read, and no server is called.
 import {
   fail,
   getOwn,
@@ -12,19 +11,33 @@ import {
   setOwn,
   textAt,
 } from '../../base/index.ts';
-import type { Library, ToolItem } from '../../items/index.ts';
-import type { ConnectorTool } from '../../script/index.ts';
+import type { ToolItem } from '../item.ts';
+import type { Library } from './library.ts';
 
-/** A connector, and the tools that were written for it. */
+/** A connector and the tool items that were generated for it. */
 export interface KnownServer {
   readonly name: string;
   readonly item: ToolItem;
   readonly tools: readonly ToolItem[];
 }
 
-/** Other MCP servers, as files tell of them. */
-export async function knownServers({ library }: { library: Library }): Promise<KnownServer[]> {
-  const { serverName, isGenerated } = await import('../../mcp/index.ts');
+/** Returns the name of a connector's server. The capabilities of its tools contain this name. */
+export function serverName(config: JsonObject, connector: string): string {
+  const own = textAt(config, 'server');
+  if (own !== '') return own;
+  const [last = '', folder = ''] = connector.split('/').toReversed();
+  return last === 'connector' ? folder : last.replace(/[_-]?connector$/, '') || last;
+}
+
+/** Was this item generated for this connector? */
+export const isGenerated = ({ source, tool }: ToolItem, connector: string): boolean =>
+  source === 'project' &&
+  tool?.tool_type === 'mcp_tool' &&
+  tool.executor_id === connector &&
+  getOwn(tool.config, 'pin') !== undefined;
+
+/** Lists the connectors of a library. No server is called. */
+export function knownServers({ library }: { library: Pick<Library, 'all'> }): KnownServer[] {
   const all = library.all('tool');
   return all
     .filter(({ tags, source }) => tags.includes('mcp_connector') && source !== 'bundle')
@@ -35,10 +48,20 @@ export async function knownServers({ library }: { library: Library }): Promise<K
     }));
 }
 
+/** A tool of another server, as scripts call it. */
+export interface ConnectorTool {
+  /** The id of the item. */
+  readonly id: string;
+  /** The name that its server uses. */
+  readonly name: string;
+  /** The schema of its parameters. */
+  readonly schema: JsonObject;
+}
+
 const TABLES = ['properties', '$defs', 'definitions'];
 const TYPES = ['type', 'enum', 'const', '$ref', 'items', 'anyOf', 'oneOf'];
 
-/** What of a schema says which types it takes: how arguments are read. The rest is checked by the call. */
+/** Keeps the parts of a schema that name types: they decide how arguments are read. The call checks the rest. */
 function typesIn(schema: Json | undefined): Json {
   if (Array.isArray(schema)) return schema.map(typesIn);
   if (!isObject(schema)) return schema ?? null;
@@ -68,20 +91,21 @@ const toolOf = ({ id, tool }: ToolItem): ConnectorTool => {
   };
 };
 
-/** A command line or an address, as other programs take it. */
+/** Is it a command line or an address, as other programs accept it? */
 const isForeign = (name: string): boolean => /[\s/\\:@]/.test(name);
 
-export async function connectorTools(
-  library: Library,
+/** Returns the tools of a connector. Fails with `invalid_input` for a command line or an address, and with `not_found`. */
+export function connectorTools(
+  library: Pick<Library, 'all'>,
   name: string,
-): Promise<Outcome<readonly ConnectorTool[]>> {
+): Outcome<readonly ConnectorTool[]> {
   if (isForeign(name)) {
     const message = `\`${name}\` is no connector: tools come from servers that a person has connected`;
     return fail('invalid_input', message, {
       hint: 'connect it once with `km mcp add NAME …`, then write `from mcp "NAME"`',
     });
   }
-  const known = await knownServers({ library });
+  const known = knownServers({ library });
   const found = known.find((one) => one.name === name);
   if (found) return ok(found.tools.map(toolOf));
   const names = known.map((one) => one.name).join(', ');
