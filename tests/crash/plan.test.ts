@@ -8,6 +8,7 @@ import { endLives, type Life, live, openRegistry, rowsOf } from '../support/cras
 import { type CrashStage, probeTools } from '../support/crash-project.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
+import { ofToday } from '../support/soak.ts';
 import { directiveText } from '../support/thread-project.ts';
 
 let made: CrashStage | undefined;
@@ -99,7 +100,7 @@ const MOMENTS: readonly [moment: string, requests: number][] = [
   ['lead tool_result 1', 2],
 ];
 
-test.each(MOMENTS)('killed at `%s` it goes on as it was', async (moment, requests) => {
+async function goesOn(moment: string, requests: number): Promise<void> {
   const stage = await open();
   const life = await killedAt(stage, moment);
   expect(resultOf(life)).toMatchObject({
@@ -117,41 +118,58 @@ test.each(MOMENTS)('killed at `%s` it goes on as it was', async (moment, request
     { data: { number: 1, text: PLAN.trim() } },
   ]);
   expectSame(await replayOf(stage, id));
-});
+}
 
-test.each([
+/** Moments that are about another plan. */
+const REPLANS: readonly [moment: string, requests: number][] = [
   ['lead turn_start 2', 3],
   ['lead assistant_message 2', 2],
   ['lead plan 2', 2],
-] as const)(
-  'killed at `%s`, which is about another plan, it goes on with that',
-  async (moment, requests) => {
-    const stage = await open(replanned);
-    const life = await killedAt(stage, moment);
-    expect(resultOf(life)).toMatchObject({
-      ok: true,
-      output: {
-        status: 'completed',
-        outputs: { text: 'one r0' },
-        cost: { turns: 2, tool_calls: 3 },
-      },
-    });
-    expect(stage.provider.count()).toBeLessThanOrEqual(requests);
-    expect([linesIn(stage, 'put'), linesIn(stage, 'look'), linesIn(stage, 'write')]).toEqual([
-      1, 0, 1,
-    ]);
-    const { events, id } = await eventsOf(stage);
-    expect(events.filter(({ type }) => type === 'plan')).toMatchObject([
-      { data: { number: 1 } },
-      { data: { number: 2, after: { code: 'invalid_input', tool: 'probe/look', step: 2 } } },
-    ]);
-    expectSame(await replayOf(stage, id));
-  },
-);
+];
 
-test('a write that was at work is unknown, and no other plan is made', async () => {
+async function goesOnWithTheOther(moment: string, requests: number): Promise<void> {
+  const stage = await open(replanned);
+  const life = await killedAt(stage, moment);
+  expect(resultOf(life)).toMatchObject({
+    ok: true,
+    output: {
+      status: 'completed',
+      outputs: { text: 'one r0' },
+      cost: { turns: 2, tool_calls: 3 },
+    },
+  });
+  expect(stage.provider.count()).toBeLessThanOrEqual(requests);
+  expect([linesIn(stage, 'put'), linesIn(stage, 'look'), linesIn(stage, 'write')]).toEqual([
+    1, 0, 1,
+  ]);
+  const { events, id } = await eventsOf(stage);
+  expect(events.filter(({ type }) => type === 'plan')).toMatchObject([
+    { data: { number: 1 } },
+    { data: { number: 2, after: { code: 'invalid_input', tool: 'probe/look', step: 2 } } },
+  ]);
+  expectSame(await replayOf(stage, id));
+}
+
+async function leavesTheWriteUnknown(): Promise<void> {
   const stage = await open();
   const life = await killedAt(stage, 'lead tool_call 3');
   expect(resultOf(life)).toMatchObject({ output: { status: 'failed', code: 'outcome_unknown' } });
   expect([linesIn(stage, 'write'), stage.provider.count()]).toEqual([0, 2]);
-});
+}
+
+const CASES: readonly (readonly [title: string, check: () => Promise<void>])[] = [
+  ...MOMENTS.map(
+    ([moment, requests]) =>
+      [`killed at \`${moment}\` it goes on as it was`, () => goesOn(moment, requests)] as const,
+  ),
+  ...REPLANS.map(
+    ([moment, requests]) =>
+      [
+        `killed at \`${moment}\`, which is about another plan, it goes on with that`,
+        () => goesOnWithTheOther(moment, requests),
+      ] as const,
+  ),
+  ['a write that was at work is unknown, and no other plan is made', leavesTheWriteUnknown],
+];
+
+for (const [title, check] of ofToday(CASES, 4)) test(title, check);

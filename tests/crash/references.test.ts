@@ -8,6 +8,7 @@ import { endLives, live, openRegistry, rowsOf } from '../support/crash-driver.ts
 import { type CrashStage, probeTools } from '../support/crash-project.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { makeFixture, TRUSTING } from '../support/project.ts';
+import { ofToday } from '../support/soak.ts';
 import { call, directiveText } from '../support/thread-project.ts';
 
 let made: CrashStage | undefined;
@@ -60,40 +61,45 @@ const written = ({ fixture }: CrashStage): string[] => {
   return text.split('\n').map((line) => line.slice(0, line.lastIndexOf(' ')));
 };
 
-test.each([
+const MOMENTS = [
   'lead tool_result 1',
   'lead tool_call 2',
   'lead tool_result 2',
   'lead turn_start 3',
   'lead tool_result 3',
   'lead turn_start 4',
-])('killed at `%s` it has the references that it had', async (moment) => {
-  const stage = await open();
-  await live(stage, moment).over;
-  const life = live(stage);
-  await life.over;
-  const line = life.lines.find((text) => text.startsWith('done ')) ?? 'done {}';
-  expect(JSON.parse(line.slice('done '.length))).toMatchObject({
-    ok: true,
-    output: {
-      status: 'completed',
-      text: `first ${MARKER} 0, last ${MARKER} 1499, whole m7`,
-      marks: { labels: ['untrusted'] },
-    },
-  });
-  expect(written(stage)).toEqual([`of ${MARKER} 0: ${MARKER} 1`]);
-  const bodies = stage.provider.requests.map(({ body }) => JSON.stringify(body));
-  expect(bodies.join('')).not.toContain(MARKER);
-  const named = bodies.map((body) => [...body.matchAll(/reference\\+":\\+"(\$r\d+)/g)].join());
-  // Each begins as the one before.
-  for (const [at, names] of named.entries())
-    expect(names.startsWith(named[at - 1] ?? '')).toBe(true);
-  const store = await openRegistry(stage);
-  const [row] = await rowsOf(store);
-  await store.close();
-  const runtime = await stage.fixture.open({ tools: probeTools(() => null) });
-  const threads = await runtime.threads();
-  const replayed = threads.ok ? await threads.output.replay(row?.id ?? '') : threads;
-  await runtime.close();
-  expectSame(replayed);
-});
+];
+
+test.each(ofToday(MOMENTS, 2))(
+  'killed at `%s` it has the references that it had',
+  async (moment) => {
+    const stage = await open();
+    await live(stage, moment).over;
+    const life = live(stage);
+    await life.over;
+    const line = life.lines.find((text) => text.startsWith('done ')) ?? 'done {}';
+    expect(JSON.parse(line.slice('done '.length))).toMatchObject({
+      ok: true,
+      output: {
+        status: 'completed',
+        text: `first ${MARKER} 0, last ${MARKER} 1499, whole m7`,
+        marks: { labels: ['untrusted'] },
+      },
+    });
+    expect(written(stage)).toEqual([`of ${MARKER} 0: ${MARKER} 1`]);
+    const bodies = stage.provider.requests.map(({ body }) => JSON.stringify(body));
+    expect(bodies.join('')).not.toContain(MARKER);
+    const named = bodies.map((body) => [...body.matchAll(/reference\\+":\\+"(\$r\d+)/g)].join());
+    // Each begins as the one before.
+    for (const [at, names] of named.entries())
+      expect(names.startsWith(named[at - 1] ?? '')).toBe(true);
+    const store = await openRegistry(stage);
+    const [row] = await rowsOf(store);
+    await store.close();
+    const runtime = await stage.fixture.open({ tools: probeTools(() => null) });
+    const threads = await runtime.threads();
+    const replayed = threads.ok ? await threads.output.replay(row?.id ?? '') : threads;
+    await runtime.close();
+    expectSame(replayed);
+  },
+);

@@ -4,6 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, plainText } from '../../src/base/index.ts';
 import { endLives, live, openRegistry, rowsOf } from '../support/crash-driver.ts';
 import { type CrashStage, crashStage, EXPECTED } from '../support/crash-project.ts';
+import { ofToday } from '../support/soak.ts';
 
 let made: CrashStage | undefined;
 afterEach(async () => {
@@ -12,13 +13,15 @@ afterEach(async () => {
   made?.fixture.remove();
 });
 
-test.each([
+const MOMENTS = [
   // The fourth call of the first thread is its first spawn.
   ['the intent is written', 'lead tool_call 4', 0],
   ['the child exists', 'part signal 1', 1],
   ['the spawn is noted', 'lead spawn 1', 1],
   ['two are spawned at once, the second exists', 'part signal 3', 3],
-])('dying when %s', async (_, moment, children) => {
+] as const;
+
+test.each(ofToday(MOMENTS, 2))('dying when %s', async (_, moment, children) => {
   made = await crashStage();
   const first = live(made, moment);
   await first.over;

@@ -7,7 +7,7 @@ import type { ScriptedReply, ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
 import { runCommand } from '../support/command-line.ts';
 import { must } from '../support/registry.ts';
-import { timeoutMs } from '../support/soak.ts';
+import { isSoak, timeoutMs } from '../support/soak.ts';
 import { call, directive } from '../support/thread-project.ts';
 import { backUp, startPostgres } from './support/postgres-server.ts';
 import { noServer } from './support/server-stores.ts';
@@ -15,8 +15,11 @@ import { openWorkerStage } from './support/worker-stage.ts';
 
 const onServer = test.skipIf(inject('postgres') === '');
 const patient = { timeout: timeoutMs(120_000), interval: 100 };
-const STEPS = 5;
-const TAGS = [...Array.from({ length: 10 }, (_, at) => `t${at}`), 'held'];
+const STEPS = isSoak ? 5 : 3;
+const TAGS = [...Array.from({ length: isSoak ? 10 : 2 }, (_, at) => `t${at}`), 'held'];
+const WORKERS = isSoak ? 2 : 1;
+/** What is lost with a server is the subject here. */
+const DURABLE = ['-c', 'fsync=on'];
 
 const WRITER = directive('writer', {
   inputs: '<input name="tag" type="string" required="true"/>',
@@ -42,7 +45,7 @@ onServer(
   `a backup under load is restored, and the threads go on${noServer(inject('postgres'))}`,
   { timeout: timeoutMs(400_000) },
   async () => {
-    const first = await startPostgres(['-c', 'wal_keep_size=1GB']);
+    const first = await startPostgres([...DURABLE, '-c', 'wal_keep_size=1GB']);
     if (!first) throw new Error('no server');
     onTestFinished(() => first.stop());
     const stage = await openWorkerStage(first.url, reply, WRITER);
@@ -54,14 +57,14 @@ onServer(
         return [];
       }
     };
-    const workers = [stage.workAs([2]), stage.workAs([2])];
+    const workers = Array.from({ length: WORKERS }, () => stage.workAs([2]));
     const ids = new Map<string, string>();
     for (const tag of TAGS.toReversed()) {
       const queued = must(await threads.enqueue({ directive: 'writer', inputs: { tag } }));
       ids.set(tag, queued.thread);
     }
     await expect
-      .poll(() => effects().includes('held-1') && effects().length > 8, patient)
+      .poll(() => effects().includes('held-1') && effects().length > STEPS, patient)
       .toBe(true);
     const folder = await backUp(first.url);
     // The world goes on: everything is done, on the server of which only the backup will be left.
@@ -73,7 +76,7 @@ onServer(
     for (const worker of workers) worker.child.kill('SIGTERM');
     for (const worker of workers) await worker.ended;
 
-    const second = await startPostgres([], folder);
+    const second = await startPostgres(DURABLE, folder);
     if (!second) throw new Error('no server');
     onTestFinished(() => second.stop());
     const address = `${second.url}${new URL(stage.store).search}`;

@@ -9,6 +9,7 @@ import { Client as OldClient } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as OldTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Fixture, makeFixture } from '../support/project.ts';
+import { runs } from '../support/soak.ts';
 import { ACCEPT, connect, type Era, HELLO, type Served, serve } from './support/http.ts';
 
 let fixture: Fixture;
@@ -140,9 +141,11 @@ test('ten megabytes are refused, and the server goes on', async () => {
   expect((await post(HELLO)).status).toBe(200);
 });
 
-test('a thousand sessions do not fill it: those that nobody uses make place', async () => {
+const SESSIONS = runs(100, 1000);
+
+test(`${SESSIONS} sessions do not fill it: those that nobody uses make place`, async () => {
   const ids: string[] = [];
-  for (let round = 0; round < 20; round += 1) {
+  for (let round = 0; round < SESSIONS / 50; round += 1) {
     const answers = await Promise.all(Array.from({ length: 50 }, () => post(HELLO)));
     for (const answer of answers) {
       await answer.text();

@@ -14,6 +14,7 @@ import { probeTools } from '../support/crash-project.ts';
 import { expectSame } from '../support/expect-same.ts';
 import { isLate } from '../support/late-store.ts';
 import { TRUSTING } from '../support/project.ts';
+import { ofToday } from '../support/soak.ts';
 import {
   answer,
   call,
@@ -134,7 +135,7 @@ test.skipIf(isLate).each([
 });
 
 // Killed processes and the time of an answer need the registry's file.
-test.skipIf(isLate).each(askers)(
+test.skipIf(isLate).each(ofToday(askers, 1))(
   '%s: a process that is killed leaves the call waiting, and it is done once',
   async (_name, asker) => {
     const made = await openWith(asker, [write(), DONE]);

@@ -12,7 +12,7 @@ import {
 import { type CrashStage, crashStage, EXPECTED, linesOf } from '../support/crash-project.ts';
 import { eventsOf, got } from '../support/fleet-stage.ts';
 import { isLate } from '../support/late-store.ts';
-import { timeoutMs } from '../support/soak.ts';
+import { ofToday, timeoutMs } from '../support/soak.ts';
 
 afterEach(endLives);
 vi.setConfig({ testTimeout: timeoutMs(120_000) });
@@ -83,18 +83,16 @@ const MOMENTS = [
   'lead assistant_message 7',
 ] as const;
 
-for (const moment of MOMENTS) {
-  test.skipIf(isLate)(`a process that is lost at \`${moment}\` repeats no write`, async () => {
-    const { made, threads, id } = await queued();
-    const first = workOn(made, moment);
-    await first.over;
-    expect(first.child.signalCode).toBe('SIGKILL');
-    workOn(made);
-    await untilDone(threads, [id]);
-    const writes = places(made, 'write');
-    expect(writes).toEqual([...new Set(writes)]);
-    await expectWhole(made, id);
-  });
+async function isLostAt(moment: string): Promise<void> {
+  const { made, threads, id } = await queued();
+  const first = workOn(made, moment);
+  await first.over;
+  expect(first.child.signalCode).toBe('SIGKILL');
+  workOn(made);
+  await untilDone(threads, [id]);
+  const writes = places(made, 'write');
+  expect(writes).toEqual([...new Set(writes)]);
+  await expectWhole(made, id);
 }
 
 /** Tells it to go as soon as it has said this so often, and waits until it has. */
@@ -105,7 +103,7 @@ async function goAt(life: Life, start: string, count = 1): Promise<void> {
   expect(life.lines.at(-1)).toBe('gone');
 }
 
-test.skipIf(isLate)('processes that are told to go repeat nothing and lose nothing', async () => {
+async function areToldToGo(): Promise<void> {
   const { made, threads, id } = await queued();
   // In the middle of a write, and wherever it is after so many events.
   await goAt(workOn(made), 'tool write');
@@ -127,9 +125,9 @@ test.skipIf(isLate)('processes that are told to go repeat nothing and lose nothi
     const text = JSON.stringify(await eventsOf({ threads }, thread));
     expect(text).not.toContain('outcome_unknown');
   }
-});
+}
 
-test.skipIf(isLate)('three processes share what is queued; one goes and one is lost', async () => {
+async function share(): Promise<void> {
   const { made, threads, id } = await queued();
   const all = [id];
   for (const tag of ['r1', 'r2']) {
@@ -143,4 +141,15 @@ test.skipIf(isLate)('three processes share what is queued; one goes and one is l
   await untilDone(threads, all);
   const writes = places(made, 'write');
   expect(writes).toEqual([...new Set(writes)]);
-});
+}
+
+const CASES: readonly (readonly [title: string, check: () => Promise<void>])[] = [
+  ...MOMENTS.map(
+    (moment) =>
+      [`a process that is lost at \`${moment}\` repeats no write`, () => isLostAt(moment)] as const,
+  ),
+  ['processes that are told to go repeat nothing and lose nothing', areToldToGo],
+  ['three processes share what is queued; one goes and one is lost', share],
+];
+
+for (const [title, check] of ofToday(CASES, 3)) test.skipIf(isLate)(title, check);
