@@ -4,6 +4,7 @@ import { LongestFirst } from './tests/support/durations.ts';
 import { isSoak, isSoakOrCi, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const BUNDLE = 'tests/support/build-bundle.ts';
+const PAGE = 'tests/web/support/build-page.ts';
 const CASES = ['tests/cases/**/*.test.ts', 'tests/script/cases.test.ts'];
 const CRASH = ['tests/crash/**/*.test.ts'];
 /** Servers, clients and their libraries in one process: each file begins with fresh ones. */
@@ -13,7 +14,11 @@ const PEERS = [
   'tests/conformance/**/*.test.ts',
 ];
 /** Over a real PostgreSQL, started once for all of them. */
-const FLEET = ['tests/fleet/**/*.test.ts', 'tests/store/postgres*.test.ts'];
+const FLEET = [
+  'tests/fleet/**/*.test.ts',
+  'tests/store/postgres*.test.ts',
+  'tests/web/page-fleet.test.ts',
+];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
@@ -77,8 +82,9 @@ export default defineConfig({
         test: {
           name: 'peers',
           include: PEERS,
+          exclude: FLEET,
           isolate: true,
-          globalSetup: [BUNDLE, 'tests/web/support/build-page.ts'],
+          globalSetup: [BUNDLE, PAGE],
         },
       },
       {
@@ -86,7 +92,7 @@ export default defineConfig({
           name: 'fleet',
           include: FLEET,
           isolate: true,
-          globalSetup: [BUNDLE, 'tests/fleet/support/setup.ts'],
+          globalSetup: [BUNDLE, PAGE, 'tests/fleet/support/setup.ts'],
         },
       },
       { test: { name: 'crash', include: CRASH, isolate: true, globalSetup: [BUNDLE] } },

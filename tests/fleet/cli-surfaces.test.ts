@@ -5,8 +5,8 @@ import { createRuntime } from '../../src/index.ts';
 import { createRuns } from '../../src/web/server/runs.ts';
 import { runCommand } from '../support/command-line.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
+import { startProxy } from './faults/proxy.ts';
 import { got, openCliStage } from './support/cli-stage.ts';
-import { startPostgres } from './support/postgres-server.ts';
 
 const server = inject('postgres');
 const LOOK = directive('look', { permissions: READ });
@@ -62,11 +62,11 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
   });
 
   test('a server that goes in the middle is said, and nothing is lost with it', async () => {
-    const own = await startPostgres();
-    if (!own) throw new Error('there is a server, and another one cannot be started');
-    const { fixture } = await openCliStage(server, LOOK, SEEN);
-    const env = { ...fixture.env, KERNMANTLE_STORE: own.url };
-    expect((await runCommand(['store', 'migrate'], fixture.root, env)).code).toBe(0);
+    const { fixture, address, km } = await openCliStage(server, LOOK, SEEN);
+    await km('store', 'migrate');
+    const [own, way] = [new URL(address), await startProxy(Number(new URL(server).port))];
+    own.port = String(way.port);
+    const env = { ...fixture.env, KERNMANTLE_STORE: own.href };
     const running = runCommand(['run', 'look'], fixture.root, env);
     const caught = process.stderr.write;
     const queued = Promise.withResolvers<void>();
@@ -75,7 +75,7 @@ describe.skipIf(server === '')('over a server (needs PostgreSQL)', () => {
       return caught.call(process.stderr, text);
     };
     await queued.promise;
-    await own.stop();
+    await way.close();
     const ran = await running;
     expect(ran.code).toBe(1);
     expect(ran.output).toContain('cannot be reached');
