@@ -10,7 +10,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import {
   fail,
   type Json,
@@ -161,10 +161,10 @@ test('a server that fails again and again is tried later and later', async () =>
 test('what never answers is given up in time, told so, and replaced', async () => {
   const { call } = rogue();
   const who = said(await call('who'));
-  const stalled = await call('stall', {}, { timeoutMs: 300 });
+  const stalled = await call('stall', {}, { timeoutMs: 50 });
   expect(stalled).toMatchObject({ ok: false, error: { code: 'timeout', detail: { sent: true } } });
   expect(said(await call('who'))).not.toBe(who);
-  const hung = call('hang', {}, { timeoutMs: 300 });
+  const hung = call('hang', {}, { timeoutMs: 50 });
   expect(await hung).toMatchObject({ ok: false, error: { code: 'timeout' } });
   expect(said(await call('echo', { value: 'again' }))).toBe('again');
 });
@@ -270,29 +270,34 @@ test.each(['pages', 'same-page', 'many', 'unnamed', 'twice'])(
 );
 
 test('a list is read again when it has changed, once in a second at most, and when it is old', async () => {
-  let ahead = 0;
-  const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + ahead };
+  let now = 0;
+  const clock = { ...systemClock, monotonic: () => now };
   const { list, call } = rogue('plain', {}, { clock });
   const lists = async () => (JSON.parse(said(await call('seen'))) as { lists: number }).lists;
   await list();
   await list();
   expect(await lists()).toBe(1);
   await call('storm');
-  const begun = systemClock.monotonic();
-  for (let at = 0; at < 5; at++) {
+  now += 1000;
+  await list();
+  expect(await lists()).toBe(2);
+  const timers = vi.spyOn(globalThis, 'setTimeout');
+  onTestFinished(() => timers.mockRestore());
+  for (let at = 0; at < 3; at++) {
     await call('storm', { count: 10 });
+    // The list waits for the rest of the second.
+    now += 983;
     await list();
+    expect(await lists()).toBe(3 + at);
   }
-  const seconds = (systemClock.monotonic() - begun) / 1000;
-  expect(await lists()).toBeLessThanOrEqual(2 + Math.ceil(seconds));
-  expect(await lists()).toBeGreaterThan(1);
+  expect(timers.mock.calls.filter(([, ms]) => ms === 17)).toHaveLength(3);
   await list();
-  const before = await lists();
-  ahead += 61_000;
+  expect(await lists()).toBe(5);
+  now += 61_000;
   await list();
-  expect(await lists()).toBe(before + 1);
+  expect(await lists()).toBe(6);
   await list(true);
-  expect(await lists()).toBe(before + 2);
+  expect(await lists()).toBe(7);
 });
 
 test('a server that ends when it is asked for the newer revision is greeted in the older one', async () => {
@@ -321,12 +326,14 @@ test('a program that forgets to close ends, and its servers with it', async () =
 });
 
 test('what is idle is closed, and opened again when it is needed', async () => {
-  const { call } = rogue('plain', {}, { limits: { idleMs: 100 } });
+  const mark = `mark-${Math.random()}`;
+  const own = { args: ['rogue.mjs', 'plain', mark] };
+  const { call } = rogue('plain', own, { limits: { idleMs: 20 } });
   const who = said(await call('who'));
-  await expect
-    .poll(async () => said(await call('slow', { ms: 0 })), { interval: 300 })
-    .toBe('slow');
-  await expect.poll(async () => said(await call('who')) !== who, { interval: 400 }).toBe(true);
+  await expect.poll(() => processesWith(mark)).toEqual([]);
+  // What is in use is not idle.
+  expect(said(await call('slow', { ms: 50 }))).toBe('slow');
+  expect(said(await call('who'))).not.toBe(who);
 });
 
 test('a process has of the environment what it was given, and of the project what was granted', async () => {

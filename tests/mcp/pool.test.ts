@@ -80,7 +80,7 @@ test.each([
   const steps: unknown[] = [];
   const long = await pool.call(
     endpoint(),
-    { name: 'trigger-long-running-operation', arguments: { duration: 0.3, steps: 3 } },
+    { name: 'trigger-long-running-operation', arguments: { duration: 0.03, steps: 3 } },
     callWith({ onProgress: (progress) => steps.push(progress) }),
   );
   expect(long.ok).toBe(true);
@@ -108,7 +108,7 @@ test('a server of the newer revision over pipes: its list is read again when it 
     output: { result: { content: [{ text: 'again' }] } },
   });
   expect(await call('grow')).toMatchObject({ ok: true });
-  await expect.poll(names, { interval: 200 }).toEqual(['echo', 'grow', 'new']);
+  await expect.poll(names).toEqual(['echo', 'grow', 'new']);
   expect([...versions]).toEqual(['2026-07-28']);
   await pool.close();
 });

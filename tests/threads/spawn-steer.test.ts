@@ -54,10 +54,12 @@ test('a child is paused, spoken to and resumed, and hears what was said', async 
             tool_calls: [call('threads/pause_thread', { thread_id: child, reason: 'wait' })],
           };
         },
-        () => {
+        async () => {
           proceed();
+          const row = async () => (await rows(made)).find(({ id }) => id === child);
+          await expect.poll(async () => (await row())?.status).toBe('paused');
           return {
-            tool_calls: [call('threads/wait_thread', { thread_id: child, timeout_ms: 300 })],
+            tool_calls: [call('threads/wait_thread', { thread_id: child, timeout_ms: 1 })],
           };
         },
         ({ results }) => {
