@@ -30,19 +30,16 @@ const MODES: Record<string, Mode> = {
     const held = await Promise.all(ids.map((id) => store.createThread(aThread(id, { start }))));
     await ready();
     const end = performance.now() + Number(ms);
-    let [commits, longest] = [0, 0];
+    let commits = 0;
     const work = held.map(async (one) => {
       const writer = writerOf(store, must(one));
       while (performance.now() < end) {
-        const before = performance.now();
         await writer.must({ events: [event(name), event(name)] });
-        longest = Math.max(longest, performance.now() - before);
         commits += 1;
       }
     });
     await Promise.all(work);
     say(commits);
-    say(Math.round(longest));
   },
   /** Writes a thread that others write as well: whoever has it, writes. */
   async share(store, _, [thread = '', count = '0']) {
