@@ -68,7 +68,7 @@ const TASKS = {
   fleet: [tests('fleet')],
   capacity: [['node', '--no-warnings', join(root, 'scripts', 'capacity.ts')]],
 };
-TASKS.check = [...TASKS.lint, ...TASKS.types, tests('unit', 'cases')];
+TASKS.check = [...TASKS.lint, ...TASKS.types, ...TASKS.house, tests('unit', 'cases')];
 
 /** Node's major and minor as one number, so that 22.19 is smaller than 24.0. */
 function isCurrent(version) {

@@ -1,6 +1,6 @@
-// What the files of the tree say about each other: who imports whom, in circles or not, and which
-// exports have a user.
-import type { Export, SourceFile, Tree } from './tree.ts';
+// The graph of imports: its circles, and the exports that nothing uses.
+import type { SourceFile, Tree } from './tree.ts';
+import { wayToDeclaration } from './walls.mjs';
 
 export const roomOf = (path: string): string => path.split('/')[0] ?? path;
 export const isDoor = (path: string): boolean => path === 'index.ts' || path.endsWith('/index.ts');
@@ -52,7 +52,7 @@ function wayBack(tree: Tree, group: ReadonlySet<string>, start: string): string[
   while (ends.length > 0) {
     const longer: string[][] = [];
     for (const way of ends) {
-      const file = tree.file(way.at(-1) ?? '');
+      const file = tree.byPath.get(way.at(-1) ?? '');
       for (const next of file ? localImports(file) : []) {
         if (next === start) return [...way, next];
         if (!group.has(next) || seen.has(next)) continue;
@@ -65,42 +65,21 @@ function wayBack(tree: Tree, group: ReadonlySet<string>, start: string): string[
   return [];
 }
 
-/** Where a name that `target` exports is declared; every file on the way there. */
-function wayToDeclaration(
-  tree: Tree,
-  target: string,
-  name: string,
-): { path: string; name: string }[] {
-  const way = [{ path: target, name }];
-  for (let at = way[0]; at; ) {
-    const { path, name: inner }: { path: string; name: string } = at;
-    const from = tree.file(path)?.exports.find((entry) => entry.name === inner)?.from;
-    at = from && way.length < 10 ? { path: from.target, name: from.name } : undefined;
-    if (at) way.push(at);
-  }
-  return way;
-}
-
 /** The file that declares the type which `file` calls `local`. */
 export function declarationOf(tree: Tree, file: SourceFile, local: string): string | undefined {
-  if (file.exports.some(({ name, from }) => name === local && !from)) return file.path;
+  if (file.exports.some(({ name, target }) => name === local && !target)) return file.path;
   for (const { target, isLocal, names } of file.imports) {
     const named = isLocal ? names.find((entry) => entry.local === local) : undefined;
-    if (named) return wayToDeclaration(tree, target, named.name).at(-1)?.path;
+    if (named) return wayToDeclaration(tree.byPath, target, named.name).at(-1)?.path;
   }
   return undefined;
 }
 
-export interface Unused {
-  readonly path: string;
-  readonly entry: Export;
-}
-
-/** Exports that no other file of `src` uses, and names of a door that no other room asks for. */
-export function unusedExports(tree: Tree): Unused[] {
+/** Exports that no other file uses, and names of a door that no other room imports, as `path name`. */
+export function unusedExports(tree: Tree): string[] {
   const used = new Set<string>();
   const use = (target: string, name: string): void => {
-    for (const { path, name: inner } of wayToDeclaration(tree, target, name)) {
+    for (const { path, name: inner } of wayToDeclaration(tree.byPath, target, name)) {
       used.add(`${path} ${inner}`);
     }
   };
@@ -108,25 +87,13 @@ export function unusedExports(tree: Tree): Unused[] {
     for (const { target, isLocal, names } of file.imports) {
       if (!isLocal) continue;
       const wanted = names.some(({ name }) => name === '*')
-        ? (tree.file(target)?.exports ?? [])
+        ? (tree.byPath.get(target)?.exports ?? [])
         : names;
       for (const { name } of wanted) use(target, name);
     }
     if (ENTRANCES.includes(file.path)) for (const { name } of file.exports) use(file.path, name);
   }
   return tree.files.flatMap(({ path, exports }) =>
-    exports.flatMap((entry) => (used.has(`${path} ${entry.name}`) ? [] : [{ path, entry }])),
+    exports.map(({ name }) => `${path} ${name}`).filter((known) => !used.has(known)),
   );
-}
-
-/** Exported type names that are declared in more than one file. */
-export function homonyms({ files }: Tree): Map<string, string[]> {
-  const places = new Map<string, string[]>();
-  for (const { path, exports } of files) {
-    for (const { name, kind } of exports) {
-      if (kind === 'type' || kind === 'class')
-        places.set(name, [...(places.get(name) ?? []), path]);
-    }
-  }
-  return new Map([...places].filter(([, paths]) => paths.length > 1));
 }

@@ -1,38 +1,25 @@
-// Reads `src/` as a tree of syntax: what each file imports, exports and declares. The compiler that is
-// here anyway reads it (its JavaScript interface is still called unstable, so nothing else imports it):
-// a second parser would be one more dependency, and only the compiler knows who reads which field.
-import { posix } from 'node:path';
+// The source tree: what each file imports and exports (read as text by `walls.mjs`), and what only the
+// compiler knows (its JavaScript interface is still called unstable, so nothing else imports it).
+import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { type Node, type SourceFile as Syntax, SyntaxKind } from 'typescript/unstable/ast';
 import {
   isArrowFunction,
   isAsExpression,
-  isCallExpression,
-  isClassDeclaration,
   isConstructorDeclaration,
-  isExportDeclaration,
   isFunctionDeclaration,
   isFunctionExpression,
   isGetAccessorDeclaration,
   isIdentifier,
-  isImportDeclaration,
-  isImportTypeNode,
   isInterfaceDeclaration,
   isIntersectionTypeNode,
-  isLiteralTypeNode,
   isMethodDeclaration,
-  isNamedExports,
-  isNamedImports,
-  isObjectBindingPattern,
   isParameterDeclaration,
-  isPropertyAccessExpression,
   isSetAccessorDeclaration,
   isStringLiteral,
   isTypeAliasDeclaration,
   isTypeLiteralNode,
   isTypeReferenceNode,
-  isVariableDeclaration,
-  isVariableStatement,
 } from 'typescript/unstable/ast/is';
 import {
   API,
@@ -41,44 +28,41 @@ import {
   SignatureKind,
   type Type,
 } from 'typescript/unstable/sync';
+import { readSources, type Source, type SourceExport, type Sources } from './walls.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url)).replaceAll('\\', '/');
 const CONFIG = `${root}scripts/house/tsconfig.json`;
 
 export interface Import {
-  /** A path below `src`, or the name of a package. */
+  /** A path as `SourceFile.path` has it, or the name of a package. */
   readonly target: string;
   readonly isLocal: boolean;
-  /** Erased before it runs. */
+  /** True if nothing is left of the import when the program runs. */
   readonly isType: boolean;
-  /** Local name and the name it has there; `*` stands for all of them. */
+  /** The local name and the name in the other file. `*` stands for all names. */
   readonly names: readonly { local: string; name: string }[];
   readonly line: number;
 }
 
-export interface Export {
-  readonly name: string;
-  readonly line: number;
-  /** `class` is both a type and a value. */
-  readonly kind: 'type' | 'class' | 'value' | 'passed on';
-  /** Passed on from this file, under this name there. */
-  readonly from?: { readonly target: string; readonly name: string };
-}
-
-export interface Span {
+interface Span {
   readonly name: string;
   readonly line: number;
   readonly lines: number;
 }
 
 export interface SourceFile {
-  /** Below `src`. */
+  /** The path below `src`, or below `packages`. */
   readonly path: string;
+  readonly package: string;
   readonly lines: number;
   readonly imports: readonly Import[];
-  readonly exports: readonly Export[];
+  readonly exports: readonly SourceExport[];
+}
+
+export interface SyntaxFacts {
+  readonly path: string;
   readonly functions: readonly Span[];
-  /** Lines with a cast, `as const` aside. */
+  /** Lines with a cast other than `as const`. */
   readonly casts: readonly number[];
   /** Lines with `any`, a non-null `!` or a promised assignment `!:`. */
   readonly unchecked: readonly number[];
@@ -88,13 +72,16 @@ export interface SourceFile {
 
 export interface Member {
   readonly name: string;
-  /** Files below `src` that mention it, with the lines. */
+  /** Files that mention the member. */
   readonly readers: readonly string[];
 }
 
 export interface Tree {
   readonly files: readonly SourceFile[];
-  file(path: string): SourceFile | undefined;
+  readonly sources: Sources;
+  readonly byPath: ReadonlyMap<string, SourceFile>;
+  /** Reads the syntax of every file. */
+  facts(): readonly SyntaxFacts[];
   /**
    * Members of an object type, inherited ones included; undefined for data, that is when neither a
    * member nor a member of one is a function.
@@ -105,17 +92,33 @@ export interface Tree {
   close(): void;
 }
 
-const SOURCE = `${root}src/`;
+const FOLDER = existsSync(`${root}packages/core`) ? 'packages/' : 'src/';
+const SOURCE = `${root}${FOLDER}`;
 const isSource = (file: string): boolean => file.startsWith(SOURCE) && !file.endsWith('.d.ts');
 const sourcePath = (file: string): string => file.slice(SOURCE.length);
 
-/** A relative module as a path below `src`; otherwise the package without the path inside it. */
-function targetOf(path: string, specifier: string): { target: string; isLocal: boolean } {
-  if (specifier.startsWith('.')) {
-    return { target: posix.join(posix.dirname(path), specifier), isLocal: true };
-  }
-  const words = specifier.split('/').slice(0, specifier.startsWith('@') ? 2 : 1);
-  return { target: words.join('/'), isLocal: false };
+function sourceFile({ path, package: own, text, imports, exports }: Source): SourceFile {
+  const inside = (target: string): string => target.slice(FOLDER.length);
+  const dependency = (specifier: string): string =>
+    specifier
+      .split('/')
+      .slice(0, specifier.startsWith('@') ? 2 : 1)
+      .join('/');
+  return {
+    path: inside(path),
+    package: own,
+    lines: text.split('\n').length - 1,
+    imports: imports.map(({ specifier, target, isType, names, line }) => ({
+      target: target === undefined ? dependency(specifier) : inside(target),
+      isLocal: target !== undefined,
+      isType,
+      names,
+      line,
+    })),
+    exports: exports.map((entry) =>
+      entry.target === undefined ? entry : { ...entry, target: inside(entry.target) },
+    ),
+  };
 }
 
 const textOf = (node: Node | undefined): string =>
@@ -128,122 +131,6 @@ function walk(node: Node, visit: (node: Node) => void): void {
 
 const lineOf = (syntax: Syntax, node: Node): number =>
   syntax.getLineAndCharacterOfPosition(node.getStart(syntax)).line + 1;
-
-function importsOf(path: string, syntax: Syntax): Import[] {
-  const found: Import[] = [];
-  const add = (from: Node, specifier: Node, isType: boolean, names: Import['names']): void => {
-    if (!isStringLiteral(specifier)) return;
-    found.push({
-      ...targetOf(path, specifier.text),
-      isType,
-      names,
-      line: lineOf(syntax, from),
-    });
-  };
-  walk(syntax, (node) => {
-    if (isImportDeclaration(node)) {
-      const clause = node.importClause;
-      const bindings = clause?.namedBindings;
-      const isType = clause?.phaseModifier === SyntaxKind.TypeKeyword;
-      if (!bindings || !isNamedImports(bindings)) {
-        const local = textOf(clause?.name ?? bindings?.name);
-        const name = clause?.name ? 'default' : '*';
-        add(node, node.moduleSpecifier, isType, [{ local, name }]);
-        return;
-      }
-      const names = bindings.elements.map((element) => ({
-        local: element.name.text,
-        name: textOf(element.propertyName) || element.name.text,
-      }));
-      const allTypes = isType || bindings.elements.every((element) => element.isTypeOnly);
-      add(node, node.moduleSpecifier, allTypes, names);
-    } else if (isExportDeclaration(node) && node.moduleSpecifier) {
-      const clause = node.exportClause;
-      const elements = clause && isNamedExports(clause) ? clause.elements : undefined;
-      const isType = node.isTypeOnly || (elements?.every((element) => element.isTypeOnly) ?? false);
-      // Whoever passes a name on does not use it.
-      add(node, node.moduleSpecifier, isType, elements ? [] : [{ local: '', name: '*' }]);
-    } else if (isImportTypeNode(node) && isLiteralTypeNode(node.argument)) {
-      const name = textOf(node.qualifier) || '*';
-      add(node, node.argument.literal, true, [{ local: '', name }]);
-    } else if (isCallExpression(node) && node.expression.kind === SyntaxKind.ImportKeyword) {
-      const [specifier] = node.arguments;
-      if (specifier) add(node, specifier, false, namesTaken(node));
-    }
-  });
-  return found;
-}
-
-/** What is taken from `await import(…)`: the names of a pattern, one property, or everything. */
-function namesTaken(call: Node): Import['names'] {
-  let node = call.parent;
-  while (
-    node.kind === SyntaxKind.AwaitExpression ||
-    node.kind === SyntaxKind.ParenthesizedExpression
-  )
-    node = node.parent;
-  if (isPropertyAccessExpression(node)) {
-    const name = node.name.text;
-    const [callback] =
-      isCallExpression(node.parent) && name === 'then' ? node.parent.arguments : [];
-    if (callback && isArrowFunction(callback)) return namesBound(callback.parameters[0]?.name);
-    return [{ local: '', name }];
-  }
-  return isVariableDeclaration(node) ? namesBound(node.name) : [{ local: '', name: '*' }];
-}
-
-function namesBound(pattern: Node | undefined): Import['names'] {
-  if (!pattern || !isObjectBindingPattern(pattern)) return [{ local: '', name: '*' }];
-  return pattern.elements.map((element) => ({
-    local: textOf(element.name),
-    name: textOf(element.propertyName) || textOf(element.name),
-  }));
-}
-
-function exportsOf(path: string, syntax: Syntax, imports: readonly Import[]): Export[] {
-  const isExported = (node: { modifiers?: readonly Node[] | undefined }): boolean =>
-    node.modifiers?.some(({ kind }) => kind === SyntaxKind.ExportKeyword) ?? false;
-  const importOf = (local: string): Export['from'] => {
-    for (const { target, isLocal, names } of imports) {
-      const named = isLocal ? names.find((entry) => entry.local === local) : undefined;
-      if (named) return { target, name: named.name };
-    }
-    return undefined;
-  };
-  return syntax.statements.flatMap((node): Export[] => {
-    const line = lineOf(syntax, node);
-    if (isExportDeclaration(node)) {
-      const clause = node.exportClause;
-      if (!clause || !isNamedExports(clause)) return [];
-      const specifier = node.moduleSpecifier;
-      const module = specifier && isStringLiteral(specifier) ? specifier.text : undefined;
-      return clause.elements.map((element) => {
-        const inner = textOf(element.propertyName) || textOf(element.name);
-        const from =
-          module === undefined
-            ? importOf(inner)
-            : { target: targetOf(path, module).target, name: inner };
-        const kind = from ? 'passed on' : 'value';
-        return { name: textOf(element.name), line, kind, ...(from ? { from } : {}) };
-      });
-    }
-    if (isInterfaceDeclaration(node) || isTypeAliasDeclaration(node)) {
-      return isExported(node) ? [{ name: node.name.text, line, kind: 'type' }] : [];
-    }
-    if (isClassDeclaration(node)) {
-      return isExported(node) ? [{ name: textOf(node.name), line, kind: 'class' }] : [];
-    }
-    if (isFunctionDeclaration(node)) {
-      return isExported(node) ? [{ name: textOf(node.name), line, kind: 'value' }] : [];
-    }
-    if (!isVariableStatement(node) || !isExported(node)) return [];
-    return node.declarationList.declarations.flatMap(({ name }): Export[] =>
-      isIdentifier(name)
-        ? [{ name: name.text, line, kind: 'value' }]
-        : namesBound(name).map(({ local }) => ({ name: local, line, kind: 'value' })),
-    );
-  });
-}
 
 const isFunction = (node: Node): boolean =>
   isFunctionDeclaration(node) ||
@@ -277,7 +164,7 @@ function isUnchecked(node: Node): boolean {
 const isConstAssertion = (type: Node): boolean =>
   isTypeReferenceNode(type) && textOf(type.typeName) === 'const';
 
-function readFile(path: string, syntax: Syntax): SourceFile {
+function readFacts({ path }: SourceFile, syntax: Syntax): SyntaxFacts {
   const functions: Span[] = [];
   const casts: number[] = [];
   const unchecked: number[] = [];
@@ -299,26 +186,35 @@ function readFile(path: string, syntax: Syntax): SourceFile {
       if (named && isTypeReferenceNode(named)) parameterTypes.add(textOf(named.typeName));
     }
   });
-  const imports = importsOf(path, syntax);
-  const lines = syntax.text.split('\n').length - (syntax.text.endsWith('\n') ? 1 : 0);
-  const exports = exportsOf(path, syntax, imports);
-  return { path, lines, imports, exports, functions, casts, unchecked, parameterTypes };
+  return { path, functions, casts, unchecked, parameterTypes };
 }
 
 const isOldCast = (node: Node): boolean => node.kind === SyntaxKind.TypeAssertionExpression;
 
+/** Starts the compiler with the first question that only the compiler can answer. */
+function lazyProject() {
+  let api: API | undefined;
+  let project: Project | undefined;
+  return {
+    open(): Project {
+      api ??= new API({ cwd: root });
+      project ??= api.updateSnapshot({ openProjects: [CONFIG] }).getProject(CONFIG);
+      if (!project) throw new Error(`no project at \`${CONFIG}\``);
+      return project;
+    },
+    close: () => api?.close(),
+  };
+}
+
 export function readTree(): Tree {
-  const api = new API({ cwd: root });
-  const project = api.updateSnapshot({ openProjects: [CONFIG] }).getProject(CONFIG);
-  if (!project) throw new Error(`no project at \`${CONFIG}\``);
-  const { program } = project;
-  const names = program.getSourceFileNames().filter(isSource);
-  const syntaxOf = (path: string): Syntax | undefined => program.getSourceFile(`${SOURCE}${path}`);
-  const files = names.map(sourcePath).flatMap((path) => {
-    const syntax = syntaxOf(path);
-    return syntax ? [readFile(path, syntax)] : [];
-  });
+  const compiler = lazyProject();
+  const sources = readSources(root);
+  const files = sources.files
+    .filter(({ path }) => !/(?:^|[/-])fixture\.ts$/.test(path))
+    .map((source) => sourceFile(source));
   const byPath = new Map(files.map((file) => [file.path, file]));
+  const syntaxOf = (path: string): Syntax | undefined =>
+    compiler.open().program.getSourceFile(`${SOURCE}${path}`);
   const declarationOf = (path: string, type: string): Node | undefined =>
     syntaxOf(path)?.statements.find(
       (node) =>
@@ -326,16 +222,22 @@ export function readTree(): Tree {
     );
   return {
     files,
-    file: (path) => byPath.get(path),
+    sources,
+    byPath,
+    facts: () =>
+      files.flatMap((file) => {
+        const syntax = syntaxOf(file.path);
+        return syntax ? [readFacts(file, syntax)] : [];
+      }),
     objectMembers(path, type) {
       const declaration = declarationOf(path, type);
-      return declaration && countMembers(project, declaration);
+      return declaration && countMembers(compiler.open(), declaration);
     },
     members(path, type) {
       const declaration = declarationOf(path, type);
-      return declaration ? membersOf(project, declaration) : [];
+      return declaration ? membersOf(compiler.open(), declaration) : [];
     },
-    close: () => api.close(),
+    close: compiler.close,
   };
 }
 

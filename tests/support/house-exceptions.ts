@@ -7,17 +7,11 @@ export const KNOWN_UNPLACED: readonly string[] = [];
 /** Folders that nothing has moved into yet. */
 export const KNOWN_UNBUILT: readonly string[] = [];
 
-/** Folders with too many files. */
-export const KNOWN_LARGE: readonly string[] = ['runtime'];
-
 /** Imports inside a room that point up. */
 export const KNOWN_UPWARD: readonly string[] = [];
 
 /** One file of each circle. */
 export const KNOWN_CIRCLES: readonly string[] = [];
-
-/** How many files are shorter than they should be. */
-export const KNOWN_SHORT = 14;
 
 /** Exports that only tests use. */
 export const KNOWN_FOR_TESTS: readonly string[] = [
@@ -52,6 +46,3 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'store/leases/lease-owner.ts systemProcesses',
   'trust/tokens/token.ts sealToken',
 ];
-
-/** Fields that a file may declare and that nothing puts in force. */
-export const KNOWN_IDLE: readonly string[] = [];
