@@ -15,10 +15,12 @@ import { readTree, type SourceFile } from '../scripts/house/tree.ts';
 import { isOwnCode } from '../src/base/index.ts';
 import {
   KNOWN_CIRCLES,
+  KNOWN_DURATIONS,
   KNOWN_FOR_TESTS,
   KNOWN_UNBUILT,
   KNOWN_UNPLACED,
   KNOWN_UPWARD,
+  KNOWN_WAITS,
 } from './support/house-exceptions.ts';
 import { timeoutMs } from './support/soak.ts';
 
@@ -326,6 +328,48 @@ test('every time limit of a test is multiplied by `KERNMANTLE_SLOW`', () => {
   const paths = [...globSync('src/**/*.test.ts'), ...globSync('tests/**/*.ts')];
   expect(paths.length).toBeGreaterThan(400);
   expectOnly(paths.filter((path) => fixed.test(readFileSync(path, 'utf8'))));
+});
+
+/** Calls that wait, with what they are given. */
+const WAIT = /\b(?:sleep|pause|wait|delay|setTimeout)\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)/g;
+/** Names of what took so many milliseconds. */
+const TOOK = /\b(?:const|let) (\w+) = (?:performance|Date)\.now\(\) - /g;
+
+/** Does it wait longer than 50 ms? A limit that `KERNMANTLE_SLOW` multiplies ends a test that hangs. */
+const waitsLong = (text: string): boolean =>
+  /\bwaitForTimeout\(/.test(text) ||
+  [...text.matchAll(WAIT)].some(([, given = '']) => {
+    const last = given.slice(given.lastIndexOf(',') + 1);
+    if (/timeoutMs|pollMs/.test(last)) return false;
+    const numbers = last.match(/\b\d[\d_]*/g) ?? [];
+    return /Date\.now/.test(last) || numbers.some((one) => Number(one.replaceAll('_', '')) > 50);
+  });
+
+/** Tests and what they use, without this file and its examples. */
+const TESTS = [...globSync('src/**/*.test.ts'), ...globSync('tests/**/*.{ts,mjs}')].filter(
+  (path) => path !== 'tests/architecture.test.ts',
+);
+
+test('no test waits for a time where it can wait for an event', () => {
+  const isFree = (path: string): boolean => /^tests\/(crash|fleet)\//.test(path);
+  const waiting = TESTS.filter((path) => !isFree(path) && waitsLong(readFileSync(path, 'utf8')));
+  expectOnly(waiting, KNOWN_WAITS);
+  expect(waitsLong('new Promise((done) => setTimeout(done, 51))')).toBe(true);
+  expect(waitsLong('await sleep(50)')).toBe(false);
+});
+
+test('no test asserts how long something takes', () => {
+  const asserts = (text: string): boolean =>
+    [
+      String.raw`(?:performance|Date)\.now\(\) - `,
+      ...[...text.matchAll(TOOK)].map(([, name]) => `${name}\\b`),
+    ].some((took) => new RegExp(String.raw`\bexpect\([^;]*?(?<!\w)${took}`).test(text));
+  expectOnly(
+    TESTS.filter((path) => asserts(readFileSync(path, 'utf8'))),
+    KNOWN_DURATIONS,
+  );
+  expect(asserts('expect(performance.now() - from).toBeLessThan(9)')).toBe(true);
+  expect(asserts('const ms = Date.now() - from; expect(ms).toBeLessThan(9)')).toBe(true);
 });
 
 test('every code of a fault that the runtime makes is one that no module can report', () => {

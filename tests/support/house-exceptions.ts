@@ -46,3 +46,19 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
   'store/leases/lease-owner.ts systemProcesses',
   'trust/tokens/token.ts sealToken',
 ];
+
+/** Tests that wait longer than 50 ms without an event. */
+export const KNOWN_WAITS: readonly string[] = [
+  'tests/cli/cli-threads.test.ts',
+  'tests/mcp/support/rogue-server.mjs',
+  'tests/script/cli.test.ts',
+  'tests/web/api-approvals.test.ts',
+  'tests/web/hub.test.ts',
+  'tests/web/stream.test.ts',
+];
+
+/** Tests that assert how long something takes. */
+export const KNOWN_DURATIONS: readonly string[] = [
+  'tests/script/js-limits.test.ts',
+  'tests/web/hub.test.ts',
+];

@@ -256,7 +256,7 @@ test('a sink that needs time is waited for, and gets everything in order', async
   const standstill = async (): Promise<number> => {
     for (let before = -1; before !== sent; ) {
       before = sent;
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await new Promise((resolve) => setTimeout(resolve, 50));
     }
     return sent;
   };

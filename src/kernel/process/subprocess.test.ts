@@ -155,8 +155,10 @@ describe.each(kinds)('%s', (_, report) => {
     expect(timed.detail).toMatchObject({ stdout: 'early\n', timeout_ms: 1500 });
 
     const stopper = new AbortController();
-    const stopped = run(shell('sleep 60'), { signal: stopper.signal });
-    setTimeout(() => stopper.abort(), 100);
+    const length = uniqueLength();
+    const stopped = run(shell(`sleep ${length}`), { signal: stopper.signal });
+    await findSleeps(length, 1);
+    stopper.abort();
     expect(faultOf(await stopped).code).toBe('cancelled');
   });
 
@@ -166,8 +168,7 @@ describe.each(kinds)('%s', (_, report) => {
   });
 
   test('stopping ends grandchildren too, also those in a session of their own', async () => {
-    // Sleeps of a length that nothing else on the machine sleeps, so that they can be found.
-    const length = `${70_000 + Math.floor(Math.random() * 10_000)}.25`;
+    const length = uniqueLength();
     const script = `trap '' TERM; (trap '' TERM; sleep ${length}) & setsid sleep ${length} & sleep ${length}`;
     const stopper = new AbortController();
     const running = run({ ...shell(script), grace_ms: 200 }, { signal: stopper.signal });
@@ -178,7 +179,7 @@ describe.each(kinds)('%s', (_, report) => {
   });
 
   test('what a program leaves running ends with it', async () => {
-    const length = `${80_000 + Math.floor(Math.random() * 10_000)}.25`;
+    const length = uniqueLength();
     const gate = `gate-${length}`;
     const script = `sleep ${length} & while ! test -e "$1"; do sleep 0.05; done; echo done`;
     const running = run({ ...shell(script), args: [gate] });
@@ -269,6 +270,9 @@ describe.each(kinds)('%s', (_, report) => {
     expect(seen).toEqual(['a', 'b', 'closed', 'closed']);
   });
 });
+
+/** Seconds that no other process of the machine sleeps, so that a test finds its own `sleep`. */
+const uniqueLength = (): string => `${70_000 + Math.floor(Math.random() * 10_000)}.25`;
 
 /** Waits until so many `sleep` processes of this length exist. */
 async function findSleeps(length: string, count: number): Promise<number[]> {

@@ -42,14 +42,16 @@ test('a registry that somebody is writing is opened and read at once', async () 
   must(await store.createThread(thread('t1')));
   const writer = new DatabaseSync(file);
   writer.exec('BEGIN IMMEDIATE');
-  const began = Date.now();
+  // Each look at this clock is a millisecond, so that nothing waits long for the writer.
+  let looks = 0;
+  const clock = { ...systemClock, monotonic: () => looks++ };
   // The process of its thread is gone, which a sweep would write down.
-  const other = await open({ isGone: () => true });
+  const other = await open({ clock, isGone: () => true });
   expect(await other.sweep()).toMatchObject({ error: { code: 'store_busy' } });
   expect(must(await other.thread('t1'))).toMatchObject({ id: 't1' });
   expect(must(await other.query({})).rows).toHaveLength(1);
   await other.close();
-  expect(Date.now() - began).toBeLessThan(5000);
+  expect(looks).toBeLessThan(5000);
   writer.close();
   await store.close();
 });
