@@ -2,21 +2,15 @@
 // INVARIANT: a connection is used only for an address that was checked for this very request: a kept
 // one is taken only if its other side is on the list, and a new one is opened to the list, not the name.
 // A name that changes its answer in between (DNS rebinding) changes nothing.
-import { createRequire } from 'node:module';
 import { isIP, isIPv6, type LookupFunction, connect as openTcp, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { connect as openTls } from 'node:tls';
-import type { buildConnector, Dispatcher, Client as UndiciClient } from 'undici';
+import { type buildConnector, Client, type Dispatcher } from 'undici';
 import { type Outcome, ok } from '../../base/index.ts';
 import { type AddressPorts, hostOf, portOf } from './address.ts';
 import { malformation, malformed, networkFault } from './fault.ts';
 import type { WireRequest } from './request.ts';
 import type { TimeWatch, TimeWatchPorts } from './time-limits.ts';
-
-// Only the part that is used: all of undici takes three times as long to load.
-const Client = createRequire(import.meta.url)(
-  'undici/lib/dispatcher/client.js',
-) as typeof UndiciClient;
 
 /** `true`: more is wanted. A promise: nothing more is handed over until it settles. */
 export type Take = (bytes: Buffer) => boolean | Promise<boolean>;
@@ -169,7 +163,7 @@ interface KeepLimits {
 
 /** One connection at a time, to one place. Nothing is opened before the first request. */
 export class Connection {
-  readonly client: UndiciClient;
+  readonly client: Client;
   /** Whose turn it is: what a new connection is opened to. */
   addresses: readonly string[];
   /** Has this very connection carried an exchange before? */

@@ -1,18 +1,12 @@
 // A WebSocket to a checked address. Handshake and frames are undici's; what its client does not tell,
 // it is asked for where the bytes go by: why it hung up, and to wait when we need time.
-import { createRequire } from 'node:module';
 import type { Duplex } from 'node:stream';
-import type { CloseEvent, Dispatcher, MessageEvent, WebSocket as UndiciWebSocket } from 'undici';
+import { type CloseEvent, type Dispatcher, type MessageEvent, WebSocket } from 'undici';
 import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { Verifier } from '../primitive.ts';
 import { type AddressPorts, allowTarget, hostOf } from './address.ts';
 import { type Ask, Asking, Connection, flatHeaders, type HttpAnswer } from './connections.ts';
 import type { TimeWatch } from './time-limits.ts';
-
-// Only the part that is used: all of undici takes long to load.
-const { WebSocket } = createRequire(import.meta.url)('undici/lib/web/websocket/websocket.js') as {
-  WebSocket: typeof UndiciWebSocket;
-};
 
 /** A close frame without a code. */
 export const NO_CODE = 1005;
@@ -106,7 +100,7 @@ function offence(reason: string, code: number): Failure {
     : fail('network_error', `websocket: ${reason.replace(/\.$/, '')}`, { sent: true });
 }
 
-function createLine(websocket: UndiciWebSocket, socket: Duplex, user: WebSocketUser) {
+function createLine(websocket: WebSocket, socket: Duplex, user: WebSocketUser) {
   let isClosing = false;
   let failure: Failure | undefined;
   const { pause, resume } = tap(socket, (reason, code) => {
