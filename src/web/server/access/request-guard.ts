@@ -4,8 +4,7 @@
 // without a token.
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../../../base/index.ts';
-import type { McpClient } from '../../../mcp/index.ts';
-import type { TokenStore } from './tokens.ts';
+import type { TokenClient, TokenStore } from './tokens.ts';
 
 /** Wrong tokens from one address in a minute, after which it is told to wait. */
 const MAX_ATTEMPTS = 5;
@@ -37,7 +36,7 @@ interface GuardOptions extends TokenGuardOptions {
 
 const NO_TOKEN = 'a bearer token is required; `km web token add` makes one';
 
-type Allowed = Omit<McpClient, 'name'>;
+type Allowed = Omit<TokenClient, 'name'>;
 type WebToken = NonNullable<Extract<ReturnType<TokenStore['find']>, { ok: true }>['output']>;
 type Admission = { client: Allowed } | Rejection;
 

@@ -14,10 +14,19 @@ import {
   systemClock,
   systemRandom,
 } from '../../../base/index.ts';
-import type { McpClient } from '../../../mcp/index.ts';
+import type { WebRole } from '../../model/api.ts';
 import { isSecretHash, openDecisions, secretHash } from './decision-file.ts';
 
-type WebRole = McpClient['role'];
+/** The client behind a request. */
+export interface TokenClient {
+  /** The id of its token. A client without a token gets an id that nobody can guess. */
+  readonly id: string;
+  /** The name that it gives itself. It is recorded, and no decision uses it. */
+  readonly name: string;
+  /** `view` reads, `steer` also starts and signals threads, `approve` also decides approvals. */
+  readonly role: WebRole;
+}
+
 const ROLES: readonly WebRole[] = ['view', 'steer', 'approve'];
 
 /** All that is known of a token; the token itself is not. */
