@@ -3,8 +3,9 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitsOf, SHIPPED } from '../../../tests/support/limits.ts';
 import { type JsonObject, parseYaml } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import { effectiveLimits, packLimits, setAside, unpackLimits } from './effective-limits.ts';
-import { LIMIT_NAMES, limitsView } from './limit.ts';
+import { limitsView } from './limit.ts';
 
 const shipped = {
   source: 'bundle' as const,

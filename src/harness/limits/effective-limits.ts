@@ -9,12 +9,12 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DataLayer, Directive, DirectiveLimits, Library } from '../../items/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
   type EffectiveLimit,
   type EffectiveLimits,
-  LIMIT_NAMES,
   type LimitAmounts,
   type LimitName,
   limitNumber,

@@ -2,13 +2,13 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitsOf, PRICE } from '../../../tests/support/limits.ts';
 import { fail, withDetail } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import {
   asLimitFault,
   contextWarning,
   crossedMarks,
   firstExceeded,
   fitRequest,
-  LIMIT_NAMES,
   type LimitAmounts,
   limitEvent,
   limitFault,

@@ -4,7 +4,6 @@ import { type Failure, type Fault, fail, type JsonObject } from '../../base/inde
 import { LIMIT_NAMES } from '../../flow/index.ts';
 import { formatMoney, type Price, parseMoney, worstCost } from '../../llm/index.ts';
 
-export { LIMIT_NAMES };
 export type LimitName = (typeof LIMIT_NAMES)[number];
 
 /** Amounts by limit; one that is absent counts as nothing. */

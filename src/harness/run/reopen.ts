@@ -2,6 +2,7 @@
 // completed, with new ceilings, another model, or something to say. It goes on where it stood. Only a
 // person does so: what a model, a hook or an MCP client asks for never comes here.
 import { fail, type Json, nearest, type Outcome, ok } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import type { DirectiveLimits } from '../../items/index.ts';
 import { formatMoney } from '../../llm/index.ts';
 import {
@@ -18,7 +19,6 @@ import { packLimits, unpackLimits } from '../limits/effective-limits.ts';
 import {
   type EffectiveLimit,
   type EffectiveLimits,
-  LIMIT_NAMES,
   type LimitName,
   limitNumber,
   readLimit,

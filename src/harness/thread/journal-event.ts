@@ -14,7 +14,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
-import type { GuardSource } from '../../flow/index.ts';
+import { type GuardSource, LIMIT_NAMES } from '../../flow/index.ts';
 import type { Block, BrokenReply, Stop, Usage } from '../../llm/index.ts';
 import {
   type Answer,
@@ -23,7 +23,6 @@ import {
   type StoredEvent,
   THREAD_STATUSES,
 } from '../../store/index.ts';
-import { LIMIT_NAMES } from '../limits/limit.ts';
 
 /** Where a value is not what it should be: '' for the value itself. Undefined: it is a `T`. */
 type Problem = string | undefined;

@@ -22,6 +22,7 @@ import {
   type Descriptor,
   EMPTY,
   elementOf,
+  LIMIT_NAMES,
   makeContainer,
   makeValue,
   mergeDescriptors,
@@ -32,7 +33,6 @@ import {
   withOrigin,
 } from '../../flow/index.ts';
 import { fillForm } from '../../kernel/index.ts';
-import { LIMIT_NAMES } from '../limits/limit.ts';
 
 /** What a model is shown, and what that carries. */
 interface Visible {

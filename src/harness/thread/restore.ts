@@ -2,10 +2,11 @@
 // after the snapshot no longer counts for the conversation. What it cost, which limits were raised and
 // which hooks have fired stays as it is, and nothing that was done is undone.
 import { fail, getOwn, type Json, type Outcome, ok, plainText } from '../../base/index.ts';
+import { LIMIT_NAMES } from '../../flow/index.ts';
 import { tokenRatio } from '../../llm/index.ts';
 import { isEnded, type ThreadRow } from '../../store/index.ts';
 import { unpackLimits } from '../limits/effective-limits.ts';
-import { type EffectiveLimits, LIMIT_NAMES, markKey } from '../limits/limit.ts';
+import { type EffectiveLimits, markKey } from '../limits/limit.ts';
 import { switchModel } from './choose-model.ts';
 import { FROM_USER, packMarks, unpackMarks } from './conversation.ts';
 import {
