@@ -1,11 +1,7 @@
-import { relative } from 'node:path';
-import { compact, fail, type Outcome, ok, systemClock } from '../base/index.ts';
-import { type SignedFile, signItem } from '../items/index.ts';
+import { compact, fail, ok } from '../base/index.ts';
 import {
   createRuntime,
-  ownKey,
   personIn,
-  personRow,
   type Runtime,
   type RuntimeOptions,
   type Speaker,
@@ -17,38 +13,6 @@ export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Speaker =>
   who: personIn(terminal.env),
   channel: 'cli',
 });
-
-/** What a person did to keys, trust or files is a row of the audit, whatever came of it. */
-export function noted<T>(
-  { audit }: Runtime,
-  row: ReturnType<typeof personRow>,
-  done: Outcome<T>,
-): Outcome<T> {
-  const failed = done.ok ? undefined : done.error;
-  const reason = failed ? `${failed.code}: ${failed.detail.message}` : row.reason;
-  const written = audit.write({ ...row, decision: failed ? 'failed' : 'allowed', reason });
-  return done.ok && !written.ok ? written : done;
-}
-
-/** Signs file by file; the first that cannot be signed ends it, those before stay signed. */
-export function signFiles(
-  runtime: Runtime,
-  files: readonly string[],
-  by: Speaker,
-): Outcome<SignedFile[]> {
-  const key = ownKey(runtime);
-  if (!key.ok) return key;
-  const signed: SignedFile[] = [];
-  for (const file of files) {
-    const row = personRow(by, 'sign', relative(runtime.project, file));
-    const tried = signItem(file, key.output, systemClock, runtime.library.roots());
-    const done = noted(runtime, row, tried);
-    runtime.library.noteChange();
-    if (!done.ok) return done;
-    signed.push(done.output);
-  }
-  return ok(signed);
-}
 
 /** Opens the runtime of the command's project, does the work, closes it whatever happened. */
 export async function withRuntime(

@@ -214,6 +214,7 @@ export type {
 } from './program.ts';
 export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
 export type { ScriptRun, ScriptRunResult } from './run-script.ts';
+export { noted, signFiles } from './sign-files.ts';
 export {
   approvalDigest,
   choicesFor,

@@ -6,8 +6,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Outcome, ok } from '../../base/index.ts';
 import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
-import { createRuntime, type Runtime, type Speaker, type Threads } from '../../runtime/index.ts';
-import { signFiles } from '../project.ts';
+import {
+  createRuntime,
+  type Runtime,
+  type Speaker,
+  signFiles,
+  type Threads,
+} from '../../runtime/index.ts';
 import type { Suite } from './cases.ts';
 import { type FactsBy, isHarmful } from './metadata.ts';
 import { answerRequest } from './model.ts';

@@ -1,9 +1,9 @@
 import { basename } from 'node:path';
 import { ok } from '../../base/index.ts';
 import type { CatalogEntry } from '../../items/index.ts';
-import { personRow } from '../../runtime/index.ts';
+import { noted, personRow } from '../../runtime/index.ts';
 import { asText } from '../command.ts';
-import { inProject, noted, speaker } from '../project.ts';
+import { inProject, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 /** `npm:name`, an address of a git repository, or a folder. */

@@ -16,9 +16,9 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import type { Library } from '../../items/index.ts';
-import type { Runtime } from '../../runtime/index.ts';
+import { type Runtime, signFiles } from '../../runtime/index.ts';
 import { asList, asText, type CommandRun } from '../command.ts';
-import { signFiles, speaker, withRuntime } from '../project.ts';
+import { speaker, withRuntime } from '../project.ts';
 import { confirm, interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { personAt } from '../threads/ask-person.ts';
 

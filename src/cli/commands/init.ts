@@ -5,9 +5,9 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import { giveProjectId } from '../../items/index.ts';
-import { BUNDLE, createRuntime } from '../../runtime/index.ts';
+import { BUNDLE, createRuntime, signFiles } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { signFiles, speaker } from '../project.ts';
+import { speaker } from '../project.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */

@@ -2,9 +2,9 @@ import { existsSync } from 'node:fs';
 import { join, relative, resolve } from 'node:path';
 import { EXIT, ok } from '../../base/index.ts';
 import { type SignatureState, verifyItem } from '../../items/index.ts';
-import { personRow } from '../../runtime/index.ts';
+import { noted, personRow, signFiles } from '../../runtime/index.ts';
 import { asList } from '../command.ts';
-import { inProject, noted, signFiles, speaker } from '../project.ts';
+import { inProject, speaker } from '../project.ts';
 import { type Colour, visible } from '../terminal/terminal.ts';
 
 /** The public half only: the private key never leaves its file. */

@@ -1,8 +1,8 @@
 import { compact, ok } from '../../base/index.ts';
-import { personRow } from '../../runtime/index.ts';
+import { noted, personRow } from '../../runtime/index.ts';
 import { keyIdOf } from '../../trust/index.ts';
 import { asText } from '../command.ts';
-import { inProject, noted, speaker } from '../project.ts';
+import { inProject, speaker } from '../project.ts';
 import { visible } from '../terminal/terminal.ts';
 
 const listOf = (text: string | undefined): string[] | undefined =>

@@ -3,7 +3,7 @@
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock } from '../../../base/index.ts';
-import { identify, personRow, type Runtime } from '../../../runtime/index.ts';
+import { identify, noted, personRow, type Runtime } from '../../../runtime/index.ts';
 import {
   type CopyOptions,
   type CopyPlace,
@@ -13,7 +13,7 @@ import {
 } from '../../../store/index.ts';
 import { deriveVaultKey } from '../../../trust/index.ts';
 import { asList, asText } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { moveLabels } from './labels.ts';
 

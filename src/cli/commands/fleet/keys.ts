@@ -10,10 +10,10 @@ import {
   readRegularFile,
   systemRandom,
 } from '../../../base/index.ts';
-import { ownKey, personRow, type Runtime } from '../../../runtime/index.ts';
+import { noted, ownKey, personRow, type Runtime } from '../../../runtime/index.ts';
 import { openKeys, sealKeys } from '../../../trust/index.ts';
 import { asText } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { askUnseen, type Terminal, visible } from '../../terminal/terminal.ts';
 
 const VARIABLE = 'KERNMANTLE_KEY_PASSPHRASE';

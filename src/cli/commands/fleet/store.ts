@@ -2,7 +2,7 @@
 // and renewed by a command of their own, once before new programs come; limits that hold for all machines
 // together are rows of it.
 import { compact, EXIT, fail, type Outcome, ok } from '../../../base/index.ts';
-import { personRow, type Runtime } from '../../../runtime/index.ts';
+import { noted, personRow, type Runtime } from '../../../runtime/index.ts';
 import type {
   Fleet,
   FleetContents,
@@ -11,7 +11,7 @@ import type {
   WorkerRow,
 } from '../../../store/index.ts';
 import { asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { type Terminal, visible } from '../../terminal/terminal.ts';
 
 const NO_SERVER = fail('usage', 'no store on a server is named', {

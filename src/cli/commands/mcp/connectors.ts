@@ -16,10 +16,16 @@ import {
   textsAt,
 } from '../../../base/index.ts';
 import { type KnownServer, knownServers } from '../../../items/index.ts';
-import { decideApproval, personRow, type Runtime } from '../../../runtime/index.ts';
+import {
+  decideApproval,
+  noted,
+  personRow,
+  type Runtime,
+  signFiles,
+} from '../../../runtime/index.ts';
 import type { Approval } from '../../../store/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../../command.ts';
-import { inProject, noted, signFiles, speaker, withRuntime } from '../../project.ts';
+import { inProject, speaker, withRuntime } from '../../project.ts';
 import { interruptible, type Terminal, visible, yesOrNo } from '../../terminal/terminal.ts';
 import { personAt } from '../../threads/ask-person.ts';
 

@@ -22,9 +22,9 @@ import {
   ok,
   readRegularFile,
 } from '../../../base/index.ts';
-import { personRow } from '../../../runtime/index.ts';
+import { noted, personRow } from '../../../runtime/index.ts';
 import { asText } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { confirm, type Terminal, visible } from '../../terminal/terminal.ts';
 import { entryOf, type SettingsFile, targetOf } from './client-settings.ts';
 import { withMember } from './json-member.ts';

@@ -1,8 +1,8 @@
 // `threads prune`: old trees go, with their transcripts; what they cost and the audit stay.
 import { fail, type Outcome, ok } from '../../../base/index.ts';
-import { personRow, pruneThreads } from '../../../runtime/index.ts';
+import { noted, personRow, pruneThreads } from '../../../runtime/index.ts';
 import { asText, type CommandRun } from '../../command.ts';
-import { noted, speaker } from '../../project.ts';
+import { speaker } from '../../project.ts';
 import { withRegistry } from '../../threads/open-threads.ts';
 
 const UNITS: Readonly<Record<string, number>> = {

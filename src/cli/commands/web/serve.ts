@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { compact, EXIT, errnoOf, fail, type Outcome, ok } from '../../../base/index.ts';
-import { personIn, personRow, type Runtime } from '../../../runtime/index.ts';
+import { noted, personIn, personRow, type Runtime } from '../../../runtime/index.ts';
 import { linkTo, openRunningServers, openSessions, startWeb } from '../../../web/index.ts';
 import { asText, type CommandCall, type Ending, version } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { interruptible, type Terminal, visible } from '../../terminal/terminal.ts';
 import { aborted, leaveSoon, portOf, quietly } from '../serving.ts';
 

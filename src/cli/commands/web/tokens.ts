@@ -1,9 +1,9 @@
 // Tokens for whoever reaches this project over HTTP.
 import { fail, ok } from '../../../base/index.ts';
-import { personRow } from '../../../runtime/index.ts';
+import { noted, personRow } from '../../../runtime/index.ts';
 import { openTokens } from '../../../web/index.ts';
 import { asText } from '../../command.ts';
-import { inProject, noted, speaker } from '../../project.ts';
+import { inProject, speaker } from '../../project.ts';
 import { visible } from '../../terminal/terminal.ts';
 import { countOption } from '../../threads/open-threads.ts';
 
