@@ -36,7 +36,6 @@ import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
 import { createThread } from './create.ts';
 import { drive, finishOrHear, isHeardInPause } from './drive.ts';
 import { finalEnding } from './finish.ts';
-import { tellLostCommits } from './lost-commits.ts';
 import { mayStart, prepareThread } from './prepare.ts';
 import {
   limitsSet,
@@ -54,6 +53,7 @@ import {
   giveBackTurn,
   leaveUnbegunTurn,
   settleUnfinishedCalls,
+  tellLostCommits,
 } from './unfinished-work.ts';
 
 /** What is said in a conversation. */

@@ -1,6 +1,6 @@
-// What a process left open when it ended: calls that were begun, requests whose answer nobody read,
-// hooks nobody waits for. Each is brought to an end before the thread goes on.
-import { type Json, type Outcome, ok } from '../../base/index.ts';
+// A process that ends can leave work open: calls that had begun, requests whose answer nobody read, hooks
+// nobody waits for, commits that its disk lost. Each is brought to an end before the thread resumes.
+import { type Json, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { ToolCallBlock } from '../../llm/index.ts';
 import { isEnded, type OpenReservation } from '../../store/index.ts';
 import { childrenOf } from '../children/children.ts';
@@ -16,7 +16,8 @@ import {
   type Recorded,
   readJournal,
 } from '../thread/journal-event.ts';
-import { addToConversation } from '../thread/talk.ts';
+import type { LostCommits } from '../thread/ports.ts';
+import { addToConversation, tell } from '../thread/talk.ts';
 import type { HarnessPorts, Thread } from '../thread/thread.ts';
 import { transcriberOf, withLease } from '../thread/with-lease.ts';
 import { finalAccount, usageOf } from '../turn/turn-account.ts';
@@ -79,12 +80,7 @@ export function leaveUnbegunTurn(
 }
 
 /** It had begun and is not made again: the model is told that nobody knows, or what a hook says `instead`. */
-export function noteUnknown(
-  thread: Thread,
-  call: ToolCallBlock,
-  tool: string,
-  instead?: Json,
-): void {
+function noteUnknown(thread: Thread, call: ToolCallBlock, tool: string, instead?: Json): void {
   thread.budget.meter.countToolCall();
   const event: JournalEvent = {
     type: 'tool_result',
@@ -233,4 +229,34 @@ export async function finishEnded({ store, watch }: HarnessPorts): Promise<void>
     await store.release(lease);
     watch.done?.(lease.thread);
   }
+}
+
+/** Records an unknown outcome for each call of the last reply that had begun. */
+function settleBegun(thread: Thread, begun: ReadonlyMap<string, string>): void {
+  for (const call of thread.talk.conversation.pending()) {
+    const tool = begun.get(call.id);
+    if (tool !== undefined) noteUnknown(thread, call, tool);
+  }
+}
+
+/**
+ * A transcript that is ahead of its registry proves lost commits: the disk kept one file and not the end of
+ * the other. A call that such a line names may have been done, so it is not repeated, and the model is told.
+ */
+export function tellLostCommits(thread: Thread, { events, calls }: LostCommits): void {
+  if (events === 0) return;
+  const data: JsonObject = { events, calls: calls.map((call) => ({ ...call })) };
+  thread.journal.note({
+    type: 'logged',
+    data: { event_type: 'commits_lost', by: 'harness', data },
+  });
+  const pending = new Set(thread.talk.conversation.pending().map(({ id }) => id));
+  settleBegun(thread, new Map(calls.map(({ call_id, tool }) => [call_id, tool])));
+  const unknown = calls.filter(({ call_id }) => !pending.has(call_id));
+  if (unknown.length === 0) return;
+  const names = unknown.map(({ tool }) => `\`${tool}\``).join(', ');
+  tell(
+    thread,
+    `[harness] outcome_unknown: the record of this thread lost its last ${events} events. Calls of ${names} had begun that it does not remember, and they may have been done: look before you repeat them.`,
+  );
 }
