@@ -177,6 +177,6 @@ test('what is printed is read back, and both forms are one value', () => {
         expect(common(parsed.directive)).toEqual(common(given));
       }
     }),
-    { numRuns: runs(150) },
+    { numRuns: runs(75, 1500) },
   );
 });

@@ -504,7 +504,7 @@ test('a rule over a tool, a label or a model that nothing has today holds when i
       expect(await judged([policy], command, [input(marked('elsewhere'))])).toBe('allowed');
       expect(composePolicies([policy]).allowsModel(model).ok).toBe(false);
     }),
-    { numRuns: runs(60) },
+    { numRuns: runs(30, 600) },
   );
 });
 

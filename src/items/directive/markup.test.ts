@@ -164,6 +164,6 @@ test('no text crashes the reader, and it never reads past the end', () => {
       const { end } = read(text);
       expect(end).toBeLessThanOrEqual(text.length);
     }),
-    { numRuns: runs(3000) },
+    { numRuns: runs(1000, 30_000) },
   );
 });

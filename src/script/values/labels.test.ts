@@ -88,7 +88,7 @@ function expectMarks(work: () => Value, inputs: readonly Value[]): void {
   expect(inputs.flatMap(taintOf).filter((mark) => !kept.has(mark))).toEqual([]);
 }
 
-const settings = { numRuns: runs(300) };
+const settings = { numRuns: runs(100, 3000) };
 
 test('operators carry the marks of both sides', () => {
   fc.assert(
@@ -150,7 +150,7 @@ test('methods carry the marks of receiver and arguments, elements exactly their 
       const whole = isExact ? [makeValue(null, { descriptor: ownMarks(receiver) })] : [receiver];
       expectMarks(() => callMethod(receiver, name, args), [...whole, ...used]);
     }),
-    { numRuns: runs(3000) },
+    { numRuns: runs(1000, 30_000) },
   );
 });
 

@@ -197,7 +197,7 @@ test('right = declared AND (parent OR approval), for every chain of threads and 
       const token = must(widened(declared, rights));
       expect(token.check(need).ok).toBe(expected(declared, rights, declared.length - 1, need));
     }),
-    { numRuns: runs(150) },
+    { numRuns: runs(60, 1500) },
   );
 });
 
@@ -212,7 +212,7 @@ test('no approvals and spawns give a child what neither its parent held nor a pe
       const isApproved = own.some(({ grant }) => grantsAllow([grant], need, catalog));
       expect(parent.check(need).ok || isApproved).toBe(true);
     }),
-    { numRuns: runs(150) },
+    { numRuns: runs(60, 1500) },
   );
 });
 
@@ -239,7 +239,7 @@ test('a token that remembers what it allowed answers as one that was never asked
       expect(asked.check(one)).toEqual(fresh().check(one));
       expect(asked.holds(one.capability)).toEqual(fresh().holds(one.capability));
     }),
-    { numRuns: runs(500) },
+    { numRuns: runs(200, 5000) },
   );
 });
 
@@ -285,7 +285,7 @@ test('a refusal names as missing what the chain lacks, and nothing that only a c
         expect(rule).toBe(alone.ok ? 'policy' : undefined);
       }
     }),
-    { numRuns: runs(300) },
+    { numRuns: runs(100, 3000) },
   );
 });
 
