@@ -7,6 +7,7 @@ import { getOwn, plainText } from '../../src/base/index.ts';
 import { parseMoney, type ScriptedRequest } from '../../src/llm/index.ts';
 import type { StoredEvent, ThreadSummary } from '../../src/store/index.ts';
 import { expectSame } from '../support/expect-same.ts';
+import { holdTimers } from '../support/hold-timers.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import { runs, timeoutMs } from '../support/soak.ts';
@@ -221,6 +222,7 @@ test.each([
 });
 
 test('who waits for room has no more time than everybody else', async () => {
+  const pass = holdTimers();
   const held = Promise.withResolvers<void>();
   const made = await openStage(
     {
@@ -246,6 +248,8 @@ test('who waits for room has no more time than everybody else', async () => {
     },
   );
   const running = made.threads.run({ directive: 'lead' });
+  await untilRow(made, ({ directive: name }) => name === 'late');
+  pass(1000);
   const ended = await untilRow(
     made,
     ({ directive: name, status }) => name === 'late' && status === 'limit',

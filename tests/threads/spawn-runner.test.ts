@@ -1,6 +1,7 @@
 // Who runs a thread: the loop with hooks, the loop without, or the program's own.
 import { expect, test } from 'vitest';
 import { getOwn, ok } from '../../src/base/index.ts';
+import { holdTimers } from '../support/hold-timers.ts';
 import { call, directive, openStage, rows, run } from '../support/thread-project.ts';
 
 const LEAD = directive('lead', {
@@ -47,6 +48,7 @@ test('a runner of the program runs the thread; its outputs are checked', async (
 });
 
 test('a runner of the program is stopped at the deadline', async () => {
+  const pass = holdTimers();
   const made = await openStage(
     { ...LEAD, ...directive('part', { limits: '<duration>1</duration>' }) },
     { lead: answering('slow') },
@@ -55,6 +57,7 @@ test('a runner of the program is stopped at the deadline', async () => {
         slow: ({ signal }) =>
           new Promise((resolve) => {
             signal.addEventListener('abort', () => resolve(ok({})));
+            pass(1000);
           }),
       },
     },

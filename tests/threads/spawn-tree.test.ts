@@ -3,6 +3,7 @@ import { expect, test } from 'vitest';
 import { getOwn, plainText } from '../../src/base/index.ts';
 import type { StoredEvent } from '../../src/store/index.ts';
 import { expectSame } from '../support/expect-same.ts';
+import { holdTimers } from '../support/hold-timers.ts';
 import { untilEvent } from '../support/registry-reads.ts';
 import {
   call,
@@ -230,9 +231,10 @@ test('an abort in a child ends the whole tree', async () => {
 });
 
 test('a parent does not wait for a paused child beyond its own deadline', async () => {
+  const pass = holdTimers();
   const made = await openStage(
     {
-      ...directive('lead', { permissions: ORCHESTRATES, limits: '<duration>2</duration>' }),
+      ...directive('lead', { permissions: ORCHESTRATES, limits: '<duration>60</duration>' }),
       ...PART,
     },
     {
@@ -250,7 +252,15 @@ test('a parent does not wait for a paused child beyond its own deadline', async 
       part: [forever],
     },
   );
-  const result = await run(made, 'lead');
+  const running = run(made, 'lead');
+  let isOver = false;
+  void running.finally(() => {
+    isOver = true;
+  });
+  await untilEvent(made.threads.store, ({ data }) => JSON.stringify(data).includes('my last word'));
+  // The lead begins to wait after its last word.
+  await expect.poll(() => (pass(60_000), isOver)).toBe(true);
+  const result = await running;
   expect(result).toMatchObject({
     status: 'limit',
     code: 'duration_exceeded',

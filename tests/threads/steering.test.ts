@@ -5,6 +5,7 @@ import { type Json, plainText, systemClock } from '../../src/base/index.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
 import { tokenCaller } from '../support/attacks.ts';
 import { expectSame } from '../support/expect-same.ts';
+import { holdTimers } from '../support/hold-timers.ts';
 import { isLate } from '../support/late-store.ts';
 import { budgetOf } from '../support/registry-reads.ts';
 import { scripted, TEXT } from '../support/script-project.ts';
@@ -48,17 +49,21 @@ const row = async ({ threads }: Stage, id: string) => {
 };
 
 test('at the deadline the request in flight is ended, as a limit', async () => {
+  const pass = holdTimers();
   const files = {
     '.ai/directives/look.md': directiveText('look', { limits: '<duration>1</duration>' }),
   };
   const made = await stage(files, [{ fault: { stall_at_byte: 400 }, text: 'x'.repeat(2000) }]);
-  const result = await run(made, 'look');
+  const { done } = await running(made);
+  pass(1000);
+  const result = await done;
   expect(result).toMatchObject({ status: 'limit', code: 'duration_exceeded', cost: { turns: 1 } });
   expect(Number(result.cost.spend)).toBeGreaterThan(0);
   expect(await types(made, result.thread_id)).toContain('limit');
 });
 
 test('a hook may give more time, and the turn is done again', async () => {
+  const pass = holdTimers();
   const made = await stage(
     {
       '.ai/directives/look.md': directiveText('look', {
@@ -72,7 +77,9 @@ test('a hook may give more time, and the turn is done again', async () => {
     },
     [{ fault: { stall_at_byte: 400 }, text: 'x'.repeat(2000) }, { text: 'in time' }],
   );
-  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'in time' });
+  const { done } = await running(made);
+  pass(1000);
+  expect(await done).toMatchObject({ status: 'completed', text: 'in time' });
 });
 
 test('an interrupt ends the stream, gives the turn back and lets the person speak', async () => {
@@ -256,6 +263,7 @@ test('a paused thread stays in no process and goes on after a restart', async ()
 });
 
 test('a write that the deadline stopped is not done again, even when a hook gives more time', async () => {
+  const pass = holdTimers();
   let runs = 0;
   const made = await stage(
     {
@@ -285,7 +293,10 @@ test('a write that the deadline stopped is not done again, even when a hook give
       ],
     },
   );
-  expect(await run(made, 'look')).toMatchObject({ status: 'completed', text: 'stopped it was' });
+  const { done } = await running(made);
+  await expect.poll(() => runs).toBe(1);
+  pass(1000);
+  expect(await done).toMatchObject({ status: 'completed', text: 'stopped it was' });
   expect(runs).toBe(1);
 });
 
