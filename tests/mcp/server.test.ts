@@ -15,10 +15,16 @@ import { timeoutMs } from '../support/soak.ts';
 
 const launcher = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 let fixture: Fixture;
-beforeAll(() => {
+/** Connected to one server for all tests that only ask it. */
+let client: Client;
+beforeAll(async () => {
   fixture = makeFixture({ 'hello.txt': 'hello there\n' });
+  client = await connect(fixture);
 });
-afterAll(() => fixture.remove());
+afterAll(async () => {
+  await client.close();
+  fixture.remove();
+});
 
 /** Looks around as a process does. */
 const PEEK = `tool_id: peek
@@ -39,31 +45,33 @@ const command = ({ root, env } = fixture) => ({
   env: { ...(env as Record<string, string>), KERNMANTLE_SRC: '1' },
 });
 
+async function connect(at: Fixture): Promise<Client> {
+  const connected = new Client({ name: 'test', version: '1.0.0' });
+  await connected.connect(new StdioClientTransport({ ...command(at), stderr: 'ignore' }));
+  return connected;
+}
+
+/** With a server of its own. */
 async function withClient<T>(work: (client: Client) => Promise<T>, at = fixture): Promise<T> {
-  const client = new Client({ name: 'test', version: '1.0.0' });
-  await client.connect(new StdioClientTransport({ ...command(at), stderr: 'ignore' }));
+  const connected = await connect(at);
   try {
-    return await work(client);
+    return await work(connected);
   } finally {
-    await client.close();
+    await connected.close();
   }
 }
 
 const MAX_LIST = 4500;
 
 test('the whole list of tools is under 4.5 KB, in a fixed order, and never changes', async () => {
-  const lists = await withClient(async (client) => {
-    const before = await client.listTools();
-    await client.callTool({ name: 'search', arguments: { query: 'read' } });
-    expect(client.getServerCapabilities()?.tools).toEqual({ listChanged: false });
-    return [before, await client.listTools()];
-  });
-  const [before, after] = lists;
-  const tools = before?.tools ?? [];
+  const { tools } = await client.listTools();
+  await client.callTool({ name: 'search', arguments: { query: 'read' } });
+  expect(client.getServerCapabilities()?.tools).toEqual({ listChanged: false });
+  const after = await client.listTools();
   const bytes = Buffer.byteLength(JSON.stringify(tools));
   console.info(`tools/list: ${bytes} bytes of at most ${MAX_LIST}`);
   expect(bytes).toBeLessThan(MAX_LIST);
-  expect(after?.tools).toEqual(tools);
+  expect(after.tools).toEqual(tools);
   expect(tools.map(({ name }) => name)).toEqual(['search', 'load', 'execute', 'help']);
   for (const { name, inputSchema, outputSchema, annotations, description } of tools) {
     expect(outputSchema, name).toMatchObject({ type: 'object', required: ['ok'] });
@@ -78,75 +86,69 @@ test('the whole list of tools is under 4.5 KB, in a fixed order, and never chang
   expect(execute.action?.enum).toContain('inject');
 });
 
-test('a client is told what this server is, not that it is a thread', async () => {
-  const told = await withClient((client) => Promise.resolve(client.getInstructions() ?? ''));
+test('a client is told what this server is, not that it is a thread', () => {
+  const told = client.getInstructions() ?? '';
   expect(told).toMatch(/^This server opens one project/);
   expect(told).toContain('threads/thread_directive');
   expect(told).not.toContain('You are running inside');
 });
 
 test('arguments that do not fit come back in the envelope, with the names that do', async () => {
-  await withClient(async (client) => {
-    const call = async (name: string, args: Record<string, unknown>) => {
-      const result = await client.callTool({ name, arguments: args });
-      const [block] = result.content as { text: string }[];
-      expect(JSON.parse(block?.text ?? '')).toEqual(result.structuredContent);
-      expect(result.isError).toBe(true);
-      return result.structuredContent as { error: { code: string; detail: { message: string } } };
-    };
-    const answers = [
-      await call('search', { query: 'x', __auth: 'token' }),
-      await call('search', { quer: 'x' }),
-      await call('search', { query: 7 }),
-      await call('execute', { item_type: 'tool' }),
-      await call('execute', { item_type: 'tool', item_id: 'x', action: 'sign' }),
-      await call('execute', { item_type: 'tool', item_id: 'x', __thread_id: 'a' }),
-      await call('execute', { item_type: 'tool', item_id: 'x', values: {} }),
-    ];
-    for (const { error } of answers) expect(error.code).toBe('invalid_input');
-    expect(answers[1]?.error.detail.message).toContain('did you mean `query`');
-  });
+  const call = async (name: string, args: Record<string, unknown>) => {
+    const result = await client.callTool({ name, arguments: args });
+    const [block] = result.content as { text: string }[];
+    expect(JSON.parse(block?.text ?? '')).toEqual(result.structuredContent);
+    expect(result.isError).toBe(true);
+    return result.structuredContent as { error: { code: string; detail: { message: string } } };
+  };
+  const answers = [
+    await call('search', { query: 'x', __auth: 'token' }),
+    await call('search', { quer: 'x' }),
+    await call('search', { query: 7 }),
+    await call('execute', { item_type: 'tool' }),
+    await call('execute', { item_type: 'tool', item_id: 'x', action: 'sign' }),
+    await call('execute', { item_type: 'tool', item_id: 'x', __thread_id: 'a' }),
+    await call('execute', { item_type: 'tool', item_id: 'x', values: {} }),
+  ];
+  for (const { error } of answers) expect(error.code).toBe('invalid_input');
+  expect(answers[1]?.error.detail.message).toContain('did you mean `query`');
 });
 
 test('a client searches, loads and executes; the text twin says the same', async () => {
-  await withClient(async (client) => {
-    const call = async (name: string, args: Record<string, unknown>) => {
-      const result = await client.callTool({ name, arguments: args });
-      const [text] = result.content as { type: string; text: string }[];
-      expect(JSON.parse(text?.text ?? '')).toEqual(result.structuredContent);
-      return result.structuredContent as Record<string, never>;
-    };
-    expect(await call('search', { query: 'read file' })).toMatchObject({ ok: true });
-    // Understood, though it is not in the list of sources.
-    const catalogs = await call('search', { query: 'read file', source: 'registry' });
-    expect(catalogs).toMatchObject({ ok: true });
-    const { tools } = await client.listTools();
-    expect(JSON.stringify(tools)).not.toContain('registry');
-    expect(await call('load', { item_type: 'tool', item_id: 'fs/read_file' })).toMatchObject({
-      output: { item: { item_id: 'fs/read_file' } },
-    });
-    expect(
-      await call('execute', {
-        item_type: 'tool',
-        item_id: 'fs/read_file',
-        parameters: { path: 'hello.txt' },
-      }),
-    ).toMatchObject({ ok: true, output: { content: 'hello there\n' } });
-    expect(await call('help', { topic: 'limits' })).toMatchObject({ ok: true });
+  const call = async (name: string, args: Record<string, unknown>) => {
+    const result = await client.callTool({ name, arguments: args });
+    const [text] = result.content as { type: string; text: string }[];
+    expect(JSON.parse(text?.text ?? '')).toEqual(result.structuredContent);
+    return result.structuredContent as Record<string, never>;
+  };
+  expect(await call('search', { query: 'read file' })).toMatchObject({ ok: true });
+  // Understood, though it is not in the list of sources.
+  const catalogs = await call('search', { query: 'read file', source: 'registry' });
+  expect(catalogs).toMatchObject({ ok: true });
+  const { tools } = await client.listTools();
+  expect(JSON.stringify(tools)).not.toContain('registry');
+  expect(await call('load', { item_type: 'tool', item_id: 'fs/read_file' })).toMatchObject({
+    output: { item: { item_id: 'fs/read_file' } },
   });
+  expect(
+    await call('execute', {
+      item_type: 'tool',
+      item_id: 'fs/read_file',
+      parameters: { path: 'hello.txt' },
+    }),
+  ).toMatchObject({ ok: true, output: { content: 'hello there\n' } });
+  expect(await call('help', { topic: 'limits' })).toMatchObject({ ok: true });
 });
 
 test('a write is refused to an MCP client, as an error result with its reason', async () => {
-  const result = await withClient((client) =>
-    client.callTool({
-      name: 'execute',
-      arguments: {
-        item_type: 'tool',
-        item_id: 'fs/write_file',
-        parameters: { path: 'x.txt', content: 'x' },
-      },
-    }),
-  );
+  const result = await client.callTool({
+    name: 'execute',
+    arguments: {
+      item_type: 'tool',
+      item_id: 'fs/write_file',
+      parameters: { path: 'x.txt', content: 'x' },
+    },
+  });
   expect(result.isError).toBe(true);
   expect(result.structuredContent).toMatchObject({
     ok: false,
@@ -185,10 +187,10 @@ test('what usually holds secrets is not there for a client: not read, not found,
   place.write('.ai/tools/peek.yaml', PEEK);
   signAsUser(place, '.ai/tools/peek.yaml');
   try {
-    await withClient(async (client) => {
+    await withClient(async (own) => {
       const tool = async (id: string, parameters: Record<string, unknown>) => {
         const args = { item_type: 'tool', item_id: id, parameters };
-        const { structuredContent } = await client.callTool({ name: 'execute', arguments: args });
+        const { structuredContent } = await own.callTool({ name: 'execute', arguments: args });
         return structuredContent as {
           ok: boolean;
           output: Record<string, unknown>;
@@ -296,9 +298,9 @@ test('a directive that says so is a prompt, with its inputs, and under the same 
   fixture.write('.ai/directives/greet.md', text('greet', '<expose mcp="prompt"/>'));
   fixture.write('.ai/directives/quiet.md', text('quiet', ''));
   const open = `${fixture.home}/policy.yaml`;
-  const got = await withClient(async (client) => {
-    const { prompts } = await client.listPrompts();
-    const refused = await client
+  const got = await withClient(async (own) => {
+    const { prompts } = await own.listPrompts();
+    const refused = await own
       .getPrompt({ name: 'greet', arguments: { who: 'ann' } })
       .catch((error: unknown) => String(error));
     return { prompts, refused };
@@ -309,8 +311,8 @@ test('a directive that says so is a prompt, with its inputs, and under the same 
   // The surface hands out what a person has signed.
   expect(got.refused).toContain('permission_denied');
   fixture.write(open, 'surfaces: { mcp: { directives: all } }\n');
-  const said = await withClient((client) =>
-    client.getPrompt({ name: 'greet', arguments: { who: 'ann' } }),
+  const said = await withClient((own) =>
+    own.getPrompt({ name: 'greet', arguments: { who: 'ann' } }),
   );
   expect(JSON.stringify(said.messages)).toContain('Say hello to ann');
 });
