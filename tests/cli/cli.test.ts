@@ -1,4 +1,4 @@
-// The real command line, as a person or a program would call it.
+// The command line, as a person or a program would call it.
 import { spawnSync } from 'node:child_process';
 import { chmodSync, lstatSync, mkdirSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
@@ -23,7 +23,11 @@ interface Done {
   err: string;
 }
 
-const km = (...args: string[]): Done => kmWith({}, ...args);
+async function km(...args: string[]): Promise<Done> {
+  const { code, out, err } = await runCommand(args, fixture.root, fixture.env);
+  return { code, out, err };
+}
+/** In a process of its own. */
 function kmWith(env: Readonly<Record<string, string | undefined>>, ...args: string[]): Done {
   const done = spawnSync(process.execPath, [launcher, ...args], {
     cwd: fixture.root,
@@ -35,7 +39,8 @@ function kmWith(env: Readonly<Record<string, string | undefined>>, ...args: stri
 }
 const json = ({ out }: Done) => JSON.parse(out) as Record<string, never>;
 
-test('eval prints the value', () => {
+test('eval prints the value', async () => {
+  expect(kmWith(FROM_SOURCE, 'eval', '1 + 1')).toEqual({ code: 0, out: '2\n', err: '' });
   for (const [source, shown] of [
     ['1 + 1', '2'],
     ['"a" + "b"', 'ab'],
@@ -43,12 +48,12 @@ test('eval prints the value', () => {
     ['nothing', 'null'],
     ['not nothing', 'true'],
   ] as const) {
-    expect(km('eval', source)).toEqual({ code: 0, out: `${shown}\n`, err: '' });
+    expect(await km('eval', source)).toEqual({ code: 0, out: `${shown}\n`, err: '' });
   }
-  expect(json(km('eval', '1 + 1', '--json'))).toEqual({ ok: true, value: 2 });
+  expect(json(await km('eval', '1 + 1', '--json'))).toEqual({ ok: true, value: 2 });
   const cases = fixture.write('values.jsonl', '{"expr":"1 + 1"}\n{"expr":"1 == 2"}\n');
-  const answers = km('eval', '--file', cases)
-    .out.trim()
+  const answers = (await km('eval', '--file', cases)).out
+    .trim()
     .split('\n')
     .map((line) => JSON.parse(line));
   // As a condition; what it is worth stands beside it.
@@ -58,38 +63,41 @@ test('eval prints the value', () => {
   ]);
 });
 
-test('eval prints true or false for a condition', () => {
+test('eval prints true or false for a condition', async () => {
   const context = fixture.write('ctx.json', '{"cost":{"turns":10},"limits":{"turns":10}}');
   const given = ['cost.turns > limits.turns * 0.9', '--ctx', context];
-  expect(km('eval', ...given)).toEqual({ code: 0, out: 'true\n', err: '' });
-  expect(json(km('eval', ...given, '--json'))).toEqual({ ok: true, value: true });
+  expect(await km('eval', ...given)).toEqual({ code: 0, out: 'true\n', err: '' });
+  expect(json(await km('eval', ...given, '--json'))).toEqual({ ok: true, value: true });
 });
 
-test('eval points at a syntax error and exits with 3', () => {
-  const { code, err } = km('eval', 'a && b');
+test('eval points at a syntax error and exits with 3', async () => {
+  const { code, err } = await km('eval', 'a && b');
   expect(code).toBe(3);
   expect(err).toContain('  a && b\n    ^ column 3');
   expect(err).toContain('write `and`');
-  expect(json(km('eval', 'a && b', '--json'))).toMatchObject({
+  expect(json(await km('eval', 'a && b', '--json'))).toMatchObject({
     ok: false,
     error: { code: 'expression_error', detail: { column: 3 } },
   });
 });
 
-test('eval says what went wrong in evaluation and exits with 1', () => {
-  expect(km('eval', '"a" < 1')).toMatchObject({ code: 1, out: '' });
+test('eval says what went wrong in evaluation and exits with 1', async () => {
+  expect(await km('eval', '"a" < 1')).toMatchObject({ code: 1, out: '' });
 });
 
-test('eval fills both template forms', () => {
+test('eval fills both template forms', async () => {
   const ctx = ['--ctx', '{"directive":{"name":"x"},"n":3}'];
-  expect(km('eval', '--template', '${directive.name}', ...ctx)).toMatchObject({
+  expect(await km('eval', '--template', '${directive.name}', ...ctx)).toMatchObject({
     code: 0,
     out: 'x\n',
   });
-  expect(km('eval', '--body', '{"n":"{n}"}', ...ctx)).toMatchObject({ code: 0, out: '{"n":3}\n' });
+  expect(await km('eval', '--body', '{"n":"{n}"}', ...ctx)).toMatchObject({
+    code: 0,
+    out: '{"n":3}\n',
+  });
 });
 
-test('eval answers a file of cases, one line each', () => {
+test('eval answers a file of cases, one line each', async () => {
   const cases = [
     { expr: '1 < 2', context: {} },
     { expr: 'a +', context: {} },
@@ -104,7 +112,7 @@ test('eval answers a file of cases, one line each', () => {
     'cases.jsonl',
     `${cases.map((one) => JSON.stringify(one)).join('\n')}\nnot json\n`,
   );
-  const { code, out } = km('eval', '--file', file);
+  const { code, out } = await km('eval', '--file', file);
   expect(code).toBe(0);
   expect(
     out
@@ -124,7 +132,7 @@ test('eval answers a file of cases, one line each', () => {
   ]);
 });
 
-test('a directive with six different mistakes yields six diagnostics', () => {
+test('a directive with six different mistakes yields six diagnostics', async () => {
   const file = fixture.write(
     'six.md',
     `<directive name="six" version="1.0">
@@ -138,7 +146,7 @@ test('a directive with six different mistakes yields six diagnostics', () => {
 </directive>
 `,
   );
-  const { code, out } = km('check', file, '--json');
+  const { code, out } = await km('check', file, '--json');
   expect(code).toBe(3);
   const found = JSON.parse(out) as {
     line: number;
@@ -156,107 +164,113 @@ test('a directive with six different mistakes yields six diagnostics', () => {
   ]);
 });
 
-test('check of a clean project says so', () => {
-  expect(km('check')).toMatchObject({ code: 0, err: 'no problems\n' });
+test('check of a clean project says so', async () => {
+  expect(await km('check')).toMatchObject({ code: 0, err: 'no problems\n' });
 });
 
-test('search, show and exec answer people and machines', () => {
-  expect(km('search', 'read', 'file').out).toContain('fs/read_file');
-  expect(json(km('search', 'read', '--json', '-n', '1'))).toMatchObject({ ok: true });
-  expect(km('show', 'tool', 'read_file').out).toContain('fs/read_file -> function');
-  expect(km('exec', 'tool', 'fs/read_file', 'path=notes.txt')).toMatchObject({
+test('search, show and exec answer people and machines', async () => {
+  expect((await km('search', 'read', 'file')).out).toContain('fs/read_file');
+  expect(json(await km('search', 'read', '--json', '-n', '1'))).toMatchObject({ ok: true });
+  expect((await km('show', 'tool', 'read_file')).out).toContain('fs/read_file -> function');
+  expect(await km('exec', 'tool', 'fs/read_file', 'path=notes.txt')).toMatchObject({
     code: 0,
     out: 'one two three\n',
   });
-  expect(json(km('exec', 'tool', 'fs/read_file', '{"path":"notes.txt"}', '--json'))).toMatchObject({
+  expect(
+    json(await km('exec', 'tool', 'fs/read_file', '{"path":"notes.txt"}', '--json')),
+  ).toMatchObject({
     ok: true,
     output: { content: 'one two three\n' },
   });
 });
 
-test('a refusal exits with 4, a missing item with 1, wrong usage with 2', () => {
-  const denied = km('exec', 'tool', 'fs/write_file', 'path=.ai/x', 'content=y');
+test('a refusal exits with 4, a missing item with 1, wrong usage with 2', async () => {
+  const denied = await km('exec', 'tool', 'fs/write_file', 'path=.ai/x', 'content=y');
   expect(denied).toMatchObject({ code: 4, out: '' });
   expect(denied.err).toContain('permission_denied');
   for (const word of ['limit=1e999', '{"limit":1e999}', 'limit=[-1e999]']) {
-    const large = km('exec', 'tool', 'fs/read_file', 'path=notes.txt', word, '--json');
+    const large = await km('exec', 'tool', 'fs/read_file', 'path=notes.txt', word, '--json');
     expect(json(large), word).toMatchObject({ ok: false, error: { code: 'invalid_input' } });
     expect(large.code).not.toBe(0);
   }
   // A text is what was typed.
-  expect(km('exec', 'tool', 'fs/read_file', 'path=1e999').err).toContain('1e999');
-  expect(km('exec', 'tool', 'fs/read_flie', 'path=x').err).toContain('fs/read_file');
-  expect(km('exec', 'tool', 'nothing', 'path=x').code).toBe(1);
-  expect(km('exec', 'tool', 'fs/read_file', 'path').code).toBe(2);
-  expect(km('serch', 'x')).toMatchObject({ code: 2 });
-  expect(km('serch', 'x').err).toContain('search');
-  expect(json(km('audit', '--denied', '--json'))).toMatchObject({
+  expect((await km('exec', 'tool', 'fs/read_file', 'path=1e999')).err).toContain('1e999');
+  expect((await km('exec', 'tool', 'fs/read_flie', 'path=x')).err).toContain('fs/read_file');
+  expect((await km('exec', 'tool', 'nothing', 'path=x')).code).toBe(1);
+  expect((await km('exec', 'tool', 'fs/read_file', 'path')).code).toBe(2);
+  expect(await km('serch', 'x')).toMatchObject({ code: 2 });
+  expect((await km('serch', 'x')).err).toContain('search');
+  expect(json(await km('audit', '--denied', '--json'))).toMatchObject({
     ok: true,
     output: [{ decision: 'denied', operation: 'tool:fs/write_file' }],
   });
 });
 
-test('what is wrong with the words is JSON too when that was asked for', () => {
+test('what is wrong with the words is JSON too when that was asked for', async () => {
   const refused = { ok: false, error: { code: 'usage' } };
   for (const words of [['run'], ['mcp'], ['threads', 'ls', '--odd'], ['--odd']]) {
-    const done = km(...words, '--json');
+    const done = await km(...words, '--json');
     expect([words, done.code, JSON.parse(done.out)]).toMatchObject([words, 2, refused]);
     expect(done.err).toBe('');
   }
   const hint = 'Did you mean eval?';
-  expect(JSON.parse(km('evl', '--json').out)).toMatchObject({ error: { detail: { hint } } });
+  expect(JSON.parse((await km('evl', '--json')).out)).toMatchObject({
+    error: { detail: { hint } },
+  });
 });
 
-test('messages of a script hold no escape sequences of strangers', () => {
+test('messages of a script hold no escape sequences of strangers', async () => {
   const esc = String.fromCharCode(27);
   for (const text of [`bail "${esc}]0;x${esc}"`, `import { a } from "./${esc}.mld"`]) {
-    const done = km('script', '-e', text);
+    const done = await km('script', '-e', text);
     expect(done.code).not.toBe(0);
     expect(done.err).not.toContain(esc);
     expect(done.err).toContain('u001b');
   }
 });
 
-test('init makes a project that checks clean and whose tool runs after signing', () => {
+test('init makes a project that checks clean and whose tool runs after signing', async () => {
   const dir = join(fixture.root, 'sub');
-  expect(km('init', 'sub')).toMatchObject({ code: 0 });
+  expect(await km('init', 'sub')).toMatchObject({ code: 0 });
   const at = ['--project', dir];
-  expect(km('check', ...at)).toMatchObject({ code: 0 });
-  const states = json(km('verify', ...at, '--json')) as unknown as { output: { state: string }[] };
+  expect(await km('check', ...at)).toMatchObject({ code: 0 });
+  const states = json(await km('verify', ...at, '--json')) as unknown as {
+    output: { state: string }[];
+  };
   expect(states.output.map(({ state }) => state)).toEqual(Array(4).fill('signed'));
   const idFile = join(dir, '.ai/config/project.yaml');
   const id = readFileSync(idFile, 'utf8');
   expect(id).toMatch(/^id: prj_[a-z0-9]{24}$/m);
-  const again = km('init', 'sub', '--force');
+  const again = await km('init', 'sub', '--force');
   expect(again.out).toContain('kept  .ai/config/project.yaml');
   expect(readFileSync(idFile, 'utf8')).toBe(id);
   fixture.write(idFile, 'id: mine');
-  expect(km('check', ...at)).toMatchObject({ code: 3, err: expect.stringContaining('prj_') });
-  expect(km('init', 'sub')).not.toMatchObject({ code: 0 });
+  expect(await km('check', ...at)).toMatchObject({ code: 3, err: expect.stringContaining('prj_') });
+  expect(await km('init', 'sub')).not.toMatchObject({ code: 0 });
   fixture.write(idFile, id);
   const tool = join(dir, '.ai/tools/text/word_count.yaml');
   fixture.write(tool, readFileSync(tool, 'utf8').replace('lines of a text', 'lines'));
-  expect(km('verify', tool)).toMatchObject({ code: 4 });
-  expect(km('exec', 'tool', 'word_count', 'text=a', ...at)).toMatchObject({ code: 4 });
-  expect(km('sign', tool, ...at)).toMatchObject({ code: 0 });
-  expect(km('verify', tool)).toMatchObject({ code: 0 });
+  expect(await km('verify', tool)).toMatchObject({ code: 4 });
+  expect(await km('exec', 'tool', 'word_count', 'text=a', ...at)).toMatchObject({ code: 4 });
+  expect(await km('sign', tool, ...at)).toMatchObject({ code: 0 });
+  expect(await km('verify', tool)).toMatchObject({ code: 0 });
 });
 
-test('init gives a project that is there an id, and nothing else', () => {
-  const made = json(km('init', '--id', '--json'));
+test('init gives a project that is there an id, and nothing else', async () => {
+  const made = json(await km('init', '--id', '--json'));
   expect(made).toMatchObject({
     ok: true,
     output: { written: ['.ai/config/project.yaml'], kept: [] },
   });
-  expect(json(km('init', '--id', '--json'))).toMatchObject({ output: { written: [] } });
+  expect(json(await km('init', '--id', '--json'))).toMatchObject({ output: { written: [] } });
 });
 
-test('keys, trust, explain and doctor tell what holds', () => {
-  const key = json(km('keys', '--json')) as unknown as { output: { id: string } };
-  expect(km('trust', 'ls').out).toContain(key.output.id);
-  expect(km('explain', 'tool', 'shell/bash').out).toContain('process.spawn');
-  expect(km('explain', 'directive', 'hello').out).toMatch(/spend +0\.05/);
-  const doctor = json(km('doctor', '--json')) as unknown as {
+test('keys, trust, explain and doctor tell what holds', async () => {
+  const key = json(await km('keys', '--json')) as unknown as { output: { id: string } };
+  expect((await km('trust', 'ls')).out).toContain(key.output.id);
+  expect((await km('explain', 'tool', 'shell/bash')).out).toContain('process.spawn');
+  expect((await km('explain', 'directive', 'hello')).out).toMatch(/spend +0\.05/);
+  const doctor = json(await km('doctor', '--json')) as unknown as {
     output: { findings: { about: string; state: string }[] };
   };
   const about = doctor.output.findings.map((finding) => finding.about);
@@ -269,26 +283,26 @@ test('keys, trust, explain and doctor tell what holds', () => {
 
 test.skipIf((await probeSandbox()).kind === 'none')(
   'what the sandbox moved out of the project is told to whoever called',
-  () => {
+  async () => {
     const bash = (command: string) => km('exec', 'tool', 'shell/bash', `command=${command}`);
     for (const command of ['mkdir -p sub/.git && echo made', 'mkdir -p sub/.git && exit 3']) {
-      const { out, err } = bash(command);
+      const { out, err } = await bash(command);
       expect(out + err).toContain('moved out of the project: `sub/.git`; look at it in');
     }
-    expect(bash('echo nothing').err).not.toContain('moved out');
+    expect((await bash('echo nothing')).err).not.toContain('moved out');
   },
 );
 
-test('completion scripts are valid and know the commands', () => {
-  const { out } = km('completion', 'bash');
+test('completion scripts are valid and know the commands', async () => {
+  const { out } = await km('completion', 'bash');
   expect(out).toContain('doctor');
   expect(spawnSync('bash', ['-n'], { input: out }).status).toBe(0);
   for (const shell of ['zsh', 'fish']) {
-    const script = km('completion', shell).out;
+    const script = (await km('completion', shell)).out;
     for (const word of ['doctor', 'completion words --']) expect(script).toContain(word);
   }
-  expect(km('completion', 'fish').out).toContain('-l older-than');
-  expect(km('completion', 'tcsh').code).toBe(2);
+  expect((await km('completion', 'fish')).out).toContain('-l older-than');
+  expect((await km('completion', 'tcsh')).code).toBe(2);
 });
 
 test('completion knows commands, their own options and ids', async () => {
@@ -329,10 +343,10 @@ test('completion knows commands, their own options and ids', async () => {
   expect(every.join('')).not.toContain('$');
 });
 
-test('bash offers what completion knows', () => {
+test('bash offers what completion knows', async () => {
   const script = [
     `km() { '${process.execPath}' '${launcher}' "$@"; }`,
-    km('completion', 'bash').out,
+    (await km('completion', 'bash')).out,
     'COMP_WORDS=(km exec tool fs/wri); COMP_CWORD=3; _km; echo "${COMPREPLY[@]}"',
     'COMP_WORDS=(km threads tail --fol); COMP_CWORD=3; _km; echo "${COMPREPLY[@]}"',
     'COMP_WORDS=(km check no); COMP_CWORD=2; _km; echo "${COMPREPLY[@]}"',
@@ -342,39 +356,35 @@ test('bash offers what completion knows', () => {
   expect(done.stdout).toBe('fs/write_file\n--follow\nnotes.txt\n');
 });
 
-test('calls in a folder without a project make none of it', () => {
+test('calls in a folder without a project make none of it', async () => {
   const alone = makeFixture({ 'note.txt': 'hi' });
   rmSync(join(alone.root, '.ai'), { recursive: true });
-  const there = (...words: string[]) => {
-    const done = spawnSync(process.execPath, [launcher, ...words], {
-      cwd: alone.root,
-      env: { ...alone.env, KERNMANTLE_SRC: '1' },
-      encoding: 'utf8',
-    });
-    return done.status;
-  };
-  expect(there('exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x')).toBe(0);
-  expect(there('exec', 'tool', 'fs/list_dir', 'path=.')).toBe(0);
-  expect(there('search', 'file')).toBe(0);
-  expect(there('threads', 'ls')).toBe(0);
+  const there = async (...words: string[]) => (await runCommand(words, alone.root, alone.env)).code;
+  expect(await there('exec', 'tool', 'fs/write_file', 'path=a.txt', 'content=x')).toBe(0);
+  expect(await there('exec', 'tool', 'fs/list_dir', 'path=.')).toBe(0);
+  expect(await there('search', 'file')).toBe(0);
+  expect(await there('threads', 'ls')).toBe(0);
   expect(readdirSync(alone.root).sort()).toEqual(['a.txt', 'note.txt']);
   alone.remove();
 });
 
-test('help and version need no project', () => {
+test('help and version need no project', async () => {
   for (const word of ['--version', '-V', '-v', 'version']) {
-    expect(km(word)).toMatchObject({ code: 0, out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/) });
+    expect(kmWith({}, word)).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^\d+\.\d+\.\d+\n$/),
+    });
   }
-  const help = km('--help');
+  const help = await km('--help');
   expect(help).toMatchObject({ code: 0, err: '' });
   for (const name of ['init', 'check', 'eval', 'search', 'exec', 'sign', 'mcp', 'doctor']) {
     expect(help.out).toContain(name);
   }
-  expect(km().code).toBe(2);
+  expect((await km()).code).toBe(2);
 });
 
 test('the demo shows the kernel, then a thread that is held, and leaves nothing behind', () => {
-  const { code, out } = km('demo');
+  const { code, out } = kmWith({}, 'demo');
   expect(code, out).toBe(0);
   for (const part of [
     '# check',
@@ -398,26 +408,30 @@ test('the demo shows the kernel, then a thread that is held, and leaves nothing 
   }
 });
 
-test('a catalog is added, searched, and its signed items are copied in, others are not', () => {
+test('a catalog is added, searched, and its signed items are copied in, others are not', async () => {
   const shelf = join(fixture.root, '..', 'shelf');
-  expect(km('init', shelf)).toMatchObject({ code: 0 });
+  expect(await km('init', shelf)).toMatchObject({ code: 0 });
   const unsigned = join(shelf, '.ai/tools/text/unsigned.yaml');
   const tool = readFileSync(join(shelf, '.ai/tools/text/word_count.yaml'), 'utf8');
   const body = tool.slice(tool.indexOf('tool_id:')).replace('word_count', 'unsigned');
   fixture.write(unsigned, body);
-  expect(km('catalog', 'add', shelf, '--name', 'shelf')).toMatchObject({ code: 0 });
-  expect(km('catalog', 'ls').out).toContain('shelf');
-  expect(json(km('search', 'count', 'words', '-s', 'catalog', '--json'))).toMatchObject({
+  expect(await km('catalog', 'add', shelf, '--name', 'shelf')).toMatchObject({ code: 0 });
+  expect((await km('catalog', 'ls')).out).toContain('shelf');
+  expect(json(await km('search', 'count', 'words', '-s', 'catalog', '--json'))).toMatchObject({
     output: {
       items: expect.arrayContaining([
         expect.objectContaining({ item_id: 'text/word_count', signed: true }),
       ]),
     },
   });
-  expect(km('show', 'tool', 'text/unsigned', '-s', 'catalog', '--copy', 'project').code).toBe(4);
-  expect(km('show', 'tool', 'text/word_count', '-s', 'catalog', '--copy', 'project').code).toBe(0);
-  expect(km('show', 'tool', 'text/word_count').out).toContain('signed');
-  expect(km('catalog', 'update').out).toContain('shelf');
+  expect(
+    (await km('show', 'tool', 'text/unsigned', '-s', 'catalog', '--copy', 'project')).code,
+  ).toBe(4);
+  expect(
+    (await km('show', 'tool', 'text/word_count', '-s', 'catalog', '--copy', 'project')).code,
+  ).toBe(0);
+  expect((await km('show', 'tool', 'text/word_count')).out).toContain('signed');
+  expect((await km('catalog', 'update')).out).toContain('shelf');
 });
 
 test.skipIf(process.platform === 'win32')(

@@ -1,6 +1,5 @@
 // The pages of the documentation, followed word for word: their files are written to a throw-away
 // project, their commands typed, their programs run.
-import { spawnSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
@@ -147,15 +146,15 @@ test('every policy on the pages can be read', () => {
 describe('README', () => {
   const blocks = blocksOf(readPage('README.md'));
 
-  test('the first commands do what is said beside them', () => {
+  test('the first commands do what is said beside them', async () => {
     const fixture = makeFixture({ 'README.md': '# A project\n' });
     const commands = blocks.filter(({ kind }) => kind === 'sh').flatMap(stepsOf);
     try {
-      const codes = commands.map(({ command }) => {
+      const codes: number[] = [];
+      for (const { command } of commands) {
         const words = splitWords(command.replace(/\s+#.*$/, '').slice(3));
-        const options = { cwd: fixture.root, env: { ...fixture.env, KERNMANTLE_SRC: '1' } };
-        return spawnSync(process.execPath, [LAUNCHER, ...words], options).status;
-      });
+        codes.push((await runCommand(words, fixture.root, fixture.env)).code);
+      }
       expect(codes).toEqual([0, 0, 0, 0, 4, 0]);
     } finally {
       fixture.remove();

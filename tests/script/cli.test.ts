@@ -1,4 +1,4 @@
-// Scripts on the real command line, a process each.
+// Scripts on the command line.
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { FROM_SOURCE } from '../support/built.ts';
+import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { timeoutMs } from '../support/soak.ts';
 
@@ -28,7 +29,8 @@ afterAll(() => fixture.remove());
 
 const options = () => ({ cwd: fixture.root, env: { ...fixture.env, KERNMANTLE_SRC: '1' } });
 
-function km(
+/** In a process of its own, for what is read from a pipe. */
+function kmAlone(
   words: readonly string[],
   input = '',
 ): { code: number | null; out: string; err: string } {
@@ -39,6 +41,10 @@ function km(
     timeout: timeoutMs(60_000),
   });
   return { code: done.status, out: done.stdout, err: done.stderr };
+}
+async function km(words: readonly string[]) {
+  const { code, out, err } = await runCommand(words, fixture.root, fixture.env);
+  return { code, out, err };
 }
 const script = (...words: string[]) => km(['script', ...words]);
 const start = (...words: string[]): ChildProcess =>
@@ -75,46 +81,46 @@ test('a script that asks for nothing loads no threads, models, stores or servers
 });
 
 describe('what is run', () => {
-  test('a markdown file: text passes through, statements act', () => {
-    expect(script('a.md')).toEqual({
+  test('a markdown file: text passes through, statements act', async () => {
+    expect(await script('a.md')).toEqual({
       code: 0,
       out: '# Title\n\nHello Ann\nDear @who\n',
       err: '',
     });
   });
 
-  test('a strict file: every line is a statement', () => {
-    expect(script('a.mld')).toEqual({ code: 0, out: 'Hello Ann\n', err: '' });
+  test('a strict file: every line is a statement', async () => {
+    expect(await script('a.mld')).toEqual({ code: 0, out: 'Hello Ann\n', err: '' });
   });
 
-  test('a text of the command line', () => {
-    expect(script('-e', 'show 1 + 2')).toEqual({ code: 0, out: '3\n', err: '' });
+  test('a text of the command line', async () => {
+    expect(await script('-e', 'show 1 + 2')).toEqual({ code: 0, out: '3\n', err: '' });
   });
 
-  test('with a payload, in which JSON is data', () => {
-    expect(script('names.mld', '--payload', 'name=Ann', 'n=2')).toMatchObject({
+  test('with a payload, in which JSON is data', async () => {
+    expect(await script('names.mld', '--payload', 'name=Ann', 'n=2')).toMatchObject({
       code: 0,
       out: 'Ann\n3\n',
     });
   });
 
   test('with standard input as @input, data when it is JSON', () => {
-    expect(km(['script', '-e', 'show @input.list[1]'], '{"list":[1,"two"]}')).toMatchObject({
+    expect(kmAlone(['script', '-e', 'show @input.list[1]'], '{"list":[1,"two"]}')).toMatchObject({
       code: 0,
       out: 'two\n',
     });
-    expect(km(['script', '-e', 'show @input.trim()'], ' plain \n').out).toBe('plain\n');
+    expect(kmAlone(['script', '-e', 'show @input.trim()'], ' plain \n').out).toBe('plain\n');
   });
 
-  test('log goes to standard error', () => {
+  test('log goes to standard error', async () => {
     const text = 'log "aside"\nshow "data"';
-    expect(script('-e', text)).toEqual({ code: 0, out: 'data\n', err: 'aside\n' });
+    expect(await script('-e', text)).toEqual({ code: 0, out: 'data\n', err: 'aside\n' });
   });
 });
 
-test('--json prints the effects with labels, and the outcome', () => {
+test('--json prints the effects with labels, and the outcome', async () => {
   const text = 'var secret @k = "x"\nshow @k\noutput @k to "k.txt"\nlog 1';
-  const { code, out } = script('-e', text, '--json');
+  const { code, out } = await script('-e', text, '--json');
   const printed = JSON.parse(out) as { effects: unknown[]; outcome: unknown; exit_code: number };
   expect(code).toBe(0);
   expect(printed).toMatchObject({ outcome: { ok: true }, exit_code: 0 });
@@ -124,7 +130,7 @@ test('--json prints the effects with labels, and the outcome', () => {
     { kind: 'log', text: '1', labels: [], line: 4 },
   ]);
   expect(readFileSync(join(fixture.root, 'k.txt'), 'utf8')).toContain('x');
-  expect(JSON.parse(script('-e', 'show @no', '--json').out)).toMatchObject({
+  expect(JSON.parse((await script('-e', 'show @no', '--json')).out)).toMatchObject({
     outcome: { ok: false, error: { code: 'not_found' } },
     exit_code: 1,
   });
@@ -141,17 +147,17 @@ describe('how it ends', () => {
     [4, 'denied by the kernel', 'output "x" to "/outside.txt"'],
     [5, 'a limit', 'exe @f() = when [ * => retry ]\nshow "x" | @f'],
     [7, 'a question', 'guard before secret = when [ * => ask "may it?" ]\nvar secret @x = 1'],
-  ])('%i: %s', (code, _what, text) => {
-    expect(script('-e', text).code).toBe(code);
+  ])('%i: %s', async (code, _what, text) => {
+    expect((await script('-e', text)).code).toBe(code);
   });
 
-  test('2: nothing to run', () => {
-    expect(script()).toMatchObject({ code: 2, out: '' });
-    expect(script('a.md', '--payload', 'noequals').code).toBe(2);
+  test('2: nothing to run', async () => {
+    expect(await script()).toMatchObject({ code: 2, out: '' });
+    expect((await script('a.md', '--payload', 'noequals')).code).toBe(2);
   });
 
-  test('1: a file that is not there', () => {
-    const { code, err } = script('none.mld');
+  test('1: a file that is not there', async () => {
+    const { code, err } = await script('none.mld');
     expect(code).toBe(1);
     expect(err).toContain('`none.mld` cannot be read: there is no such file');
   });
@@ -192,36 +198,36 @@ describe('how it ends', () => {
 });
 
 describe('what is said about errors', () => {
-  test('the place, the line, a caret, the reason; what was printed before stays', () => {
-    const { code, out, err } = script('fails.mld');
+  test('the place, the line, a caret, the reason; what was printed before stays', async () => {
+    const { code, out, err } = await script('fails.mld');
     expect([code, out]).toEqual([1, 'before\n']);
     expect(err).toBe(
       'fails.mld:2:6: error: `@nobody` is not defined [not_found]\n    show @nobody.at.all\n         ^\n',
     );
   });
 
-  test('all problems of form at once, with the right form; nothing has run', () => {
-    const { code, out, err } = script('wrong.mld');
+  test('all problems of form at once, with the right form; nothing has run', async () => {
+    const { code, out, err } = await script('wrong.mld');
     expect([code, out]).toEqual([3, '']);
     expect(err).toContain('wrong.mld:2:5: error: ');
     expect(err).toContain('    run echo hi\n        ^\n  hint: write `run {echo hi}`');
     expect(err).toContain('wrong.mld:3:');
   });
 
-  test('check says the same, of files, folders and statements in markdown', () => {
+  test('check says the same, of files, folders and statements in markdown', async () => {
     fixture.write('docs/page.md', '# Only text\n');
     fixture.write('scripts/deep/b.mld', 'show 1 2\n');
     fixture.write('scripts/notes.md', '/show (\n');
-    const { code, err } = km(['check', 'wrong.mld', 'a.md', 'scripts']);
+    const { code, err } = await km(['check', 'wrong.mld', 'a.md', 'scripts']);
     expect(code).toBe(3);
     expect(err.match(/^\S+:\d+:\d+: error/gm)).toEqual([
       'scripts/deep/b.mld:1:8: error',
       'wrong.mld:2:5: error',
       'wrong.mld:3:9: error',
     ]);
-    expect(km(['check', 'a.md', 'a.mld'])).toMatchObject({ code: 0, err: 'no problems\n' });
-    expect(km(['check', 'scripts/notes.md']).err).toContain('[script_');
-    expect(km(['check', 'docs/page.md']).err).toContain('[not_an_item]');
+    expect(await km(['check', 'a.md', 'a.mld'])).toMatchObject({ code: 0, err: 'no problems\n' });
+    expect((await km(['check', 'scripts/notes.md'])).err).toContain('[script_');
+    expect((await km(['check', 'docs/page.md'])).err).toContain('[not_an_item]');
   });
 });
 
@@ -266,11 +272,11 @@ describe('what is no ordinary file', () => {
   test.each(['pipe.mld', 'to-pipe.mld', 'zero-pipe.mld', 'pipe.md', 'to-pipe.md', 'zero-pipe.md'])(
     '`%s` is refused at once by check and script',
     (name) => {
-      const checked = km(['check', name]);
+      const checked = kmAlone(['check', name]);
       expect(checked.code).not.toBe(0);
       expect(checked.code).not.toBeNull();
       expect(checked.out + checked.err).toMatch(/not an ordinary file|cannot be read/);
-      const ran = script(name);
+      const ran = kmAlone(['script', name]);
       expect(ran).toMatchObject({ code: 1, out: '' });
       expect(ran.err).toContain('this is not an ordinary file');
     },
@@ -283,10 +289,10 @@ describe('what is no ordinary file', () => {
       ['eval', '--file', 'pipe.mld'],
       ['eval', '--file', 'zero-pipe.mld'],
     ]) {
-      const { code, err } = km(words);
+      const { code, err } = kmAlone(words);
       expect(err).toContain('give `-` to read what is piped in');
       expect(code).toBe(1);
     }
-    expect(km(['provenance', 'pipe.mld'])).toMatchObject({ code: 1 });
+    expect(kmAlone(['provenance', 'pipe.mld'])).toMatchObject({ code: 1 });
   });
 });

@@ -8,6 +8,12 @@ export interface Ran {
   output: string;
 }
 
+/** The same with each stream alone. */
+interface RanHere extends Ran {
+  out: string;
+  err: string;
+}
+
 /** Words as a shell would split them: quotes and backslashes, no expansion. */
 export function splitWords(line: string): string[] {
   const words: string[] = [];
@@ -27,28 +33,35 @@ export function splitWords(line: string): string[] {
 
 type Write = typeof process.stdout.write;
 
-/** Runs `km` with these words; folder and environment are this process's own meanwhile. */
+/**
+ * Runs `km` with these words; folder and environment are this process's own meanwhile. Standard input is that of this
+ * process: a test about it starts a process.
+ */
 export async function runCommand(
   words: readonly string[],
   cwd: string,
   env: Readonly<Record<string, string | undefined>>,
-): Promise<Ran> {
+): Promise<RanHere> {
   const streams = [process.stdout, process.stderr];
   const before = { cwd: process.cwd(), env: process.env, code: process.exitCode };
   const writes = streams.map((stream) => stream.write);
-  let output = '';
+  const ran = { out: '', err: '', output: '' };
   const listeners = streams.map((stream) => stream.listeners('error'));
   for (const stream of streams) {
-    stream.write = (text: string | Uint8Array) => {
-      output += typeof text === 'string' ? text : Buffer.from(text).toString();
+    const name = stream === process.stdout ? 'out' : 'err';
+    stream.write = (piece: string | Uint8Array) => {
+      const text = typeof piece === 'string' ? piece : Buffer.from(piece).toString();
+      ran[name] += text;
+      ran.output += text;
       return true;
     };
   }
   process.chdir(cwd);
   process.env = { ...env, NO_COLOR: '1' };
+  process.exitCode = undefined;
   try {
     await main(words);
-    return { code: Number(process.exitCode ?? 0), output };
+    return { code: Number(process.exitCode ?? 0), ...ran };
   } finally {
     process.chdir(before.cwd);
     process.env = before.env;
