@@ -21,6 +21,9 @@ const FLEET = [
 ];
 const SUPPORT = ['tests/architecture.test.ts', 'tests/support/**/*.test.ts'];
 
+/** They build the package as it is published: CI runs them after `npm run build`, and `npm run soak` does. */
+const PUBLISHED = ['build', 'one-machine'].map((name) => `tests/package/${name}.test.ts`);
+
 /** Over a store whose answers come late: these need the registry's file, or are about how soon a word is heard. */
 const ON_FILE = [
   'approvals',
@@ -74,7 +77,14 @@ export default defineConfig({
         test: {
           name: 'e2e',
           include: ['tests/**/*.test.ts'],
-          exclude: [...CASES, ...CRASH, ...PEERS, ...FLEET, ...SUPPORT],
+          exclude: [
+            ...CASES,
+            ...CRASH,
+            ...PEERS,
+            ...FLEET,
+            ...SUPPORT,
+            ...(isSoakOrCi ? [] : PUBLISHED),
+          ],
           globalSetup: [BUNDLE],
         },
       },

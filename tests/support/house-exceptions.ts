@@ -58,7 +58,4 @@ export const KNOWN_WAITS: readonly string[] = [
 ];
 
 /** Tests that assert how long something takes. */
-export const KNOWN_DURATIONS: readonly string[] = [
-  'tests/script/js-limits.test.ts',
-  'tests/web/hub.test.ts',
-];
+export const KNOWN_DURATIONS: readonly string[] = ['tests/web/hub.test.ts'];
