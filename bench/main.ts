@@ -21,6 +21,7 @@ const SUITES = [
   'script',
   'mcp',
   'web',
+  'web-page',
   'import',
   'cli',
 ];

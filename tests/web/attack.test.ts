@@ -1,12 +1,13 @@
 // Texts that want to be more than text, on every page that shows what models, tools, files and people
-// of a project wrote: nothing is drawn, loaded, clicked or run, and nothing passes for the page itself.
+// of a project wrote: nothing is drawn, loaded, clicked or run, and nothing passes for the page itself. `npm test`
+// looks at three pages, others every day; `npm run soak` at all of them.
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
-import { timeoutMs } from '../support/soak.ts';
+import { ofToday, timeoutMs } from '../support/soak.ts';
 import { call, directive, type Play } from '../support/thread-project.ts';
 import { browserTest, openPage, type WatchedPage } from './support/browser.ts';
 import { HOSTILE, hostileArguments, hostileText, hugeLine } from './support/hostile.ts';
-import { openServed } from './support/serve.ts';
+import { openServed, type ServedStage } from './support/serve.ts';
 
 const RIGHTS = [
   '<read resource="filesystem" path="notes/**"/>',
@@ -81,64 +82,100 @@ function expectInert({ requests, reports, dialogs, errors }: WatchedPage, url: s
   expect({ reports, dialogs, errors }).toEqual({ reports: [], dialogs: [], errors: [] });
 }
 
+interface Attacked {
+  readonly served: ServedStage;
+  readonly watched: WatchedPage;
+  /** The thread that wrote the hostile texts. It waits for a person. */
+  readonly id: string;
+}
+
+/** Opens the page at `path` of the server, and waits until it is there. */
+async function open({ served, watched }: Attacked, path: string): Promise<void> {
+  await watched.page.goto(`${served.url}/${path}`);
+  await watched.page.locator('main').waitFor();
+  await watched.settled();
+}
+
+async function lookAtList(attacked: Attacked): Promise<void> {
+  const { page } = attacked.watched;
+  await open(attacked, '');
+  await page.getByRole('row').filter({ hasText: 'fs/write_file' }).first().waitFor();
+  await look(page, 'threads');
+}
+
+async function lookAtRows(attacked: Attacked): Promise<void> {
+  const { page, settled } = attacked.watched;
+  await open(attacked, `t/${attacked.id}`);
+  const rows = page.getByRole('grid').first().getByRole('row');
+  await rows.filter({ hasText: 'waits for you' }).first().waitFor();
+  const count = await rows.count();
+  expect(count).toBeGreaterThan(8);
+  for (let at = 0; at < count; at++) {
+    await rows.nth(at).click();
+    await settled();
+    await look(page, `row ${at}`);
+  }
+  // Where nothing special is in it, a text is one node.
+  await rows.filter({ hasText: 'fs/grep' }).first().click();
+  const argument = page.getByRole('region', { name: 'Selected step' }).locator('.foreign');
+  const nodes = argument.filter({ hasText: 'onerror' }).first();
+  await nodes.waitFor();
+  expect(await nodes.evaluate((span) => [span.textContent, span.childNodes.length])).toEqual([
+    IMAGE,
+    1,
+  ]);
+}
+
+async function lookAtTab(attacked: Attacked, tab: string): Promise<void> {
+  const { page } = attacked.watched;
+  await open(attacked, `t/${attacked.id}?tab=${tab}`);
+  await page.getByRole('tab', { selected: true }).waitFor();
+  if (tab === 'conversation') await page.getByText('7F3A-91C2').first().waitFor();
+  await look(page, tab);
+}
+
+async function lookAtReview(attacked: Attacked): Promise<void> {
+  const { page } = attacked.watched;
+  await open(attacked, 'approvals');
+  await page.locator('.picks a').first().click();
+  await page.getByRole('button', { name: /^Approve/ }).waitFor();
+  await look(page, 'review', { approves: 1 });
+}
+
+const lookAt = (path: string) => async (attacked: Attacked) => {
+  await open(attacked, path);
+  await look(attacked.watched.page, path);
+};
+
+const PAGES: Readonly<Record<string, (attacked: Attacked) => Promise<void>>> = {
+  threads: lookAtList,
+  rows: lookAtRows,
+  conversation: (attacked) => lookAtTab(attacked, 'conversation'),
+  rights: (attacked) => lookAtTab(attacked, 'rights'),
+  'cost of a thread': (attacked) => lookAtTab(attacked, 'cost'),
+  events: (attacked) => lookAtTab(attacked, 'events'),
+  review: lookAtReview,
+  items: lookAt('items'),
+  'an item': lookAt('items/knowledge/evil'),
+  cost: lookAt('cost'),
+  scripts: lookAt('scripts'),
+  health: lookAt('health'),
+  find: lookAt('?find=img'),
+};
+const TODAY = ofToday(Object.entries(PAGES), 3);
+
 browserTest(
-  'hostile texts stay texts on every page',
+  `hostile texts stay texts: ${TODAY.map(([name]) => name).join(', ')}`,
   async () => {
     const served = await openServed(FILES, PLAY);
     const begun = await served.post('threads', { directive: 'lead', inputs: {} });
     const { thread_id: id } = begun.answer.output as { thread_id: string };
     const watched = await openPage({ viewport: { width: 1440, height: 900 } });
-    const { page } = watched;
-    await page.goto(served.link());
+    await watched.page.goto(served.link());
     const waits = async () => (await served.get(`threads/${id}`)).answer.output;
     await expect.poll(waits).toMatchObject({ thread: { status: 'waiting' } });
-    await page.getByRole('row').filter({ hasText: 'fs/write_file' }).first().waitFor();
-    await look(page, 'threads');
-
-    await page.goto(`${served.url}/t/${id}`);
-    const rows = page.getByRole('grid').first().getByRole('row');
-    await rows.filter({ hasText: 'waits for you' }).first().waitFor();
-    const count = await rows.count();
-    expect(count).toBeGreaterThan(8);
-    for (let at = 0; at < count; at++) {
-      await rows.nth(at).click();
-      await page.waitForLoadState('networkidle', { timeout: 500 }).catch(() => {});
-      await look(page, `row ${at}`);
-    }
-    // Where nothing special is in it, a text is one node.
-    await rows.filter({ hasText: 'fs/grep' }).first().click();
-    const argument = page.getByRole('region', { name: 'Selected step' }).locator('.foreign');
-    const nodes = argument.filter({ hasText: 'onerror' }).first();
-    await nodes.waitFor();
-    expect(await nodes.evaluate((span) => [span.textContent, span.childNodes.length])).toEqual([
-      IMAGE,
-      1,
-    ]);
-    for (const tab of ['conversation', 'rights', 'cost', 'events']) {
-      await page.goto(`${served.url}/t/${id}?tab=${tab}`);
-      await page.getByRole('tab', { selected: true }).waitFor();
-      await page.waitForLoadState('networkidle', { timeout: 1500 }).catch(() => {});
-      await look(page, tab);
-      if (tab === 'conversation') await page.getByText('7F3A-91C2').first().waitFor();
-    }
-
-    await page.goto(`${served.url}/approvals`);
-    await page.locator('.picks a').first().click();
-    await page.getByRole('button', { name: /^Approve/ }).waitFor();
-    await look(page, 'review', { approves: 1 });
-    for (const place of [
-      'items',
-      'items/knowledge/evil',
-      'cost',
-      'scripts',
-      'health',
-      '?find=img',
-    ]) {
-      await page.goto(`${served.url}/${place}`);
-      await page.locator('main').waitFor();
-      await page.waitForLoadState('networkidle', { timeout: 1500 }).catch(() => {});
-      await look(page, place);
-    }
+    await watched.page.locator('nav').first().waitFor();
+    for (const [, lookAtPage] of TODAY) await lookAtPage({ served, watched, id });
     expectInert(watched, served.url);
   },
   timeoutMs(180_000),

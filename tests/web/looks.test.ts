@@ -1,12 +1,13 @@
 // Every page in light and dark, on a desk and on a phone: as pictures under `coverage/looks`, and without
-// anything that axe finds serious. The demo is played once, so that there is something to see.
+// anything that axe finds serious. The demo is played once, so that there is something to see. `npm test` looks at
+// each page in one of the four ways, another one every day and for the next page; `npm run soak` in all four.
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
-import { timeoutMs } from '../support/soak.ts';
-import { browserTest, connectBrowser, LOOKS, openPage } from './support/browser.ts';
+import { ofToday, timeoutMs } from '../support/soak.ts';
+import { browserTest, LOOKS, openPage } from './support/browser.ts';
 import { spawnDemo } from './support/serve.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
@@ -18,6 +19,10 @@ const SEEN = [
   { name: 'phone-light', colorScheme: 'light', viewport: PHONE },
   { name: 'phone-dark', colorScheme: 'dark', viewport: PHONE },
 ] as const;
+
+/** The ways in which the page number `at` of the list is looked at today. */
+const seenToday = (at: number) =>
+  ofToday([...SEEN.slice(at % SEEN.length), ...SEEN.slice(0, at % SEEN.length)], 1);
 
 interface Finding {
   readonly id: string;
@@ -75,17 +80,17 @@ browserTest(
   'every page is looked at in light and dark, wide and narrow',
   async () => {
     const demo = await spawnDemo();
-    const browser = await connectBrowser();
-    const { page: first } = await openPage({ browser, viewport: DESK });
-    await first.goto(demo.link);
-    await first.getByText('Start the demo').waitFor();
-    const { ended, waiting } = await playDemo(first, demo.url);
-    await first.getByRole('row').filter({ hasText: 'collect.lantern' }).first().click();
-    await first.waitForURL(/at=\d+/);
-    const denied = first.url().slice(demo.url.length);
-    const state = await first.context().storageState();
+    const [inside, outside] = [await openPage({ viewport: DESK }), await openPage()];
+    const { page } = inside;
+    await page.goto(demo.link);
+    await page.getByText('Start the demo').waitFor();
+    const { ended, waiting } = await playDemo(page, demo.url);
+    await page.getByRole('row').filter({ hasText: 'collect.lantern' }).first().click();
+    await page.waitForURL(/at=\d+/);
+    const denied = page.url().slice(demo.url.length);
 
     const places: Record<string, string> = {
+      login: '',
       threads: '/',
       thread: waiting,
       denied,
@@ -101,25 +106,20 @@ browserTest(
       health: '/health',
     };
     const met: string[] = [];
-    for (const { name, ...seen } of SEEN) {
-      const { page } = await openPage({ browser, ...seen, storageState: state });
-      const look = async (place: string, one: Page) => {
+    for (const [at, [place, path]] of Object.entries(places).entries()) {
+      const { page: one, settled } = place === 'login' ? outside : inside;
+      for (const { name, colorScheme, viewport } of seenToday(at)) {
+        await one.emulateMedia({ colorScheme });
+        await one.setViewportSize(viewport);
+        await one.goto(demo.url + path);
+        if (place === 'approvals') await one.locator('.picks a').first().click();
         await one.locator('main').waitFor();
-        await one.waitForLoadState('networkidle', { timeout: 1200 }).catch(() => {});
+        await settled();
         await one.screenshot({ path: join(LOOKS, `${place}-${name}.png`) });
         for (const finding of await findings(one)) met.push(`${place} ${name}: ${finding}`);
         const wide = await overflow(one);
         if (wide > 0) met.push(`${place} ${name}: ${wide} px wider than the screen`);
-      };
-      for (const [place, path] of Object.entries(places)) {
-        await page.goto(demo.url + path);
-        if (place === 'approvals') await page.locator('.picks a').first().click();
-        await look(place, page);
       }
-      const { page: stranger } = await openPage({ browser, ...seen });
-      await stranger.goto(demo.url);
-      await look('login', stranger);
-      for (const one of [page, stranger]) await one.context().close();
     }
     expect(met).toEqual([]);
   },

@@ -1,4 +1,5 @@
 // The list of threads and the frame around it, in a real browser over a real registry.
+import type { Page } from 'playwright-core';
 import { expect } from 'vitest';
 import { directive, READ, read, run } from '../support/thread-project.ts';
 import { browserTest, openPage } from './support/browser.ts';
@@ -18,6 +19,24 @@ const PLAY = {
   clumsy: [read('notes/none.txt'), { text: 'it is not there' }],
 };
 
+/** What the page may load before it shows its list. */
+const FIRST_LOAD = 110 * 1024;
+
+/** Counts the bytes that the page loads, answers of the API aside. */
+async function countLoaded(page: Page): Promise<() => number> {
+  let loaded = 0;
+  const network = await page.context().newCDPSession(page);
+  await network.send('Network.enable');
+  const own = new Set<string>();
+  network.on('Network.responseReceived', ({ requestId, response }) => {
+    if (!new URL(response.url).pathname.startsWith('/api/')) own.add(requestId);
+  });
+  network.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
+    if (own.has(requestId)) loaded += encodedDataLength;
+  });
+  return () => loaded;
+}
+
 browserTest('an empty project says how to begin', async () => {
   const served = await openServed(FILES, PLAY);
   const { page, errors, reports } = await openPage();
@@ -34,9 +53,12 @@ browserTest('threads with what they used, what was refused and what can be done'
   const names = ['greet', 'stuck', 'curious', 'clumsy'];
   for (const name of names) await run(served, name).catch(() => undefined);
   const { page, errors, reports } = await openPage();
+  const loaded = await countLoaded(page);
   await page.goto(served.link());
   const rowOf = (name: string) => page.getByRole('row').filter({ hasText: name });
   await rowOf('greet').getByText('completed').waitFor();
+  expect(loaded()).toBeGreaterThan(10_000);
+  expect(loaded()).toBeLessThan(FIRST_LOAD);
   await rowOf('greet').getByRole('link', { name: 'Follow up… greet' }).waitFor();
   await rowOf('stuck').getByText('limit').first().waitFor();
   await rowOf('stuck').getByText('2/2 turns').waitFor();

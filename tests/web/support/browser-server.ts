@@ -17,7 +17,8 @@ declare module 'vitest' {
   }
 }
 
-function findBrowser(): string | undefined {
+/** The path of a Chromium, or undefined if this machine has none. */
+export function findBrowser(): string | undefined {
   const script = fileURLToPath(new URL('../../../scripts/browser.js', import.meta.url));
   try {
     return execFileSync(process.execPath, [script], { encoding: 'utf8' }).trim();

@@ -9,7 +9,7 @@ import {
   type Page,
   type Request,
 } from 'playwright-core';
-import { inject, onTestFinished, test } from 'vitest';
+import { expect, inject, onTestFinished, test } from 'vitest';
 import { timeoutMs } from '../../support/soak.ts';
 
 /** A test in a browser; where there is none its name says why it is skipped. */
@@ -54,7 +54,13 @@ export interface WatchedPage {
   /** Errors on the console and in the page's code, without those. */
   readonly errors: string[];
   readonly dialogs: string[];
+  /** Resolves when every request except the stream is answered and no part of the page is loading. */
+  settled(): Promise<void>;
 }
+
+/** How many parts of the page are loading, after a frame was drawn. */
+const LOADING = `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+  done(document.querySelectorAll('[aria-busy="true"]').length))))`;
 
 const REPORT = 'policy refused: ';
 const SAID_AGAIN = /Content Security Policy|Trusted(?:HTML|Script)|^Failed to load resource/;
@@ -73,15 +79,21 @@ export async function openPage(
 export async function watchPage(page: Page): Promise<WatchedPage> {
   const watched = { requests: [], refused: [], reports: [], errors: [], dialogs: [] } as Omit<
     WatchedPage,
-    'page'
+    'page' | 'settled'
   >;
   page.setDefaultTimeout(timeoutMs(30_000));
   await page.addInitScript(`document.addEventListener('securitypolicyviolation', (event) =>
     console.warn(${JSON.stringify(REPORT)} + event.violatedDirective + ' ' + event.blockedURI));`);
   const lineOf = (request: Request): string =>
     `${request.method()} ${request.url().replace(/#.*$/, '')}`;
-  page.on('request', (request) => watched.requests.push(lineOf(request)));
+  const open = new Set<Request>();
+  page.on('request', (request) => {
+    watched.requests.push(lineOf(request));
+    if (!request.url().includes('/api/stream')) open.add(request);
+  });
+  page.on('requestfinished', (request) => open.delete(request));
   page.on('requestfailed', (request) => {
+    open.delete(request);
     // What the policy stops has not left.
     const at = watched.requests.indexOf(lineOf(request));
     if (/csp|BLOCKED_BY/i.test(request.failure()?.errorText ?? '')) watched.requests.splice(at, 1);
@@ -102,5 +114,7 @@ export async function watchPage(page: Page): Promise<WatchedPage> {
     watched.dialogs.push(dialog.message());
     void dialog.dismiss();
   });
-  return { page, ...watched };
+  const isSettled = async (): Promise<boolean> =>
+    open.size === 0 && (await page.evaluate(LOADING)) === 0 && open.size === 0;
+  return { page, ...watched, settled: () => expect.poll(isSettled).toBe(true) };
 }
