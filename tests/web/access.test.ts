@@ -7,7 +7,6 @@ import { hostname as machine } from 'node:os';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ACCEPT, connect, HELLO, launcher, type Served, serve } from '../mcp/support/http.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
-import { timeoutMs } from '../support/soak.ts';
 
 let fixture: Fixture;
 let served: Served;
@@ -251,5 +250,5 @@ test('over HTTP it outlives the shell that started it, and ends when it is told 
   expect((await client.listTools()).tools).toHaveLength(4);
   await client.close();
   process.kill(pid, 'SIGTERM');
-  await expect.poll(isThere, { timeout: timeoutMs(15_000) }).toBe(false);
+  await expect.poll(isThere).toBe(false);
 });

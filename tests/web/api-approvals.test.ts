@@ -3,7 +3,6 @@
 import { createHash } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import { decideApproval } from '../../src/runtime/index.ts';
@@ -15,7 +14,7 @@ import type {
   LongText,
   ThreadView,
 } from '../../src/web/model/api.ts';
-import { timeoutMs } from '../support/soak.ts';
+import { movedClock } from '../support/clock.ts';
 import {
   directive,
   execute,
@@ -24,7 +23,7 @@ import {
   type Parts,
   READ,
 } from '../support/thread-project.ts';
-import { ask, login, openServed, type ServedStage, spawnWeb } from './support/serve.ts';
+import { ask, login, openServed, type ServedStage, serveStage, spawnWeb } from './support/serve.ts';
 
 const DONE: ScriptedReply = { text: 'done' };
 const WRITES =
@@ -56,9 +55,7 @@ async function asked(
   served: ServedStage,
 ): Promise<{ id: string; thread: string; review: ApprovalReview }> {
   const { thread_id } = await output<Acted>(served, 'threads', { directive: 'lead' });
-  await expect
-    .poll(async () => (await waits(served)).length, { timeout: timeoutMs(15_000) })
-    .toBe(1);
+  await expect.poll(async () => (await waits(served)).length).toBe(1);
   const [first] = await waits(served);
   const id = first?.id ?? '';
   await expect.poll(() => statusOf(served, thread_id)).toBe('waiting');
@@ -69,9 +66,7 @@ const statusOf = async ({ threads }: ServedStage, id: string): Promise<string> =
   return row.ok ? row.output.status : row.error.code;
 };
 const reaches = (served: ServedStage, id: string, status: string) =>
-  expect
-    .poll(() => statusOf(served, id), { timeout: timeoutMs(15_000), interval: 20 })
-    .toBe(status);
+  expect.poll(() => statusOf(served, id)).toBe(status);
 const decide = (
   served: ServedStage,
   { id, review }: { id: string; review: ApprovalReview },
@@ -188,7 +183,8 @@ test('what differs, was decided elsewhere or is decided twice is a conflict with
 });
 
 test('the same decision sent twice under one key is one; what expires under the review is over', async () => {
-  const served = await openServed(LEAD(), { lead: [write(), DONE] });
+  const clock = movedClock();
+  const served = await serveStage(await openStage(LEAD(), { lead: [write(), DONE] }, { clock }));
   const one = await asked(served);
   const key = { 'idempotency-key': 'd1' };
   const [first, second] = await Promise.all([
@@ -208,11 +204,11 @@ test('the same decision sent twice under one key is one; what expires under the 
     question: 'q',
     arguments: { path: 'a' },
   };
-  const expires = Date.now() + 300;
+  const expires = clock.now() + 600_000;
   await store.ask({ id: 'ap_short', kind: 'call', binding, shown, expires });
   const review = await output<ApprovalReview>(served, 'approvals/ap_short');
   expect(review).toMatchObject({ choices: ['once', 'deny'], rights: [], approval: { expires } });
-  await sleep(expires - Date.now() + 20);
+  clock.pass(600_001);
   expect(await decide(served, { id: 'ap_short', review }, { decision: 'once' })).toMatchObject({
     status: 409,
     answer: { error: { detail: { state: 'expired' } } },
@@ -275,9 +271,7 @@ test('a question is answered in words, a limit shows what it is and may be', asy
   expect(await decide(served, one, { decision: 'answer' })).toMatchObject({ status: 400 });
   const said = await decide(served, one, { decision: 'answer', answer: 'the second' });
   expect(said.answer.ok).toBe(true);
-  await expect
-    .poll(async () => (await waits(served))[0]?.kind, { timeout: timeoutMs(15_000) })
-    .toBe('limit');
+  await expect.poll(async () => (await waits(served))[0]?.kind).toBe('limit');
   const [limit] = await waits(served);
   const id = limit?.id ?? '';
   await reaches(served, one.thread, 'waiting');
@@ -326,9 +320,9 @@ test('the server is killed while something waits; the next one goes on after the
   };
   const list = async (url: string, own: Readonly<Record<string, string>>) =>
     ((await ask(url, 'approvals', own)).answer.output as ApprovalList).approvals;
-  await expect.poll(() => list(first.url, headers), { timeout: timeoutMs(20_000) }).toHaveLength(1);
+  await expect.poll(() => list(first.url, headers)).toHaveLength(1);
   // It has asked; before it rests, its end is that of a thread that was at work.
-  await expect.poll(status, { timeout: timeoutMs(20_000) }).toBe('waiting');
+  await expect.poll(status).toBe('waiting');
   await first.stop('SIGKILL');
   const second = await spawnWeb(made.fixture, '--port', '0');
   const own = await login(second.url, second.link);
@@ -336,7 +330,7 @@ test('the server is killed while something waits; the next one goes on after the
   const path = `approvals/${waiting?.id}/decision`;
   const done = await ask(second.url, path, own, { decision: 'once', digest: waiting?.digest });
   expect(done.answer.ok).toBe(true);
-  await expect.poll(status, { timeout: timeoutMs(20_000) }).toBe('completed');
+  await expect.poll(status).toBe('completed');
   expect(await second.stop()).toBe(0);
 });
 
@@ -359,9 +353,7 @@ test('a call is approved for a scope: what the page sends is held to what was sh
   }
   const given = await send({ decision: 'scope', glob: 'out/*', uses: 3, for_seconds: 600 });
   expect(given.answer).toMatchObject({ ok: true, output: { state: 'approved' } });
-  await expect
-    .poll(() => statusOf(served, thread), { timeout: timeoutMs(15_000) })
-    .toBe('completed');
+  await expect.poll(() => statusOf(served, thread)).toBe('completed');
   const rows = await served.threads.store.approvals({ id });
   expect(rows.ok && rows.output[0]).toMatchObject({
     answer: { scope: { path: 'out/*' }, counted: true },
@@ -381,9 +373,7 @@ test('a file that changed under the question: the thread goes on by itself and a
   const refused = await decide(served, one, { decision: 'once' });
   expect(refused).toMatchObject({ status: 409 });
   const again = async () => await output<ApprovalReview>(served, `approvals/${one.id}`);
-  await expect
-    .poll(async () => (await again()).diff, { timeout: timeoutMs(15_000) })
-    .toContain('-meanwhile');
+  await expect.poll(async () => (await again()).diff).toContain('-meanwhile');
   await reaches(served, one.thread, 'waiting');
   const [listed] = await waits(served);
   expect(listed?.digest).not.toBe(one.review.approval.digest);

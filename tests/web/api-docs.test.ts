@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import type { ListedApproval } from '../../src/web/model/api.ts';
 import { blocksOf, matches, readPage } from '../support/docs-page.ts';
-import { timeoutMs } from '../support/soak.ts';
 import { execute, openStage } from '../support/thread-project.ts';
 import { bearerOf, type ServedStage, serveStage } from './support/serve.ts';
 
@@ -79,7 +78,7 @@ test('every resource answers as the page says', async () => {
       const asking = new Set(pending.ok ? pending.output.map(({ thread }) => thread) : []);
       return open.ok ? open.output.rows.filter(({ id }) => !asking.has(id)).length : -1;
     };
-    await expect.poll(busy, { timeout: timeoutMs(15_000) }).toBe(0);
+    await expect.poll(busy).toBe(0);
     const { answer } = await served.get('approvals');
     const listed = (answer.output as { approvals: readonly ListedApproval[] }).approvals;
     if (listed.length > 0 || known.THREAD === '') await learn(served, known, listed);

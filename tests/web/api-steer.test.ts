@@ -4,7 +4,6 @@ import { expect, test } from 'vitest';
 import type { ScriptedReply } from '../../src/llm/index.ts';
 import type { Acted, ReplayView } from '../../src/web/model/api.ts';
 import { expectSame } from '../support/expect-same.ts';
-import { timeoutMs } from '../support/soak.ts';
 import { directive, READ, read } from '../support/thread-project.ts';
 import { bearerOf, openServed, type ServedStage } from './support/serve.ts';
 
@@ -39,9 +38,7 @@ const statusOf = async ({ threads }: ServedStage, id: string): Promise<string> =
   return row.ok ? row.output.status : row.error.code;
 };
 const reaches = (served: ServedStage, id: string, status: string) =>
-  expect
-    .poll(() => statusOf(served, id), { timeout: timeoutMs(15_000), interval: 20 })
-    .toBe(status);
+  expect.poll(() => statusOf(served, id)).toBe(status);
 const signals = async ({ threads }: ServedStage, id: string): Promise<string[]> => {
   const all = await threads.store.signals(id);
   return all.ok ? all.output.map(({ kind }) => kind) : [];

@@ -55,7 +55,7 @@ describe('breaks', () => {
     while (thread.seq < 10_000) {
       await thread.must(many(Math.min(10_000 - thread.seq, 1 + Math.floor(Math.random() * 300))));
       if (Math.random() < 0.5)
-        await new Promise((resolve) => setTimeout(resolve, Math.random() * 80));
+        await new Promise((resolve) => setTimeout(resolve, Math.random() * 50));
       // Whoever is 2,000 behind would be told to read the journal itself.
       if (thread.seq - heard.seqs.length > 1200) {
         await expect.poll(() => thread.seq - heard.seqs.length).toBeLessThan(400);
@@ -112,9 +112,7 @@ describe('bounds', () => {
       const before = process.memoryUsage().rss;
       // More than the buffers of both ends hold.
       for (let round = 0; round < 100; round++) await thread.must(many(400, 'y'.repeat(400)));
-      await expect
-        .poll(() => quick.heard.seqs.length, { timeout: timeoutMs(60_000) })
-        .toBe(thread.seq);
+      await expect.poll(() => quick.heard.seqs.length).toBe(thread.seq);
       expect(quick.heard.resets).toEqual([]);
       expect(process.memoryUsage().rss - before).toBeLessThan(400 * 1024 * 1024);
       slow.resume();
