@@ -328,8 +328,17 @@ test.skipIf(isLate)(
           () => ({ tool_calls: [call('threads/terminate_thread', { thread_id: child })] }),
           ({ results }) => ({ text: JSON.stringify(results) }),
         ],
-        // Finished and kept before the pause.
-        part: [{ text: 'x'.repeat(400), piece: 10, pace_ms: 50 }],
+        // It comes after the pause was said, and is kept.
+        part: [
+          async () => {
+            const said = async () => {
+              const signals = await made.threads.store.signals(child);
+              return signals.ok && signals.output.map(({ kind }) => kind);
+            };
+            await expect.poll(said).toContain('pause');
+            return { text: 'x'.repeat(400), piece: 10, pace_ms: 1 };
+          },
+        ],
       },
     );
     const { text, thread_id, cost } = await run(made, 'lead');

@@ -2,6 +2,7 @@
 
 import { expect, test } from 'vitest';
 import { type Json, plainText, systemClock } from '../../src/base/index.ts';
+import type { ScriptedReply } from '../../src/llm/index.ts';
 import { openSqliteStore } from '../../src/store/index.ts';
 import { tokenCaller } from '../support/attacks.ts';
 import { expectSame } from '../support/expect-same.ts';
@@ -148,14 +149,24 @@ test.skipIf(isLate)(
   },
 );
 
-/** Short enough to be finished, long enough to be met. */
-const BRIEF = { text: 'x'.repeat(400), piece: 10, pace_ms: 20 };
+const BRIEF = { text: 'x'.repeat(400), piece: 10, pace_ms: 1 };
+
+/** A reply that is asked for, and sent in pieces after `come`. */
+function comingReply(reply: ScriptedReply = {}) {
+  const gate = Promise.withResolvers<void>();
+  const say = async (): Promise<ScriptedReply> => {
+    await gate.promise;
+    return { ...reply, ...BRIEF };
+  };
+  return { say, come: () => gate.resolve() };
+}
 
 test.skipIf(isLate)('a pause lets the reply that is coming finish, and keeps it', async () => {
-  const calls = { ...read('notes/a.txt'), ...BRIEF };
-  const made = await stage(LOOK, [calls, { text: 'at last' }]);
+  const { say, come } = comingReply(read('notes/a.txt'));
+  const made = await openStage(LOOK, { look: [say, { text: 'at last' }] });
   const { id, done } = await running(made);
   await tell(made, id, 'pause', { reason: 'lunch' });
+  come();
   const paused = await done;
   expect(paused).toMatchObject({ status: 'paused', reason: 'lunch', cost: { turns: 1 } });
   // As the provider says, not the worst case.
@@ -171,9 +182,11 @@ test.skipIf(isLate)('a pause lets the reply that is coming finish, and keeps it'
 test.skipIf(isLate)(
   'a pause during the last word counts, and the word is not asked for again',
   async () => {
-    const made = await stage(LOOK, [BRIEF]);
+    const { say, come } = comingReply();
+    const made = await openStage(LOOK, { look: [say] });
     const { id, done } = await running(made);
     await tell(made, id, 'pause');
+    come();
     expect(await done).toMatchObject({ status: 'paused', cost: { estimated: false } });
     const resumed = await made.threads.resume(id);
     expect(resumed).toMatchObject({ output: { status: 'completed', text: BRIEF.text } });
@@ -193,8 +206,8 @@ test.skipIf(isLate)(
       return { text: 'done' };
     };
     const files = { ...LOOK, '.ai/directives/core.md': directiveText('core') };
-    const look = [{ ...read('notes/a.txt'), ...BRIEF }, { text: 'went on' }];
-    const made = await openStage(files, { look, core: [wait] });
+    const { say, come } = comingReply(read('notes/a.txt'));
+    const made = await openStage(files, { look: [say, { text: 'went on' }], core: [wait] });
     const core = run(made, 'core');
     await expect.poll(() => made.provider.count()).toBe(1);
     const find = async (directive: string) => {
@@ -222,6 +235,7 @@ test.skipIf(isLate)(
       error: { code: 'invalid_input', detail: { status: 'running' } },
     });
     expect(await set(id, 'paused')).toMatchObject({ thread_id: id });
+    come();
     expect(await done).toMatchObject({ status: 'paused' });
     expect(await set(id, 'running')).toMatchObject({ thread_id: id });
     await expect.poll(async () => (await row(made, id)).status).toBe('completed');
@@ -237,9 +251,11 @@ test.skipIf(isLate)(
 );
 
 test('a paused thread stays in no process and goes on after a restart', async () => {
-  const made = await stage(LOOK, [read('notes/a.txt'), BRIEF, { text: 'at last' }]);
+  const { say, come } = comingReply();
+  const made = await openStage(LOOK, { look: [read('notes/a.txt'), say, { text: 'at last' }] });
   const { id, done } = await running(made, 2);
   await tell(made, id, 'pause', { reason: 'lunch' });
+  come();
   const paused = await done;
   expect(paused.status).toBe('paused');
   expect(await row(made, id)).toMatchObject({ status: 'paused' });
