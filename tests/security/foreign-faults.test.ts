@@ -7,6 +7,7 @@ import type { Json, JsonObject } from '../../src/base/index.ts';
 import { readJournal } from '../../src/harness/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
 import { CODES, FIELDS, failing } from '../support/foreign-faults.ts';
+import { ofToday } from '../support/soak.ts';
 import {
   directive,
   hook,
@@ -79,14 +80,18 @@ async function thread(calls: readonly Call[][], parts: JsonObject = {}, more = {
 const isUntrusted = (marks: unknown): boolean => JSON.stringify(marks).includes('"untrusted"');
 
 describe.skipIf(sandbox.kind === 'none')('a failure', () => {
-  test.each(['net/node', 'net/python', 'net/send'])(
-    'of %s with any code and any field is a failure, untrusted, and nothing else',
-    async (id) => {
-      const calls = CODES.map((code) => [call(id, { answer: failing(code) })]);
+  test.each([
+    ['net/node', CODES],
+    ['net/python', ofToday(CODES, 6)],
+    ['net/send', ofToday(CODES, 6)],
+  ])(
+    'of %s with any code (%s) and any field is a failure, untrusted, and nothing else',
+    async (id, codes) => {
+      const calls = codes.map((code) => [call(id, { answer: failing(code) })]);
       const { status, results, types, isSame } = await thread(calls);
       expect(status).toBe('completed');
       expect(results.map(({ is_error, marks }) => [is_error, isUntrusted(marks)])).toEqual(
-        CODES.map(() => [true, true]),
+        codes.map(() => [true, true]),
       );
       for (const type of ['limit', 'approval', 'permission_denied', 'error']) {
         expect([type, types.has(type as never)]).toEqual([type, false]);
@@ -130,7 +135,7 @@ describe.skipIf(sandbox.kind === 'none')('a failure', () => {
 
   test('is behind a reference where the model knows what strangers wrote by reference', async () => {
     const calls = [
-      ...CODES.map((code) => [call('net/node', { answer: failing(code) })]),
+      ...ofToday(CODES, 6).map((code) => [call('net/node', { answer: failing(code) })]),
       [call('net/shell', { said: 'sandbox: STRANGER', code: '1' })],
     ];
     const { requests } = await thread(calls, { untrusted: 'reference' });

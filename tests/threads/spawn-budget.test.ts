@@ -173,7 +173,7 @@ test(
         expect(spawned).toBe(BigInt(all.length - 1));
         await expectReplayed(made, all);
       }),
-      { numRuns: runs(20, 500), endOnFailure: true },
+      { numRuns: runs(8, 500), endOnFailure: true },
     );
   },
   timeoutMs(180_000),
