@@ -1,6 +1,7 @@
 import { defineConfig } from 'vitest/config';
 import { BUILT } from './tests/support/built.ts';
 import { LongestFirst } from './tests/support/durations.ts';
+import { testPath } from './tests/support/path.ts';
 import { isSoak, isSoakOrCi, pollMs, timeoutMs } from './tests/support/soak.ts';
 
 const BUNDLE = 'tests/support/build-bundle.ts';
@@ -51,7 +52,7 @@ const LATE = isSoakOrCi ? [late(1), late(2), late(3)] : [];
 export default defineConfig({
   test: {
     // End-to-end tests start the command line from a build of their own, never from a stale `dist/`.
-    env: { ...BUILT, KERNMANTLE_SRC: '1', NO_COLOR: '1' },
+    env: { ...BUILT, PATH: testPath(), KERNMANTLE_SRC: '1', NO_COLOR: '1' },
     testTimeout: isSoak ? 1_800_000 : timeoutMs(60_000),
     expect: { poll: { timeout: pollMs } },
     hookTimeout: timeoutMs(30_000),
