@@ -10,7 +10,7 @@ export { EVENT_FIELDS, EVENT_NAMES, hookProblems, mayMatch } from './directive/h
 export { parseDirective } from './directive/parse.ts';
 export { childShape, DIRECTIVE, type Shape } from './directive/shape.ts';
 export type { Exposed } from './expose.ts';
-export { createItemsDigest } from './files/items-digest.ts';
+export { createItemsDigest, RECORD_NAMES } from './files/items-digest.ts';
 export type { DirectiveItem, Item, SignatureState, ToolItem } from './item.ts';
 export { type ItemKind, type Risk, type Source, type ToolEffect } from './item-kinds.ts';
 export {

@@ -14,19 +14,16 @@ import type { ItemKind, ToolEffect } from '../items/index.ts';
 import type { AuthFields, Handles, Verifier } from './primitive.ts';
 import type { EventFilter, Sink } from './sink.ts';
 
-/**
- * The key of what only code in this program can put on a caller. No name, surface or option of a caller
- * stands for it, and no JSON holds it.
- */
-export const UNASKED: unique symbol = Symbol('unasked');
-
 export interface Caller extends AuthFields {
   /** Where the call came in: `cli`, `mcp`, `library`, `thread`, `script`. */
   surface: string;
   /** A name for the audit; never used for a decision. */
   name?: string;
-  /** The caller opens a thread by itself: nobody asked for it, so no person is asked about its tier. */
-  [UNASKED]?: true;
+  /**
+   * The object that `createKernel` got as `tierExemption`: no person is asked about the tier of this call. No
+   * name, surface or option of a caller replaces it, and no JSON holds it.
+   */
+  tierExemption?: object;
   frame: Frame;
   /** Of the operation that this call becomes, and of nothing inside it. */
   act?: ActPorts;
@@ -128,7 +125,7 @@ export interface HelpRequest {
 }
 
 /**
- * One row of the table behind `execute`. The runtime can mount more (`thread`): the verbs only look
+ * One row of the table behind `execute`. The runtime can mount more: the verbs only look
  * a kind up and hand over.
  */
 export interface Kind {

@@ -1,4 +1,4 @@
-export { type Authority, type Caller, type Kind, UNASKED } from './call.ts';
+export type { Authority, Caller, Kind } from './call.ts';
 export {
   fileIdentity,
   previewProjectWrite,

@@ -33,7 +33,6 @@ import {
   type MadeCall,
   type PreparedCall,
   type SearchRequest,
-  UNASKED,
 } from './call.ts';
 import { forModels } from './rights/authority.ts';
 import { FROM_STRANGER, type ItemMarks, shownFailure, type UsesItem } from './rights/item-marks.ts';
@@ -59,7 +58,7 @@ interface AdmittedLine {
   readonly authority: Authority;
 }
 
-/** For those who build on it: a harness sends to the same provider turn after turn. */
+/** For programs that build on the kernel and send to the same provider turn after turn. */
 export interface EmbeddedKernel extends Kernel {
   /** Judged as the tool's operation would be, before anything goes into it. Performs nothing. */
   line(id: string, caller: Caller, endpoint?: LineEndpoint): Promise<Outcome<AdmittedLine>>;
@@ -73,6 +72,8 @@ interface KernelPorts {
   copies: CopyPort;
   marks: ItemMarks;
   signal?: SignalPort;
+  /** A caller that carries this object is not asked about the tier of a call. Absent: every caller is asked. */
+  tierExemption?: object;
   /** `source: catalog` of a search. */
   searchCatalog(request: SearchRequest): CatalogPage;
 }
@@ -196,7 +197,7 @@ const heldTo = (inputs: readonly Argument[]): string | undefined => {
   return undefined;
 };
 
-/** What opens a thread is done by the harness itself: nobody has asked for it, so nobody is asked. */
+/** Returns the call without its tier, so that no person is asked about it. */
 function withoutTier(call: PreparedCall): PreparedCall {
   const { tier: _, ...op } = call.op;
   return { ...call, op };
@@ -267,6 +268,8 @@ function act(
 export function createKernel(ports: KernelPorts): EmbeddedKernel {
   const { library } = ports;
   const kinds = new Map(ports.kinds.map((kind) => [kind.name, kind]));
+  const isExempt = ({ tierExemption }: Caller): boolean =>
+    tierExemption !== undefined && tierExemption === ports.tierExemption;
 
   /** `search`, `load` and `help`: no item behind them, and open to whoever is known. */
   async function answer(
@@ -317,7 +320,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       const { kind, action } = chosen.output;
       const prepared = await kind.prepare({ ...request, action });
       const call = prepared.ok ? prepared.output : unprepared('execute', request, prepared);
-      return await act(ports, caller[UNASKED] ? withoutTier(call) : call, caller);
+      return await act(ports, isExempt(caller) ? withoutTier(call) : call, caller);
     },
     help: (request, caller) =>
       answer('help', plainText(request.topic ?? request.action), caller, (made, uses) =>
@@ -333,7 +336,7 @@ export function createKernel(ports: KernelPorts): EmbeddedKernel {
       if (!line.ok) return line;
       const admitted = line.output.admit(forModels(authority.output));
       if (!admitted.ok) return admitted;
-      // Whoever embeds the kernel asks for itself, not for a thread: no tier of a capability counts.
+      // A program that embeds the kernel asks for itself: no tier of a capability counts.
       const { tier: _, ...op } = line.output.op;
       const asked = judgeOperation(op, caller.frame);
       const judged = asked instanceof Promise ? await asked : asked;

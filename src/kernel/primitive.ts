@@ -157,6 +157,8 @@ export interface Primitive {
    * lets this be called, whatever it says of effects. Which ones, it asks itself.
    */
   isOfDirectives?: true;
+  /** A model wrote its results in its own words, so no field of them is known to be a copy. */
+  isRetold?: true;
   /** Only tools that are shipped stand on it. */
   isOfBundle?: true;
   /** Fields of a config that are handed over as they were written: nothing is filled in. */

@@ -92,7 +92,11 @@ function toolPorts(open: OpenProject, library: Library, labels: LabelRecords): T
     sinks: {
       library,
       signatures,
-      factories: shippedSinks({ isHostAllowed: hostGate(open, library), clock }),
+      factories: shippedSinks({
+        isHostAllowed: hostGate(open, library),
+        clock,
+        ownFolder: (id) => `.ai/threads/${id}`,
+      }),
       moduleSink: moduleSink(() => processPorts(open)),
     },
     retry: {
@@ -150,13 +154,23 @@ export function sharedVerify(open: OpenProject, library: Library): TokenVerifier
 
 const READY = ok(null);
 
+const WHY_KEPT =
+  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
+
+/** The folders of a project that no right over files reaches. */
+export const closedPlaces = ({ project, home }: Pick<OpenProject, 'project' | 'home'>) => ({
+  project,
+  home,
+  whyKept: WHY_KEPT,
+});
+
 /** Who speaks for a caller: its token, or the operator's policy for the surface. */
 export function createAuthorize(
   open: OpenProject,
   library: Library,
 ): (caller: Caller) => Outcome<Authority> {
   const verify = sharedVerify(open, library);
-  const keepOut = createKeepOut(open, open.clock);
+  const keepOut = createKeepOut(closedPlaces(open), open.clock);
   return (caller) => {
     // What could not be recorded is not begun. A thread has recorded what it is about to do.
     const isRunning = open.live?.get(caller.__thread_id ?? '') !== undefined;
@@ -253,6 +267,7 @@ export function createVerbs(
       ...more,
     ],
     openLine: createToolLines(ports),
+    tierExemption: open.tierExemption,
     marks,
     signal: async (signal, caller) => {
       const running = open.live?.get(caller.__thread_id ?? '');

@@ -34,7 +34,7 @@ import {
 import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
 import type { Store } from '../store/index.ts';
 import { findAnswer, putQuestion } from './ask-outside.ts';
-import { labelRecords } from './kernel.ts';
+import { closedPlaces, labelRecords } from './kernel.ts';
 import { isTraced } from './mcp-host.ts';
 import {
   hostAndPort,
@@ -115,7 +115,7 @@ function bothVerify(one: Verifier, other: Verifier): Verifier {
 async function openPool({ open, library }: Rooms, caller?: Verifier): Promise<McpPool> {
   const { createMcpPool } = await import('../mcp/index.ts');
   const { clock, project, home, policies } = open;
-  const keepOut = createKeepOut(open, clock);
+  const keepOut = createKeepOut(closedPlaces(open), clock);
   const isGranted = hostGate(open, library);
   const current = (): Verifier => {
     const { catalog } = library.capabilities();

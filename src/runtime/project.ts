@@ -143,6 +143,8 @@ type OpenOther = (options: RuntimeOptions, host: HostProject) => Promise<Outcome
 
 /** Everything a runtime stands on, made once from its options. */
 export interface OpenProject {
+  /** Only the harness gets this object. Its calls that open a thread carry it, and no person is asked about them. */
+  readonly tierExemption: object;
   project: string;
   home: string;
   env: Env;
@@ -251,6 +253,7 @@ export function openProject(
   const places = [...policyOf(host), ...policyPlaces(project, home, cwd, env)];
   let probed: Promise<SandboxReport> | undefined;
   const open: OpenProject = {
+    tierExemption: Object.freeze({}),
     project,
     home,
     env: withoutOurs(env),

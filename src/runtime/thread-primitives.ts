@@ -71,6 +71,7 @@ export function reachThreads(
   const thread: Primitive = {
     name: 'thread',
     isOfDirectives: true,
+    isRetold: true,
     config: threadConfig,
     async run(call) {
       const { createThreadPrimitive, ports } = await load();

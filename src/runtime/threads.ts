@@ -363,6 +363,7 @@ function createPorts(
   const ports: HarnessPorts = {
     ...harness.ports,
     kernel: harness.auditCalls(kernel, open.audit),
+    tierExemption: open.tierExemption,
     store: watch.store,
     clock: open.clock,
     random: systemRandom,

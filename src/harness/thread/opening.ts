@@ -17,7 +17,7 @@ import {
   mergeDescriptors,
   type Value,
 } from '../../flow/index.ts';
-import { type Caller, readyForm, type ToolSignature, UNASKED } from '../../kernel/index.ts';
+import { type Caller, readyForm, type ToolSignature } from '../../kernel/index.ts';
 import { FROM_USER, packGiven, packMarks } from './conversation.ts';
 import type { Opening } from './journal-event.ts';
 import { permittedTools, toolsTold } from './permitted-tools.ts';
@@ -70,12 +70,12 @@ function ownDirective(ready: Json, tools: JsonObject): Json {
   return { ...rest, ...tools, message };
 }
 
-type Ask = Pick<HarnessPorts, 'kernel' | 'frame'>;
+type Ask = Pick<HarnessPorts, 'kernel' | 'frame' | 'tierExemption'>;
 
-const asHarness = ({ frame }: Ask): Caller => ({
+const asHarness = ({ frame, tierExemption }: Ask): Caller => ({
   surface: 'harness',
   name: 'harness',
-  [UNASKED]: true,
+  tierExemption,
   frame: frame(),
 });
 

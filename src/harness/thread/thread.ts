@@ -385,6 +385,8 @@ export interface Prepared {
 /** What a thread needs from outside. Made once by the runtime; the harness has no clock of its own. */
 export interface HarnessPorts extends PreparePorts {
   kernel: Kernel;
+  /** The kernel asks no person about the tier of a call that carries this object. */
+  tierExemption: object;
   store: Store;
   clock: Clock;
   random: RandomBytes;

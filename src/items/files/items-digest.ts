@@ -21,8 +21,8 @@ import {
 import { isFolder, realOf, statsOf } from './item-file.ts';
 import { type Imprint, type Root, takeImprint } from './root.ts';
 
-/** What runs leave behind, at the top of `.ai`. */
-const RECORDS: ReadonlySet<string> = new Set([
+/** Names in an `.ai` folder that hold records of runs, keys and trust. They are not items. */
+export const RECORD_NAMES: readonly string[] = [
   'threads',
   'keys',
   'trust',
@@ -30,7 +30,8 @@ const RECORDS: ReadonlySet<string> = new Set([
   'outputs',
   'audit.jsonl',
   'labels.jsonl',
-]);
+];
+const RECORDS: ReadonlySet<string> = new Set(RECORD_NAMES);
 const SKIPPED = /^\.|^node_modules$/;
 const MAX_FILES = 50_000;
 const MAX_BYTES = 64 * 1024 * 1024;

@@ -12,6 +12,7 @@ import {
   type Outcome,
   ok,
 } from '../../base/index.ts';
+import { RECORD_NAMES } from '../../items/index.ts';
 import type { PrimitiveCall, PrimitiveResult } from '../primitive.ts';
 import { isClosed } from '../rights/closed-places.ts';
 import { type ProjectPath, resolveProjectPath } from '../rights/project-path.ts';
@@ -25,7 +26,7 @@ const MAX_ENTRIES = 200_000;
 
 /** Other programs' folders, and the traces of our own: skipped unless somebody names them. */
 const IGNORED_NAMES = ['.git', 'node_modules'];
-const IGNORED_PATHS = ['.ai/threads', '.ai/.env'];
+const IGNORED_PATHS = ['.env', ...RECORD_NAMES].map((name) => `.ai/${name}`);
 
 interface ListedEntry extends ProjectPath {
   name: string;

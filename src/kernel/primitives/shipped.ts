@@ -10,6 +10,7 @@ import type { ProcessPorts } from '../process/environment.ts';
 import type { KeptProcess, KeptProcessStart } from '../process/kept-process.ts';
 import type { SandboxReport } from '../sandbox/plan.ts';
 import type { SinkFactory } from '../sink.ts';
+import type { OwnFolder } from '../sinks/file.ts';
 import { functionConfig } from './config-shapes.ts';
 
 /** What is made when it is first needed, once; after a making that failed the next one tries again. */
@@ -121,11 +122,13 @@ export function shippedPrimitives(ports: ShippedPorts): Primitive[] {
 
 /** `return` is built in, the others stand behind tools of the bundle. */
 export function shippedSinks(
-  ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'>,
+  ports: Pick<ShippedPorts, 'clock' | 'isHostAllowed'> & { ownFolder?: OwnFolder },
 ): Readonly<Record<'return' | 'file_sink' | 'null_sink' | 'websocket_sink', SinkFactory>> {
   return {
     return: lazySink(async () => (await import('../sinks/return.ts')).createReturnSink),
-    file_sink: lazySink(async () => (await import('../sinks/file.ts')).createFileSinkFactory()),
+    file_sink: lazySink(async () =>
+      (await import('../sinks/file.ts')).createFileSinkFactory(ports.ownFolder),
+    ),
     null_sink: lazySink(async () => (await import('../sinks/return.ts')).createNullSink),
     websocket_sink: lazySink(async () =>
       (await import('../http/websocket-sink.ts')).createWebSocketSinkFactory(ports),

@@ -5,14 +5,14 @@
 import { hash } from 'node:crypto';
 import { isAbsolute, join, relative, resolve } from 'node:path';
 import { type Clock, createLooks, fail, isInside, type Outcome } from '../../base/index.ts';
+import { RECORD_NAMES } from '../../items/index.ts';
 import type { Authority } from '../call.ts';
 import type { Verifier } from '../primitive.ts';
 import { realOf } from './project-path.ts';
 
-/** In an `.ai` folder: closed to reading too. Other threads are read through `thread.read`, with their labels. */
-export const KEPT = ['threads', 'keys', 'trust', 'state', 'outputs', 'audit.jsonl', 'labels.jsonl'];
+/** Records in an `.ai` folder are closed to reading, too. */
 const IN_ITEMS = new RegExp(
-  `(?:^|/)\\.ai/(?:${KEPT.join('|').replaceAll('.', '\\.')})(?:/|$)`,
+  `(?:^|/)\\.ai/(?:${RECORD_NAMES.join('|').replaceAll('.', '\\.')})(?:/|$)`,
   'i',
 );
 /**
@@ -48,10 +48,10 @@ interface ClosedPlaces {
   project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   home: string;
+  /** Completes "`path` …" when records are refused: how they are read instead. */
+  whyKept: string;
 }
 
-const WHY_KEPT =
-  'is where the runtime keeps its records; threads are read with `threads/read_transcript`, and what was done is in the audit';
 const WHY_ITEMS = 'is where the items of the project are; they change through `execute`';
 
 /**
@@ -59,7 +59,7 @@ const WHY_ITEMS = 'is where the items of the project are; they change through `e
  * most: searching a project asks about thousands of files. The same authority gives the same answer.
  */
 export function createKeepOut(
-  { project, home }: ClosedPlaces,
+  { project, home, whyKept }: ClosedPlaces,
   clock: Clock,
 ): (authority: Authority, thread?: string) => Authority {
   const looks = createLooks(clock);
@@ -96,7 +96,7 @@ export function createKeepOut(
     const within = isItem
       ? `.ai/${plain(relative(items, place))}`
       : plain(relative(project, place));
-    if (isKeptPlace(within) || isOthersOutput(within, thread)) return WHY_KEPT;
+    if (isKeptPlace(within) || isOthersOutput(within, thread)) return whyKept;
     const folder = isItem ? within.split('/')[1] : undefined;
     return folder !== undefined && filtered.includes(folder)
       ? `holds ${folder} that the lists of the directive leave out; they are found with \`search\` and \`load\``
@@ -105,7 +105,7 @@ export function createKeepOut(
 
   const closed = (filtered: readonly string[]): string[] => {
     const { home: own, items } = places();
-    const kept = [...KEPT, ...filtered].map((name) => join(items, name));
+    const kept = [...RECORD_NAMES, ...filtered].map((name) => join(items, name));
     if (isInside(project, own)) return ['**'];
     return [own, items, ...kept]
       .filter((place) => isInside(place, project))

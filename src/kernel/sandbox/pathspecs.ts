@@ -1,7 +1,7 @@
 // Git tells about files that are gone or hidden, from its history. A tool that asks it is held to what
 // its caller may read by pathspecs, which git applies to the working tree, the index and every commit.
 import { fail, matchGlob, type Outcome, ok } from '../../base/index.ts';
-import { KEPT } from '../rights/closed-places.ts';
+import { RECORD_NAMES } from '../../items/index.ts';
 import { type AccessQuestion, createJudge } from './places.ts';
 
 const magic = (kind: string, glob: string): string => `:(${kind})${glob}`;
@@ -14,7 +14,7 @@ const notHeld = (what: string): Outcome<never> =>
   );
 
 /** Of projects within the project too, which no glob of a right names. */
-const RECORDS = KEPT.map((name) => `**/.ai/${name}/**`);
+const RECORDS = RECORD_NAMES.map((name) => `**/.ai/${name}/**`);
 
 /** Of `docs/**` also `docs` itself, as rights read it. */
 function excluded(glob: string): string[] {

@@ -4,7 +4,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { fail, isInside, messageOf, type Outcome, ok } from '../../base/index.ts';
-import { KEPT } from '../rights/closed-places.ts';
+import { RECORD_NAMES } from '../../items/index.ts';
 import { realOf } from '../rights/project-path.ts';
 import { linksAt, takeDenied } from './denied-names.ts';
 import { createHolds, holdMissing, kindOf } from './holds.ts';
@@ -59,7 +59,7 @@ interface ProjectRights extends AccessQuestion {
   name: string;
 }
 
-const HIDDEN = KEPT.map((name) => join('.ai', name));
+const HIDDEN = RECORD_NAMES.map((name) => join('.ai', name));
 const SKIPPED = new Set(HIDDEN);
 const MAX_TRAPS = 500;
 

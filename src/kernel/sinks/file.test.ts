@@ -19,7 +19,9 @@ import { fail, type JsonObject, ok } from '../../base/index.ts';
 import type { Sink, SinkContext } from '../sink.ts';
 import { createFileSinkFactory } from './file.ts';
 
-type WriteSome = NonNullable<Parameters<typeof createFileSinkFactory>[0]>;
+const ownFolder = (id: string): string => `.ai/threads/${id}`;
+
+type WriteSome = NonNullable<Parameters<typeof createFileSinkFactory>[1]>;
 
 let root = '';
 beforeEach(() => {
@@ -48,7 +50,7 @@ async function make(
   context = contextOf(),
   write?: WriteSome,
 ): Promise<Sink> {
-  const made = await createFileSinkFactory(write)(destination, context);
+  const made = await createFileSinkFactory(ownFolder, write)(destination, context);
   if (!made.ok) throw new Error(made.error.detail.message);
   return made.output;
 }
@@ -144,7 +146,7 @@ test('a thread may write below its own folder without a right, and nowhere else'
   await sink.close();
   expect(read('.ai/threads/t_1/transcript.jsonl')).toBe('1\n');
   for (const path of ['.ai/threads/t_2/x', '.ai/threads/t_1/../x', '.ai/threads/t_1', 'x']) {
-    expect(await createFileSinkFactory()({ path }, context)).toMatchObject({
+    expect(await createFileSinkFactory(ownFolder)({ path }, context)).toMatchObject({
       error: { code: 'permission_denied', detail: { missing: 'fs.write' } },
     });
   }

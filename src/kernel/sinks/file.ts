@@ -28,6 +28,9 @@ import {
 /** Writes some of the bytes and says how many: a full disk may take a part without an error. */
 type WriteSome = (fd: number, bytes: Uint8Array, offset: number) => number;
 
+/** Returns the folder, relative to the project, that a stream of this id may write to without a right. */
+export type OwnFolder = (id: string) => string;
+
 const TYPE = 'file_sink';
 const THREAD_ID = /^[A-Za-z0-9_-]{1,80}$/;
 const { O_APPEND, O_CREAT, O_NOFOLLOW, O_RDWR } = constants;
@@ -40,6 +43,7 @@ const SCRATCH = 256 * 1024;
 function placeOf(
   destination: JsonObject,
   { projectRoot, threadId, verify }: SinkContext,
+  ownFolder: OwnFolder | undefined,
 ): Outcome<{ absolute: string; relative: string }> {
   const path = getOwn(destination, 'path');
   if (typeof path !== 'string') return fail('config_invalid', 'a file sink needs a `path`');
@@ -51,7 +55,8 @@ function placeOf(
   const isOwn =
     threadId !== undefined &&
     THREAD_ID.test(threadId) &&
-    place.output.relative.startsWith(`.ai/threads/${threadId}/`);
+    ownFolder !== undefined &&
+    place.output.relative.startsWith(`${ownFolder(threadId)}/`);
   if (isOwn) return place;
   const allowed = verify({ capability: 'fs.write', scope: { path: place.output.relative } });
   return allowed.ok ? place : allowed;
@@ -223,15 +228,15 @@ function createSink(place: { absolute: string; relative: string }, options: File
 
 const writeSome: WriteSome = (fd, bytes, offset) => writeSync(fd, bytes, offset);
 
-/** `write` is the disk; tests hand in one that is full. */
+/** `write` is the disk. Tests pass one that is full. */
 export const createFileSinkFactory =
-  (write: WriteSome = writeSome): SinkFactory =>
+  (ownFolder?: OwnFolder, write: WriteSome = writeSome): SinkFactory =>
   (destination, context) => {
     const format = choiceField(destination, 'format', ['jsonl', 'raw']);
     if (!format.ok) return format;
     const flushEvery = countField(destination, 'flush_every', 10);
     if (!flushEvery.ok) return flushEvery;
-    const place = placeOf(destination, context);
+    const place = placeOf(destination, context, ownFolder);
     if (!place.ok) return place;
     const line = format.output === 'jsonl' ? jsonLine : rawLine;
     const make = (told: Outcome<null>): Outcome<Sink> =>

@@ -480,8 +480,7 @@ function labelled(
   }
   if (plan.op.reads) return ok(readResult(result, facts, told));
   const shown = isObject(output) ? { ...facts, ...output } : { result: output, ...facts };
-  // Models there have put it into words of their own: of nothing in it is it known that it was told so.
-  if (plan.primitive === 'thread') return ok(makeValue(shown, { descriptor }));
+  if (ports.primitives.get(plan.primitive)?.isRetold) return ok(makeValue(shown, { descriptor }));
   const value = makeValue(shown, { descriptor: told });
   if (!resultFacts && !carries(told, 'untrusted')) return ok(value);
   return ok(withFields(value, plan, output, inputs, isOurs));
