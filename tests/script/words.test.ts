@@ -1,14 +1,10 @@
 // Values and text: tolerant comparison, patterns, maps of replacements, questions whether something is
 // there, comments and front matter, and a null that was read.
-import { spawnSync } from 'node:child_process';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { makeValue } from '../../src/flow/index.ts';
+import { runCommand } from '../support/command-line.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { type PlayOptions, play } from '../support/script-world.ts';
-import { timeoutMs } from '../support/soak.ts';
-
-const LAUNCHER = fileURLToPath(new URL('../../bin/km.js', import.meta.url));
 
 let fixture: Fixture;
 beforeAll(() => {
@@ -19,15 +15,10 @@ beforeAll(() => {
 });
 afterAll(() => fixture.remove());
 
-/** On the real command line: what was printed, and the exit code. */
-function km(...words: string[]): { code: number | null; out: string; err: string } {
-  const done = spawnSync(process.execPath, [LAUNCHER, ...words], {
-    cwd: fixture.root,
-    env: { ...fixture.env, KERNMANTLE_SRC: '1' },
-    encoding: 'utf8',
-    timeout: timeoutMs(60_000),
-  });
-  return { code: done.status, out: done.stdout, err: done.stderr };
+/** On the command line: what was printed, and the exit code. */
+async function km(...words: string[]): Promise<{ code: number; out: string; err: string }> {
+  const { code, out, err } = await runCommand(words, fixture.root, fixture.env);
+  return { code, out, err };
 }
 
 /** What a script printed, without the last line break; it must come to its end. */
@@ -82,12 +73,12 @@ var @u = "ab"
 show @u.replaceAll({ "a": "b", "b": "c" })`,
       'Dear Mia, see you in Rome.\ncc\n',
     ],
-  ])('%s', (_name, text, out) => {
-    expect(km('script', '-e', text)).toEqual({ code: 0, out, err: '' });
+  ])('%s', async (_name, text, out) => {
+    expect(await km('script', '-e', text)).toEqual({ code: 0, out, err: '' });
   });
 
-  test('front matter under its long name, and a comment', () => {
-    expect(km('script', 'notes.md')).toEqual({ code: 0, out: 'Notes = Notes\n', err: '' });
+  test('front matter under its long name, and a comment', async () => {
+    expect(await km('script', 'notes.md')).toEqual({ code: 0, out: 'Notes = Notes\n', err: '' });
   });
 });
 
@@ -203,8 +194,8 @@ show \`@one.mx.labels @two.mx.labels @three.mx.labels\``;
     expect(await said(text)).toBe('["secret","untrusted"] ["secret"] ["untrusted"]');
   });
 
-  test('`check` knows that it asks', () => {
-    const found = km('check', '--json', fixture.write('asks.mld', 'show @nobody ~= null\n'));
+  test('`check` knows that it asks', async () => {
+    const found = await km('check', '--json', fixture.write('asks.mld', 'show @nobody ~= null\n'));
     expect(found).toMatchObject({ code: 0, out: '[]\n' });
   });
 });
@@ -283,8 +274,8 @@ show @x | show << six`;
     expect(out).toBe('<<stays\na << stays\n```\n<< stays\n```\n1\n');
   });
 
-  test('without the blank it is no statement', () => {
-    const { code, err } = km('script', '-e', 'show 1\n<<x');
+  test('without the blank it is no statement', async () => {
+    const { code, err } = await km('script', '-e', 'show 1\n<<x');
     expect(code).toBe(3);
     expect(err).toContain('expected a statement');
   });
@@ -294,7 +285,7 @@ show @x | show << six`;
     const text = '---\nt: outer\n---\nimport { f } from "./lib.md"\nshow `@f() @frontmatter.t`';
     expect(await said(text, { files })).toBe('inner inner outer');
     expect(await said('show @frontmatter.t ?? "none"')).toBe('none');
-    expect(km('script', '-e', 'var @frontmatter = 1').code).toBe(3);
+    expect((await km('script', '-e', 'var @frontmatter = 1')).code).toBe(3);
   });
 });
 
@@ -606,7 +597,7 @@ show \`@e.mx.labels @f.mx.labels @g.mx.labels @h.mx.labels\``;
     );
   });
 
-  test('`check` names the other question where a path is asked about', () => {
+  test('`check` names the other question where a path is asked about', async () => {
     const script = `var @path = "notes.txt"
 var @o = { "a": "x.md" }
 var @word = "tea"
@@ -621,7 +612,7 @@ for @each in ["a.md", "b/c"] => show @exists(@each)
 for @each in ["a.md", "tea"] => show @exists(@each)
 exe @ask(v) = @exists(@v) && @fileExists(@v)
 `;
-    const { code, out } = km('check', '--json', fixture.write('paths.mld', script));
+    const { code, out } = await km('check', '--json', fixture.write('paths.mld', script));
     const found: unknown = JSON.parse(out);
     expect(code).toBe(0);
     const at = (line: number, name: string) =>

@@ -51,7 +51,6 @@ export const KNOWN_FOR_TESTS: readonly string[] = [
 export const KNOWN_WAITS: readonly string[] = [
   'tests/cli/cli-threads.test.ts',
   'tests/mcp/support/rogue-server.mjs',
-  'tests/script/cli.test.ts',
   'tests/web/api-approvals.test.ts',
   'tests/web/hub.test.ts',
   'tests/web/stream.test.ts',
