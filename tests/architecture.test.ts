@@ -16,7 +16,6 @@ import { isOwnCode } from '../src/base/index.ts';
 import {
   KNOWN_CIRCLES,
   KNOWN_DURATIONS,
-  KNOWN_FOR_TESTS,
   KNOWN_UNBUILT,
   KNOWN_UNPLACED,
   KNOWN_UPWARD,
@@ -233,7 +232,7 @@ test('no file imports itself, however far the way around, types counted', () => 
 });
 
 test('no export is without a user, and none is only for tests', () => {
-  expectOnly(unusedExports(tree), KNOWN_FOR_TESTS);
+  expectOnly(unusedExports(tree));
 });
 
 test('importing the library loads none of its rooms', () => {

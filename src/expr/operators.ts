@@ -4,6 +4,7 @@
 
 import { isObject, type Json } from '../base/index.ts';
 import type { Arithmetic } from './syntax-tree.ts';
+import { includesText } from './text-search.ts';
 
 // The step budget. An expression has no loops, so only data makes it slow: long lists, long texts,
 // deep values. Nodes are paid for once, at the start; operations on data pay for what they touch.
@@ -31,46 +32,10 @@ function charge(meter: Meter, steps: number): void {
 /** Texts are compared and copied by the machine word: sixteen characters are one step. */
 const textSteps = (length: number): number => length >>> 4;
 
-// "Is this text part of that one", in linear time. The engine's own search is faster on ordinary
-// texts but takes length times length on hostile ones: a 30 kB needle in a 4 MB text can hold it
-// for a minute. So it gets the small cases, and Knuth-Morris-Pratt the large ones.
-
-const SMALL = 1 << 20;
-
-export function containsText(text: string, part: string, meter: Meter): boolean {
+function containsText(text: string, part: string, meter: Meter): boolean {
   if (part.length > text.length) return false;
   charge(meter, textSteps(text.length + part.length));
-  if (part.length * text.length <= SMALL || part.length < 8) return text.includes(part);
-  return search(text, part);
-}
-
-function search(text: string, part: string): boolean {
-  const borders = borderLengths(part);
-  let matched = 0;
-  for (let at = 0; at < text.length; at++) {
-    const code = text.charCodeAt(at);
-    while (matched > 0 && part.charCodeAt(matched) !== code) {
-      matched = borders[matched - 1] ?? 0;
-    }
-    if (part.charCodeAt(matched) === code) matched++;
-    if (matched === part.length) return true;
-  }
-  return false;
-}
-
-/** For every prefix: the length of its longest proper prefix that is also its suffix. */
-function borderLengths(part: string): Uint32Array {
-  const borders = new Uint32Array(part.length);
-  let matched = 0;
-  for (let at = 1; at < part.length; at++) {
-    const code = part.charCodeAt(at);
-    while (matched > 0 && part.charCodeAt(matched) !== code) {
-      matched = borders[matched - 1] ?? 0;
-    }
-    if (part.charCodeAt(matched) === code) matched++;
-    borders[at] = matched;
-  }
-  return borders;
+  return includesText(text, part);
 }
 
 export type Ordering = '<' | '>' | '<=' | '>=';

@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../tests/support/soak.ts';
 import { parseYaml } from '../base/index.ts';
-import { readYamlHeader } from './files/item-file.ts';
+import { readYamlHeader } from './files/yaml-header.ts';
 import { checkKnowledge, knowledgeFacts, knowledgeText } from './knowledge.ts';
 
 const NOTE = `---

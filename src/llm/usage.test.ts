@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { usageOf } from '../../tests/support/usage.ts';
 import {
   completeUsage,
   estimateTokens,
@@ -6,7 +7,6 @@ import {
   readAnthropicUsage,
   readOpenAiUsage,
   tokenRatio,
-  usageOf,
 } from './usage.ts';
 
 const measured = { requestBytes: 300, replyBytes: 30, ratio: 0, isFinal: true };

@@ -20,7 +20,7 @@ export type Counts = Pick<
   'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'
 >;
 
-export function usageOf(counts: Counts, estimated = false): Usage {
+function usageOf(counts: Counts, estimated = false): Usage {
   const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = counts;
   const context_tokens = input_tokens + cache_read_tokens + cache_write_tokens;
   return { ...counts, tokens: context_tokens + output_tokens, context_tokens, estimated };

@@ -1,7 +1,6 @@
 // Every rewrite that `km check` prints for an old form, taken as it is printed: the result checks clean
 // and runs with a scripted model.
 import { expect, test } from 'vitest';
-import { OLD_HOOKS } from '../../src/items/directive/limits.ts';
 import { runCommand } from '../support/command-line.ts';
 import { makeFixture } from '../support/project.ts';
 
@@ -15,6 +14,14 @@ const directive = (metadata: string) => `<directive name="old" version="1.0.0">
   <process><step name="go">Do it</step></process>
 </directive>
 `;
+const OLD_HOOKS = [
+  'on_permission_denied',
+  'on_cost_exceeded',
+  'on_limit_exceeded',
+  'on_timeout',
+  'on_error',
+  'on_failure',
+];
 const MODEL = '<model tier="fast">a test</model>';
 const LIMITS = '<limits><turns>5</turns></limits>';
 const cost = (more: string) => `<cost><max_turns>5</max_turns>${more}</cost>`;
@@ -32,11 +39,11 @@ const FORMS: readonly (readonly [string, string, string])[] = [
     cost('<max_context_tokens>90000</max_context_tokens><max_cost_usd>0.50</max_cost_usd>'),
     cost('<context_warning_threshold>0.7</context_warning_threshold>'),
   ].map((old) => [old, old, MODEL + old] as const),
-  ...Object.keys(OLD_HOOKS).map((tag) => {
+  ...OLD_HOOKS.map((tag) => {
     const old = `<${tag}><directive_name>handle_execution_failure</directive_name></${tag}>`;
     return [tag, old, `${MODEL}${LIMITS}<hooks>${old}</hooks>`] as const;
   }),
-  ...Object.keys(OLD_HOOKS).map((tag) => {
+  ...OLD_HOOKS.map((tag) => {
     const old = `<${tag} />`;
     return [`${tag} alone`, old, `${MODEL}${LIMITS}<hooks>${old}</hooks>`] as const;
   }),

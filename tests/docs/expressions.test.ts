@@ -9,7 +9,7 @@ import {
   fillTemplate,
   unknownPaths,
 } from '../../src/expr/index.ts';
-import { HOOK_CONTEXT } from '../../src/items/directive/hooks.ts';
+import { HOOK_CONTEXT } from '../../src/items/directive/hook-context.ts';
 import { parseDirective } from '../../src/items/index.ts';
 
 const PAGE = readFileSync('docs/expressions.md', 'utf8');

@@ -3,7 +3,7 @@
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { getOwn, type Json, type JsonObject, type Outcome } from '../../src/base/index.ts';
-import { createEventParser } from '../../src/kernel/http/event-stream.ts';
+import { createEventParser } from '../../src/kernel/http/event-parser.ts';
 import {
   costOf,
   createPrices,

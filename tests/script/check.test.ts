@@ -1,7 +1,7 @@
 // `km check` finds what is wrong with the form of scripts inside items, where it stands.
 import { join } from 'node:path';
 import { afterEach, expect, test } from 'vitest';
-import { scriptProblems } from '../../src/cli/commands/check.ts';
+import { scriptProblems } from '../../src/cli/commands/script-problems.ts';
 import { type Fixture, makeFixture } from '../support/project.ts';
 import { scripted } from '../support/script-project.ts';
 

@@ -1,6 +1,6 @@
 // Limits for tests, made the way a thread's are.
 import type { JsonObject } from '../../src/base/index.ts';
-import { effectiveLimits } from '../../src/harness/limits/effective-limits.ts';
+import { directiveLimits } from '../../src/harness/limits/effective-limits.ts';
 import type { EffectiveLimits } from '../../src/harness/limits/limit.ts';
 import type { DirectiveLimits } from '../../src/items/index.ts';
 import type { Price } from '../../src/llm/index.ts';
@@ -21,6 +21,28 @@ export const SHIPPED: { source: 'bundle'; value: JsonObject } = {
     },
   },
 };
+
+type Directive = Parameters<typeof directiveLimits>[2];
+type More = NonNullable<Parameters<typeof directiveLimits>[3]>;
+
+/** The limits of a directive whose project has these layers of `limits.yaml`. */
+export function effectiveLimits(
+  sources: {
+    declared: Directive['limits'];
+    layers: readonly { source: 'bundle' | 'user' | 'project'; value: JsonObject }[];
+    policy: Parameters<typeof directiveLimits>[1];
+  } & More,
+) {
+  const { declared, policy, layers, ...more } = sources;
+  const named = layers.map((layer) => ({ ...layer, file: 'limits.yaml', isNameList: false }));
+  const config = () => ({ value: {}, layers: named, diagnostics: [] });
+  return directiveLimits(
+    { config },
+    policy,
+    declared === undefined ? {} : { limits: declared },
+    more,
+  );
+}
 
 export function limitsOf(declared: DirectiveLimits = {}): EffectiveLimits {
   const limits = effectiveLimits({ declared, layers: [SHIPPED], policy: {} });

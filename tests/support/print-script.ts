@@ -15,9 +15,13 @@ import type {
   Target,
   TemplatePart,
 } from '../../src/script/syntax/ast.ts';
-import { OPERATOR_LEVEL } from '../../src/script/syntax/value.ts';
 
 type Show = (part: NodeOf<'repeat'>) => string;
+
+/** Operators by how tightly they bind. A printed script is parsed again, so a wrong row fails a test. */
+const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
+const levelOf = (operator: string): number =>
+  LEVELS.findIndex((operators) => operators.split(' ').includes(operator)) + 1;
 
 const escaped = (text: string, pattern: RegExp): string =>
   text.replace(pattern, (char) => ({ '\n': '\\n', '\t': '\\t' })[char] ?? `\\${char}`);
@@ -231,7 +235,7 @@ export function createValuePrinter(action: PrintAction) {
   function pattern(c: Condition): string {
     const isTight =
       c.kind === 'test' &&
-      (isPrimary(c.value) || (c.value.kind === 'binary' && OPERATOR_LEVEL[c.value.operator] > 3));
+      (isPrimary(c.value) || (c.value.kind === 'binary' && levelOf(c.value.operator) > 3));
     return isTight || c.kind === 'not' || c.kind === 'denied' ? test(c) : `(${test(c)})`;
   }
 
@@ -258,7 +262,7 @@ export function createValuePrinter(action: PrintAction) {
   function side(e: Expression, operator: BinaryOperator, tighter: 0 | 1): string {
     if (e.kind === 'unary') return value(e);
     if (e.kind !== 'binary') return operand(e);
-    const isTight = OPERATOR_LEVEL[e.operator] >= OPERATOR_LEVEL[operator] + tighter;
+    const isTight = levelOf(e.operator) >= levelOf(operator) + tighter;
     return isTight ? value(e) : `(${value(e)})`;
   }
 

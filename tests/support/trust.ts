@@ -6,6 +6,13 @@ import {
   createCapabilityCatalog,
   readCapabilities,
 } from '../../src/trust/grants/capability-catalog.ts';
+import { keyPairFromSeed } from '../../src/trust/keys/key.ts';
+import {
+  type CapabilityToken,
+  decodeToken,
+  encodeToken,
+  sealedBytes,
+} from '../../src/trust/tokens/token.ts';
 
 export function bundleCatalog(): CapabilityCatalog {
   const file = new URL('../../bundle/config/capabilities.yaml', import.meta.url);
@@ -25,4 +32,16 @@ export function seededRandom(seed: number): (count: number) => Uint8Array {
       state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
       return state >>> 24;
     });
+}
+
+/** The same rights without the key that appends a block. */
+export function sealToken(token: CapabilityToken): CapabilityToken {
+  const last = token.links.at(-1);
+  if (token.proof.kind !== 'key' || !last) return token;
+  const signer = keyPairFromSeed(token.proof.seed);
+  const signature = signer.sign(sealedBytes(token.links.length, last));
+  const sealed = { ...token, sealed: true, proof: { kind: 'seal' as const, signature } };
+  const read = decodeToken(encodeToken(sealed));
+  if (!read.ok) throw new Error(read.error.detail.message);
+  return read.output;
 }

@@ -26,8 +26,9 @@ import type { ScriptEffect } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { personAt } from '../threads/ask-person.ts';
-import { readScript } from './check.ts';
 import { parseParameters } from './exec.ts';
+import { printed } from './script-output.ts';
+import { readScript } from './script-problems.ts';
 
 // One run of a script on the command line: its project, the operator's policy for scripts, effects as
 // they happen, problems with their place.
@@ -99,21 +100,6 @@ export async function runScriptJob(
     await opened.output.close();
   }
 }
-
-type Printed = (text: string) => { stream: 'out' | 'err'; text: string };
-const asLine: Printed = (text) => ({ stream: 'out', text: `${text}\n` });
-const PRINTED: Readonly<Partial<Record<ScriptEffect['kind'], Printed>>> = {
-  text: (text) => ({ stream: 'out', text }),
-  show: asLine,
-  run: asLine,
-  log: (text) => ({ stream: 'err', text: `${text}\n` }),
-  stderr: (text) => ({ stream: 'err', text: text.endsWith('\n') ? text : `${text}\n` }),
-  warning: (text) => ({ stream: 'err', text: `warning: ${text}\n` }),
-};
-
-/** Which stream an effect goes to, as text; undefined: it is seen elsewhere. */
-export const printed = ({ kind, text, isShown }: ScriptEffect) =>
-  isShown ? undefined : PRINTED[kind]?.(text);
 
 /** Read when the script first asks for `@input`; a person at the terminal is not waited for. */
 function readStdin(): string {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { figureLines } from './live-view.ts';
+import { figureLines } from './figure-lines.ts';
 
 const plain = (_colour: string, text: string): string => text;
 const figures: Parameters<typeof figureLines>[0] = {

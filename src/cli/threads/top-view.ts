@@ -4,7 +4,7 @@ import { plainText } from '../../base/index.ts';
 import { isEnded, type ThreadStatus } from '../../store/index.ts';
 import { isUnserved, type ListedRun, NO_WORKER, workerName } from '../../web/index.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
-import { bar, barColour } from './live-view.ts';
+import { bar, barColour } from './figure-lines.ts';
 import { age, column, count, fit, statusColour } from './words.ts';
 
 type Paint = Terminal['paint'];

@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { limitsOf } from '../../../tests/support/limits.ts';
 import { type Failure, fail } from '../../base/index.ts';
-import type { RaiseRoom } from '../limits/effective-limits.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';
+import type { RaiseRoom } from '../limits/limit-ceiling.ts';
 import type { Bounds } from '../thread/journal-event.ts';
 import { stepDone } from '../thread/restore.ts';
 import {

@@ -2,8 +2,9 @@
 // action and checkpoint; how often a hook may say the same is bounded here and not in the hook.
 import { type Failure, type Fault, fail, type JsonObject } from '../../base/index.ts';
 import type { Descriptor, MaybePromise } from '../../flow/index.ts';
-import { type RaiseRoom, raisedLimits } from '../limits/effective-limits.ts';
+import { raisedLimits } from '../limits/effective-limits.ts';
 import type { EffectiveLimits, LimitName } from '../limits/limit.ts';
+import type { RaiseRoom } from '../limits/limit-ceiling.ts';
 import type { Bounds, HookStart } from '../thread/journal-event.ts';
 import { stepDone } from '../thread/restore.ts';
 import type { NewInputs } from '../thread/talk.ts';

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { Recorded } from '../thread/journal-event.ts';
-import { applyApproved, applyDiff } from './improve-directive.ts';
+import { applyDiff } from './apply-diff.ts';
+import { applyApproved } from './improve-directive.ts';
 
 const line = fc.string({ maxLength: 12 }).map((text) => text.replace(/[\r\n]/g, ' '));
 

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { limitsOf } from '../../../tests/support/limits.ts';
 import { fail, type JsonObject } from '../../base/index.ts';
 import { type ContextSchema, compileExpression } from '../../expr/index.ts';
-import { EVENT_FIELDS, HOOK_CONTEXT } from '../../items/directive/hooks.ts';
+import { EVENT_FIELDS, HOOK_CONTEXT } from '../../items/directive/hook-context.ts';
 import type { Hook } from '../../items/index.ts';
 import { createCostMeter } from '../limits/cost.ts';
 import { contextWarning, limitEvent } from '../limits/limit.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { JsonObject } from '../../base/index.ts';
-import { HOOK_CONTEXT } from '../../items/directive/hooks.ts';
+import { HOOK_CONTEXT } from '../../items/directive/hook-context.ts';
 import { createCostMeter, NO_COST, packCost, unpackCost, usedAmounts } from './cost.ts';
 
 const usage = {

@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { limitsOf, SHIPPED } from '../../../tests/support/limits.ts';
+import { effectiveLimits, limitsOf, SHIPPED } from '../../../tests/support/limits.ts';
 import { type JsonObject, parseYaml } from '../../base/index.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
-import { effectiveLimits, packLimits, setAside, unpackLimits } from './effective-limits.ts';
+import { packLimits, setAside, unpackLimits } from './effective-limits.ts';
 import { limitsView } from './limit.ts';
 
 const shipped = {

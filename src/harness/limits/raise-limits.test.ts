@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { limitsOf } from '../../../tests/support/limits.ts';
 import { LIMIT_NAMES } from '../../flow/index.ts';
-import { ceilingOf, type RaiseRoom, raisedLimits } from './effective-limits.ts';
+import { raisedLimits } from './effective-limits.ts';
+import { ceilingOf, type RaiseRoom } from './limit-ceiling.ts';
 
 const initial = limitsOf({ turns: 10, tokens: 1000, spend: '1', context: 100 });
 const root: RaiseRoom = { isRoot: true, initial, factor: 2, policy: {}, window: 500n };

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { createRedactor, plainText } from '../../base/index.ts';
-import { createEventRedactor } from './raw-stream.ts';
+import { createEventRedactor } from './event-redactor.ts';
 
 const SECRET = 'k3y-9f8e7d6c5b4a3210';
 const delta = (index: number, text: string) =>

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { type Directive, parseDirective } from '../../items/index.ts';
-import { finalOutputs, missingOutputs, resultText } from './finish.ts';
+import { finalOutputs, missingOutputs, resultText } from './final-outputs.ts';
 
 function directiveWith(outputs: string): Directive {
   const text = `<directive name="d" version="1.0.0"><metadata><description>d</description><category>c</category><author>a</author></metadata><process><step name="s">go</step></process>${outputs}</directive>`;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createOrder } from './script-steps.ts';
+import { createOrder } from './step-order.ts';
 
 interface Work {
   isShared: boolean;

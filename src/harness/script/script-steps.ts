@@ -1,4 +1,3 @@
-import { AsyncLocalStorage } from 'node:async_hooks';
 import {
   canonicalJson,
   type Failure,
@@ -32,6 +31,7 @@ import type { Recorded, RecordedOf } from '../thread/journal-event.ts';
 import { isResume, resultIn } from '../thread/recorded-events.ts';
 import type { EscalatedCall, Thread } from '../thread/thread.ts';
 import type { PastStep, ScriptRecord } from './past-steps.ts';
+import { createOrder } from './step-order.ts';
 
 // Asked before every operation of a script: a stop is seen even by one that never does a step.
 
@@ -64,36 +64,6 @@ export function createGate(thread: Thread): () => Outcome<null> {
       thread.control.ending = look(thread);
     }
     return thread.control.ending ? STOPPED : ok(null);
-  };
-}
-
-// Branches of a script run at the same time; steps of its thread do not, except those that only read.
-
-type Order = <T>(isShared: boolean, work: () => Promise<T>) => Promise<T>;
-
-function createQueue(): Order {
-  let last: Promise<unknown> = Promise.resolve();
-  let readers: Promise<unknown> = Promise.resolve();
-  return async (isShared, work) => {
-    const ahead = isShared ? last : Promise.all([last, readers]);
-    const mine = ahead.then(work);
-    const ended = mine.catch(() => undefined);
-    if (isShared) readers = Promise.all([readers, ended]);
-    else last = ended;
-    return await mine;
-  };
-}
-
-/**
- * Work that is not shared waits for all before it, and all after it wait for that. Work that begins inside other
- * work, such as a guard's own call, is part of it: it waits only for what began there.
- */
-export function createOrder(): Order {
-  const inside = new AsyncLocalStorage<Order>();
-  const outside = createQueue();
-  return (isShared, work) => {
-    const queue = inside.getStore() ?? outside;
-    return queue(isShared, () => inside.run(createQueue(), work));
   };
 }
 

@@ -4,7 +4,7 @@ import { ok } from '../../base/index.ts';
 import type { BudgetState } from '../../store/port.ts';
 import { NO_COST } from '../limits/cost.ts';
 import type { Thread } from '../thread/thread.ts';
-import { limitsLeft, shared } from './spawn.ts';
+import { limitsLeft, shared } from './limits-left.ts';
 
 const NOTHING = { tokens: 0n, spend: 0n, spawns: 0n, input_tokens: 0n, output_tokens: 0n };
 const budget = (max: bigint, used: bigint, reserved: bigint): BudgetState => ({

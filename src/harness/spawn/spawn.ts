@@ -1,63 +1,19 @@
-// What a parent can give: the least that it and its ancestors have left, and no more time than the
-// parent itself. Being told once is not enough: every unit is still reserved along the whole chain.
+// A child thread: checked against its parent's lists, rights and limits before anything of it exists,
+// counted along the whole chain, and then left to run. The caller has its id at once.
 import { type Failure, fail, type JsonObject, type Outcome, ok } from '../../base/index.ts';
 import type { Descriptor } from '../../flow/index.ts';
 import { parseThreadId, type Reserve, type ThreadRow } from '../../store/index.ts';
 import { grantName } from '../../trust/index.ts';
 import { packCost, usedAmounts } from '../limits/cost.ts';
-import {
-  firstExceeded,
-  type LimitAmounts,
-  type LimitName,
-  limitFault,
-  UNITS,
-} from '../limits/limit.ts';
+import { firstExceeded, type LimitAmounts, limitFault, UNITS } from '../limits/limit.ts';
 import { declaredRights } from '../rights/thread-token.ts';
 import { type LimitsLeft, prepareThread, type RunRequest } from '../run/prepare.ts';
 import { hasShippedRunner, knownRunner } from '../run/runner.ts';
 import { type BirthPlace, prepareElsewhere, type Started, startSpawned } from '../run/start.ts';
-import {
-  apartKey,
-  BUDGETED,
-  budgetOf,
-  leftOf,
-  shortageFault,
-  shortageIn,
-} from '../thread/budget.ts';
+import { apartKey, BUDGETED, budgetOf, shortageFault, shortageIn } from '../thread/budget.ts';
 import { withFreshId } from '../thread/opening.ts';
 import type { HarnessPorts, Prepared, Thread } from '../thread/thread.ts';
-
-/** What a child's own limits may not pass, as it is now. */
-export async function limitsLeft(parent: Thread): Promise<Outcome<LimitsLeft>> {
-  const { ports, place, budget } = parent;
-  const amounts = await leftOf(ports, place.chain);
-  if (!amounts.ok) return amounts;
-  const { duration, depth } = budget.limits;
-  const passed = BigInt(Math.ceil(budget.meter.read().duration_ms));
-  const left: LimitAmounts = {
-    ...amounts.output,
-    ...(duration && { duration: duration.value - passed }),
-    ...(depth && { depth: depth.value }),
-  };
-  const limits = (Object.entries(left) as [LimitName, bigint][]).map(([name, value]) => {
-    return [name, { value, declared: budget.limits[name]?.declared ?? false }];
-  });
-  return ok(Object.fromEntries(limits) as LimitsLeft);
-}
-
-/** The same with half of every budget that is not asked for: what is set apart is gone for others. */
-export function shared(left: LimitsLeft, isAsked: (name: LimitName) => boolean): LimitsLeft {
-  const half: { -readonly [name in keyof LimitsLeft]: LimitsLeft[name] } = { ...left };
-  for (const name of BUDGETED) {
-    const limit = left[name];
-    if (limit?.value === undefined || isAsked(name)) continue;
-    half[name] = { ...limit, value: limit.value / 2n };
-  }
-  return half;
-}
-
-// A child thread: checked against its parent's lists, rights and limits before anything of it exists,
-// counted along the whole chain, and then left to run. The caller has its id at once.
+import { limitsLeft, shared } from './limits-left.ts';
 
 export interface SpawnRequest extends RunRequest {
   /** Made from the directive's name and the time when absent. */

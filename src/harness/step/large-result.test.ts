@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Json } from '../../base/index.ts';
-import { shorten, sizeUpTo } from './large-result.ts';
+import { shorten, sizeUpTo } from './shorten-value.ts';
 
 const json = fc.jsonValue({ maxDepth: 4 }).map((value) => value as Json);
 const large = fc.oneof(

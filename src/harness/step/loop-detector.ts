@@ -12,7 +12,7 @@ import {
   setOwn,
 } from '../../base/index.ts';
 import type { CallPrint, LoopDetector, LoopFound, ObservedCall } from '../thread/thread.ts';
-import { sizeUpTo } from './large-result.ts';
+import { sizeUpTo } from './shorten-value.ts';
 
 const TIMES = [
   /^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?$/,

@@ -2,7 +2,6 @@
 import { type Failure, getOwn, type Outcome, ok, plainText } from '../../base/index.ts';
 import type { Amounts, BudgetKind, BudgetLimits } from '../../store/index.ts';
 import { usedAmounts } from '../limits/cost.ts';
-import type { RaiseRoom } from '../limits/effective-limits.ts';
 import {
   type EffectiveLimits,
   type LimitAmounts,
@@ -10,6 +9,7 @@ import {
   limitEvent,
   limitFault,
 } from '../limits/limit.ts';
+import type { RaiseRoom } from '../limits/limit-ceiling.ts';
 import type { HarnessPorts, Thread } from './thread.ts';
 
 /** Charged along the chain, so the registry keeps their limits too. */

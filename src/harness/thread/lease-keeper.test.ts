@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { ok } from '../../base/index.ts';
 import type { Lease, Renewed } from '../../store/index.ts';
-import { createLeaseKeeper } from './live-threads.ts';
+import { createLeaseKeeper } from './lease-keeper.ts';
 
 /** A registry that renews all but those it does not hold any more. */
 function keeper(gone: ReadonlySet<string> = new Set(), mostMs = Number.POSITIVE_INFINITY) {

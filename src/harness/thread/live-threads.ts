@@ -1,93 +1,14 @@
 // The threads that this process is running. A registry row says that a thread exists; only here can
 // it be awaited or broken off at once. Whoever is not here is reached by signals.
-//
-// Their leases are renewed in time, however busy the process is, and all of them in one call. A timer
-// alone does not do: with a thousand threads at work one round of the event loop can take longer than a
-// lease, and timers come once a round. So whoever works looks whether something is due, which costs
-// nothing when it is not.
 import { type Outcome, ok, systemClock } from '../../base/index.ts';
 import type { Ending } from '../loop.ts';
 import { leaveThread, stopThread } from './interruption.ts';
-import { LEASE_MS } from './journal-writer.ts';
+import { createLeaseKeeper } from './lease-keeper.ts';
 import type { ThreadResult } from './ports.ts';
-import type { HeldLease, LeaseKeeper, LiveThread, LiveThreads } from './thread.ts';
+import type { LiveThread, LiveThreads } from './thread.ts';
 
 /** How often a lease is renewed at least. */
 const RENEW_MS = 10_000;
-
-interface Kept {
-  at: number;
-  everyMs: number;
-}
-
-/** `mostMs`: between two renewals; a short lease is renewed after a third of it. */
-export function createLeaseKeeper(monotonic: () => number, mostMs: number): LeaseKeeper {
-  const due = new Map<HeldLease, Kept>();
-  /** Nothing is due before. */
-  let next = Number.POSITIVE_INFINITY;
-  let timer: NodeJS.Timeout | undefined;
-  let timerMs = Number.POSITIVE_INFINITY;
-  const everyOf = (leaseMs: number): number => Math.min(mostMs, Math.max(1, leaseMs / 3));
-
-  async function renew(store: HeldLease['store'], leases: readonly HeldLease[]): Promise<void> {
-    const asked = monotonic();
-    const plain = leases.map(({ thread, epoch }) => ({ thread, epoch }));
-    const answer = await store.renew(plain, LEASE_MS);
-    // What could not be asked says nothing: the deadline does.
-    if (!answer.ok) return;
-    const found = new Map(answer.output.map((one) => [one.thread, one]));
-    for (const lease of leases) {
-      const kept = due.get(lease);
-      if (!kept) continue;
-      const renewed = found.get(lease.thread);
-      if (renewed) kept.everyMs = everyOf(renewed.lease_ms);
-      lease.renewed(renewed, asked);
-    }
-  }
-
-  function beat(): void {
-    const now = monotonic();
-    if (now < next) return;
-    next = Number.POSITIVE_INFINITY;
-    const byStore = new Map<HeldLease['store'], HeldLease[]>();
-    for (const [lease, kept] of due) {
-      // A server gives short leases: what would be due soon goes along, so that all stay one call.
-      const soon = kept.everyMs < mostMs ? kept.everyMs / 2 : 0;
-      if (kept.at <= now + soon) {
-        kept.at = now + kept.everyMs;
-        const others = byStore.get(lease.store);
-        if (others) others.push(lease);
-        else byStore.set(lease.store, [lease]);
-      }
-      next = Math.min(next, kept.at);
-    }
-    for (const [store, leases] of byStore) void renew(store, leases);
-  }
-
-  return {
-    keep(lease, since = monotonic()) {
-      // Each call its own, also when the same lease is given twice.
-      const own = { ...lease };
-      const everyMs = everyOf(lease.lease_ms);
-      due.set(own, { at: since + everyMs, everyMs });
-      next = Math.min(next, since + everyMs);
-      // One for all, as often as the shortest needs it; it holds up nobody's end.
-      if (everyMs < timerMs) {
-        clearInterval(timer);
-        timerMs = everyMs;
-        timer = setInterval(beat, Math.ceil(everyMs / 2)).unref();
-      }
-      return () => {
-        due.delete(own);
-        if (due.size > 0) return;
-        clearInterval(timer);
-        timerMs = Number.POSITIVE_INFINITY;
-      };
-    },
-    beat,
-    now: monotonic,
-  };
-}
 
 /** So many are started at once: of a thousand that are asked for, the first end before the last begin. */
 const STARTING = 4;

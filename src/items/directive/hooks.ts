@@ -1,16 +1,12 @@
-// What the condition of a hook can read. Names outside this table are reported when a directive is
-// loaded: a misspelt one would never match, and nobody would notice.
-
 import { compact, type JsonObject } from '../../base/index.ts';
 import {
   type CompiledExpression,
-  type ContextSchema,
   compileExpression,
   templatePaths,
   unknownPaths,
   unknownValues,
 } from '../../expr/index.ts';
-import { type GuardSource, guardProblems, keyProblem, LIMIT_NAMES } from '../../flow/index.ts';
+import { type GuardSource, guardProblems, keyProblem } from '../../flow/index.ts';
 import type { Grant } from '../../trust/index.ts';
 import type { Directive, Hook } from './directive.ts';
 import {
@@ -25,48 +21,14 @@ import {
   sourceOf,
 } from './element.ts';
 import { type Findings, type Place, quoted, suggestion } from './findings.ts';
+import {
+  ALL_FIELDS,
+  EVENT_FIELDS,
+  EVENT_NAMES,
+  type EventName,
+  HOOK_CONTEXT,
+} from './hook-context.ts';
 import { grantLine } from './permissions.ts';
-
-const values = (names: string): ContextSchema =>
-  Object.fromEntries(names.split(' ').map((name) => [name, 'value' as const]));
-
-export const EVENT_NAMES = ['before_step', 'after_step', 'error', 'limit', 'warning'] as const;
-type EventName = (typeof EVENT_NAMES)[number];
-
-/** Fields of the events of a name, besides the name. A condition that reads another one reads null. */
-export const EVENT_FIELDS: Readonly<Record<EventName, readonly string[]>> = {
-  before_step: ['kind', 'step', 'turn', 'tool', 'arguments'],
-  after_step: ['kind', 'step', 'turn', 'tool', 'result'],
-  error: ['code', 'detail'],
-  limit: ['code', 'limit', 'current', 'max', 'reserved', 'needed', 'thread'],
-  warning: ['code', 'limit', 'percent', 'current', 'max'],
-};
-const ALL_FIELDS = [...new Set(Object.values(EVENT_FIELDS).flat())];
-
-export const HOOK_CONTEXT: ContextSchema = {
-  event: {
-    ...values(ALL_FIELDS.join(' ')),
-    name: EVENT_NAMES,
-    kind: ['turn', 'tool', 'spawn'],
-    limit: LIMIT_NAMES,
-    arguments: 'open',
-    result: 'open',
-    detail: 'open',
-  },
-  directive: { ...values('name version'), inputs: 'open' },
-  cost: {
-    ...values('turns tokens input_tokens output_tokens cache_read_tokens cache_write_tokens'),
-    ...values('tool_calls spawns duration_seconds duration spend context_tokens'),
-  },
-  limits: {
-    ...values('turns tokens spawns duration spend spend_currency input_tokens output_tokens'),
-    ...values('context context_warn depth tool_calls'),
-  },
-  permissions: values('granted required'),
-  thread: values('id parent depth attempt'),
-  labels: 'value',
-  token: values('capabilities'),
-};
 
 /** Fields that differ from event to event; `seen` is called at every read of one. */
 function varying(names: readonly string[], seen: () => null): JsonObject {

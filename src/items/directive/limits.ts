@@ -15,7 +15,7 @@ const ESCALATE: NewHook = { when: 'event.name == "limit"', directive: 'request_m
 const HOOKS: Readonly<Record<string, NewHook>> = { warn: WARN, escalate: ESCALATE };
 
 /** Hooks that stand for a tag of the oldest form, which named its trigger. */
-export const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
+const OLD_HOOKS: Readonly<Record<string, NewHook>> = {
   on_permission_denied: {
     when: 'event.code == "permission_denied"',
     directive: 'request_elevated_permissions',

@@ -1,7 +1,8 @@
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ok, systemClock } from '../../base/index.ts';
-import { type AddressPorts, addressKind, allowTarget, hostOf } from './address.ts';
+import { type AddressPorts, allowTarget, hostOf } from './address.ts';
+import { addressKind } from './address-kind.ts';
 import { TimeWatch } from './time-limits.ts';
 
 const closed = { isHostAllowed: () => false };

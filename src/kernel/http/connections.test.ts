@@ -4,7 +4,7 @@ import { afterEach, expect, test } from 'vitest';
 import { type JsonObject, ok, systemClock } from '../../base/index.ts';
 import type { Primitive, PrimitiveCall } from '../primitive.ts';
 import { Connections } from './connections.ts';
-import { createHttpPrimitive, type HttpClientPorts, type HttpPrimitive } from './http-client.ts';
+import { createHttpPrimitive, type HttpPrimitive } from './http-client.ts';
 
 type KeepLimits = ConstructorParameters<typeof Connections>[0];
 
@@ -46,7 +46,10 @@ afterEach(async () => {
   for (const server of servers.splice(0)) await new Promise((resolve) => server.close(resolve));
 });
 
-function client(limits?: KeepLimits, ports: Partial<HttpClientPorts> = {}): HttpPrimitive {
+function client(
+  limits?: KeepLimits,
+  ports: Partial<Parameters<typeof createHttpPrimitive>[0]> = {},
+): HttpPrimitive {
   const primitive = createHttpPrimitive({
     clock: systemClock,
     isHostAllowed: () => true,

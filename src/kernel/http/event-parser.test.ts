@@ -2,7 +2,7 @@ import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { runs } from '../../../tests/support/soak.ts';
 import type { StreamEvent } from '../sink.ts';
-import { createEventParser } from './event-stream.ts';
+import { createEventParser } from './event-parser.ts';
 
 const bytesOf = (text: string) => new TextEncoder().encode(text);
 

@@ -13,7 +13,7 @@ import { type PreparedRequest, prepareRequest, type Received } from './prepared-
 import { describeRequest } from './request.ts';
 import { systemTimer, type Timer } from './time-limits.ts';
 
-export interface HttpClientPorts extends AddressPorts {
+interface HttpClientPorts extends AddressPorts {
   clock: Clock;
   timer?: Timer;
   connections?: Connections;

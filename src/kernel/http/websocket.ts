@@ -3,7 +3,8 @@ import { type Failure, fail, type Outcome, ok } from '../../base/index.ts';
 import type { StreamEvent } from '../sink.ts';
 import { statusFault } from './answer.ts';
 import type { HttpAnswer } from './connections.ts';
-import { createEventMask, type Sending, type StreamEnd } from './event-stream.ts';
+import { createEventMask } from './event-parser.ts';
+import { type Sending, type StreamEnd } from './event-stream.ts';
 import type { WireRequest } from './request.ts';
 import {
   NO_CODE,

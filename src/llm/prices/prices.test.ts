@@ -1,15 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { usageOf } from '../../../tests/support/usage.ts';
 import { type JsonObject, type Outcome, parseYaml } from '../../base/index.ts';
-import { usageOf } from '../usage.ts';
-import {
-  costOf,
-  createPrices,
-  type Price,
-  packagedPrice,
-  uncountedPrices,
-  worstCost,
-} from './prices.ts';
+import { costOf, createPrices, type Price, uncountedPrices, worstCost } from './prices.ts';
 
 const shipped = parseYaml(readFileSync('bundle/config/pricing.yaml', 'utf8')).value as JsonObject;
 type PriceLayer = Parameters<typeof createPrices>[0][number];
@@ -85,11 +78,11 @@ test('the price package knows models that the files do not, within the window of
       currency: 'USD',
     },
   });
-  expect(packagedPrice('gemini-2.5-pro', at)).toMatchObject({
-    input: 1_250_000_000n,
-    context: 200_000,
+  const packaged = createPrices([], { clock: { now: () => at, monotonic: () => 0 } });
+  expect(packaged.find('gemini-2.5-pro')).toMatchObject({
+    output: { input: 1_250_000_000n, context: 200_000 },
   });
-  expect(packagedPrice('no-such-model-anywhere', at)).toBeUndefined();
+  expect(packaged.find('no-such-model-anywhere')).toMatchObject({ ok: false });
 });
 
 // Invoices computed by hand: tokens times dollars per million, rounded up to a nano-dollar.

@@ -96,7 +96,7 @@ function readRate(value: unknown): Rate | undefined {
 const FLAT_FEE = /^requests?_/;
 
 /** Undefined when the package does not know the model, or only in part. Never throws. */
-export function packagedPrice(model: string, now: number): Price | undefined {
+function packagedPrice(model: string, now: number): Price | undefined {
   const found = lookUp(model, now);
   if (!found) return undefined;
   const rows = found.model_price;

@@ -46,7 +46,7 @@ import {
 } from '../values/kinds.ts';
 import type { MxFacts } from '../values/metadata.ts';
 import { misspeltFact, mxOf } from '../values/metadata.ts';
-import { callMethod, hasMethod, isListMethod, PatternData } from '../values/methods.ts';
+import { callMethod, hasMethod, LIST_METHODS, PatternData } from '../values/methods.ts';
 import { guardInputMember, type Quantified, quantified, quantifiedOf } from './guard-input.ts';
 
 /** Arguments are strict: an unknown name there is an error. */
@@ -222,7 +222,7 @@ function compileSteps(c: Compiler, node: NodeOf<'reference'>, reading: Reading):
     const isReceiver = !node.isOptional && steps.slice(at + 1).some(({ kind }) => kind === 'call');
     if (step.kind === 'field' && next?.kind === 'call') {
       const walk = method(c, step, next, reading);
-      walks.push({ walk, isEach: false, isOfList: isListMethod(step.name) });
+      walks.push({ walk, isEach: false, isOfList: LIST_METHODS.has(step.name) });
       at++;
     } else {
       const own = isReceiver && reading === 'condition' ? 'operand' : reading;

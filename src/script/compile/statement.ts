@@ -28,7 +28,7 @@ import {
   type Statement,
 } from '../syntax/ast.ts';
 import { absent, isAbsent, makeFunction } from '../values/kinds.ts';
-import { isMethodName } from '../values/methods.ts';
+import { LIST_METHODS, TEXT_METHODS } from '../values/methods.ts';
 import { augment } from '../values/operators.ts';
 import { runText, showText, textOf } from '../values/text.ts';
 import { TRANSFORMERS } from '../values/transforms.ts';
@@ -144,7 +144,8 @@ function isUnjudged(node: ActionExpression): boolean {
   if (node.kind === 'run-value') return isUnjudged(node.action);
   if (node.kind !== 'reference') return isText(node) || PIPED.has(node.kind);
   const called = node.steps.at(-2);
-  const isMethod = called?.kind === 'field' && isMethodName(called.name);
+  const isMethod =
+    called?.kind === 'field' && (LIST_METHODS.has(called.name) || TEXT_METHODS.has(called.name));
   return isMethod || TRANSFORMERS.has(node.name.toLowerCase());
 }
 

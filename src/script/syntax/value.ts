@@ -13,9 +13,9 @@ import { isTextStart, parseText, parseTrimmed } from './text.ts';
 
 export const LONGEST_CHAIN = 1000;
 
-/** How tight operators bind; the printer sets its parentheses by it. */
+/** Operators by how tightly they bind, the loosest first. */
 const LEVELS = ['??', '||', '&&', '== != ~= !~=', '<= >= < >', '+ -', '* / %'];
-export const OPERATOR_LEVEL = Object.fromEntries(
+const OPERATOR_LEVEL = Object.fromEntries(
   LEVELS.flatMap((operators, at) => operators.split(' ').map((operator) => [operator, at + 1])),
 ) as Readonly<Record<BinaryOperator, number>>;
 

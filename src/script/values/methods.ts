@@ -294,11 +294,6 @@ export function hasMethod(value: Value, name: string): boolean {
   return TEXT_METHODS.has(name) && textUnder(value) !== undefined;
 }
 
-export const isMethodName = (name: string): boolean =>
-  LIST_METHODS.has(name) || TEXT_METHODS.has(name);
-
-export const isListMethod = (name: string): boolean => LIST_METHODS.has(name);
-
 function argumentsOf(method: string, values: readonly Value[]) {
   const given = (position: number): Value | undefined => {
     const value = values[position];

@@ -61,7 +61,7 @@ function signalError(pid: number): string | undefined {
   }
 }
 
-export const systemProcesses: ProcessTable = {
+const systemProcesses: ProcessTable = {
   world: readWorld,
   look(pid) {
     // The kernel's own word: a folder under /proc may only be hidden from us.
@@ -73,16 +73,16 @@ export const systemProcesses: ProcessTable = {
 
 const FORM = /:(\d+)@([0-9a-f]{32}\.\d+)\.(\d+)$/;
 
-/** The name of this process; where it cannot be told apart for certain, one that proves nothing. */
-export function nameOwner(processes: ProcessTable = systemProcesses): string {
-  const name = `${hostname()}:${process.pid}`;
-  const [world, self] = [processes.world(), processes.look(process.pid)];
+/** Returns the name of a process. If processes cannot be told apart for certain, the name proves nothing. */
+export function nameOwner(processes: ProcessTable = systemProcesses, pid = process.pid): string {
+  const name = `${hostname()}:${pid}`;
+  const [world, self] = [processes.world(), processes.look(pid)];
   return world === undefined || self === undefined || self === 'absent'
     ? name
     : `${name}@${world}.${self.started}`;
 }
 
-export function readOwner(name: string): LeaseOwner | undefined {
+function readOwner(name: string): LeaseOwner | undefined {
   const [, pid = '', world = '', started = ''] = FORM.exec(name) ?? [];
   return pid === '' ? undefined : { pid: Number(pid), world, started };
 }

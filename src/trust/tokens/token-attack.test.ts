@@ -5,7 +5,7 @@
 import * as fc from 'fast-check';
 import { expect, test, vi } from 'vitest';
 import { ofToday, runs, timeoutMs } from '../../../tests/support/soak.ts';
-import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
+import { bundleCatalog, NOW, sealToken, seededRandom } from '../../../tests/support/trust.ts';
 import { canonicalJson, type Json, type JsonObject, type Outcome } from '../../base/index.ts';
 import type { Grant, Need } from '../grants/grant.ts';
 import { generateKeyPair, keyPairFromSeed } from '../keys/key.ts';
@@ -16,7 +16,6 @@ import {
   encodeToken,
   mintToken,
   sealedBytes,
-  sealToken,
   signedBytes,
   type TokenLink,
 } from './token.ts';

@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import { expect, test } from 'vitest';
-import { bundleCatalog, NOW, seededRandom } from '../../../tests/support/trust.ts';
+import { bundleCatalog, NOW, sealToken, seededRandom } from '../../../tests/support/trust.ts';
 import type { Outcome } from '../../base/index.ts';
 import type { Grant, Need } from '../grants/grant.ts';
 import { generateKeyPair } from '../keys/key.ts';
@@ -10,7 +10,6 @@ import {
   decodeToken,
   encodeToken,
   mintToken,
-  sealToken,
 } from './token.ts';
 import { createTokenVerifier, type TokenVerifierPorts } from './token-verifier.ts';
 

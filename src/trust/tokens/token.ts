@@ -133,15 +133,6 @@ export function attenuateToken(
   return appendLink(token.root, token.links, signer, last.signature, block, random);
 }
 
-/** The same rights without the key to append: for whoever should only use them. */
-export function sealToken(token: CapabilityToken): CapabilityToken {
-  const last = token.links.at(-1);
-  if (token.proof.kind !== 'key' || !last) return token;
-  const signer = keyPairFromSeed(token.proof.seed);
-  const signature = signer.sign(sealedBytes(token.links.length, last));
-  return makeToken(token.root, token.links, { kind: 'seal', signature });
-}
-
 /** `kmt1.ROOT.BODY.KEY.SIGNATURE…` and at the end `k.SEED` or `s.SIGNATURE`, all base64url. */
 export function encodeToken(token: CapabilityToken): string {
   const { proof } = token;

@@ -1,0 +1,55 @@
+// Applies a unified diff that a model wrote. Its line numbers are often wrong, its lines must not be: a hunk
+// goes where its old lines are, and only if they are in one place.
+import { fail, type Outcome, ok } from '../../base/index.ts';
+
+/** `head` is for messages. */
+interface Hunk {
+  before: string[];
+  after: string[];
+  head: string;
+}
+
+const MAX_DIFF = 256 * 1024;
+
+function readHunks(diff: string): Outcome<Hunk[]> {
+  const hunks: Hunk[] = [];
+  for (const line of diff.replaceAll('\r\n', '\n').replace(/\n$/, '').split('\n')) {
+    const hunk = hunks.at(-1);
+    const [mark, rest] = [line.slice(0, 1), line.slice(1)];
+    if (line.startsWith('@@')) hunks.push({ before: [], after: [], head: line });
+    else if (!hunk || line.startsWith('\\')) continue;
+    else if (mark === '-') hunk.before.push(rest);
+    else if (mark === '+') hunk.after.push(rest);
+    else if (mark === ' ' || line === '') {
+      hunk.before.push(rest);
+      hunk.after.push(rest);
+    } else return fail('invalid_input', `\`${line.slice(0, 80)}\` is no line of a diff`);
+  }
+  return ok(hunks);
+}
+
+function placesOf(lines: readonly string[], wanted: readonly string[]): number[] {
+  const places: number[] = [];
+  for (let at = 0; at + wanted.length <= lines.length; at++) {
+    if (wanted.every((line, index) => lines[at + index] === line)) places.push(at);
+  }
+  return places;
+}
+
+/** The changed text. Nothing is guessed: a hunk that fits nowhere, or twice, refuses the whole. */
+export function applyDiff(text: string, diff: string): Outcome<string> {
+  if (diff.length > MAX_DIFF) return fail('invalid_input', 'the diff is longer than 256 KB');
+  const hunks = readHunks(diff);
+  if (!hunks.ok) return hunks;
+  let lines = text.split('\n');
+  for (const { before, after, head } of hunks.output) {
+    const places = placesOf(lines, before);
+    const [at] = places;
+    if (at === undefined || before.length === 0 || places.length > 1) {
+      const why = places.length > 1 ? 'fits in more than one place' : 'does not fit anywhere';
+      return fail('invalid_input', `the hunk \`${head.slice(0, 80)}\` ${why}`);
+    }
+    lines = [...lines.slice(0, at), ...after, ...lines.slice(at + before.length)];
+  }
+  return ok(lines.join('\n'));
+}

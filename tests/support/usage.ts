@@ -1,0 +1,13 @@
+import type { Usage } from '../../src/llm/index.ts';
+
+type Counts = Pick<
+  Usage,
+  'input_tokens' | 'output_tokens' | 'cache_read_tokens' | 'cache_write_tokens'
+>;
+
+/** A usage with these counts, as a provider reports it. */
+export function usageOf(counts: Counts, estimated = false): Usage {
+  const { input_tokens, output_tokens, cache_read_tokens, cache_write_tokens } = counts;
+  const context_tokens = input_tokens + cache_read_tokens + cache_write_tokens;
+  return { ...counts, tokens: context_tokens + output_tokens, context_tokens, estimated };
+}
