@@ -124,8 +124,8 @@ export async function openStage(
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'key',
   };
-  const { createRuntime } = await import('../src/runtime/index.ts');
-  const runtime = await createRuntime({ project: root, env });
+  const { openRuntime } = await import('../src/cli/project.ts');
+  const runtime = await openRuntime({ project: root, env });
   if (!runtime.ok) throw new Error(runtime.error.detail.message);
   const threads = await runtime.output.threads(live);
   if (!threads.ok) throw new Error(threads.error.detail.message);

@@ -12,14 +12,11 @@ import type {
   StreamReader,
   startScriptedProvider,
 } from './llm/index.ts';
-import type {
-  ProgramRuntime,
-  RunResult,
-  RuntimeOptions,
-  ScriptRun,
-  ScriptRunResult,
-} from './runtime/index.ts';
-import type { RunningServer, ServerSettings } from './web/index.ts';
+import type { RuntimeOptions } from './runtime/index.ts';
+import type { ProgramRuntime } from './runtime/program.ts';
+import type { RunResult } from './runtime/thread-run.ts';
+import type { ScriptRun, ScriptRunResult } from './script/index.ts';
+import type { RunningServer, ServerSettings } from './web/server/start-server.ts';
 
 export type { Code, Fault, Json, JsonObject, Outcome } from './base/index.ts';
 export type {
@@ -45,24 +42,23 @@ export type {
   StreamReader,
   Usage,
 } from './llm/index.ts';
+export type { CallOptions, RuntimeOptions } from './runtime/index.ts';
 export type {
-  CallOptions,
   ListedThread,
   ProgramApprovals as Approvals,
   ProgramRuntime as Runtime,
   ProgramThreads as Threads,
-  RunResult as ThreadResult,
-  RuntimeOptions,
-  ScriptRun,
-  ScriptRunResult,
   ShownThread,
+} from './runtime/program.ts';
+export type {
+  RunResult as ThreadResult,
   ThreadCost,
   ThreadEvent,
   ThreadRun,
-} from './runtime/index.ts';
-export type { ScriptEffect } from './script/index.ts';
+} from './runtime/thread-run.ts';
+export type { ScriptEffect, ScriptRun, ScriptRunResult } from './script/index.ts';
 export type { Approval, ApprovalState, ThreadFilter, ThreadStatus } from './store/index.ts';
-export type { RunningServer, ServerSettings } from './web/index.ts';
+export type { RunningServer, ServerSettings } from './web/server/start-server.ts';
 
 /** Gives a tool its type; it does nothing until a runtime is given it. */
 export const defineTool = <
@@ -73,7 +69,7 @@ export const defineTool = <
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
 export const createRuntime = async (options?: RuntimeOptions): Promise<Outcome<ProgramRuntime>> =>
-  await (await import('./runtime/index.ts')).openProgram(options);
+  await (await import('./runtime/program.ts')).openProgram(options);
 
 /** Runs a directive as a thread, to its end or until it pauses. */
 export const runDirective = (
@@ -108,7 +104,7 @@ export const startServer = async (
   given: ProgramRuntime | (RuntimeOptions & ServerSettings),
   settings: ServerSettings = {},
 ): Promise<Outcome<RunningServer>> =>
-  await (await import('./web/index.ts')).startServer(given, settings);
+  await (await import('./web/server/start-server.ts')).startServer(given, settings);
 
 /** A provider on loopback that answers from a script, for tests without a key. */
 export const scriptedProvider = async (

@@ -5,6 +5,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { createRuntime, type Runtime } from '../../src/runtime/index.ts';
 import { buildPackage } from '../../tests/support/built-package.ts';
 import { stageDirective, startProvider, writeProject } from '../thread-stage.ts';
@@ -63,7 +64,7 @@ export async function openProduct(store: string, directives: readonly string[]):
   writeProject(base, Object.fromEntries(files));
   writeFileSync(join(home, 'policy.yaml'), 'unsigned: allow\n', { mode: 0o600 });
   if (store !== '') km('store', 'migrate');
-  const runtime = must(await createRuntime({ project: root, env, store }));
+  const runtime = must(await createRuntime({ project: root, env, store, extensions: EXTENSIONS }));
   const threads: Threads = must(await runtime.threads({}));
   const workers: ReturnType<typeof spawn>[] = [];
   return {

@@ -3,7 +3,7 @@
 import type { ChildProcess } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs, styleText } from 'node:util';
-import { createRuntime } from '../../src/runtime/index.ts';
+import { openRuntime } from '../../src/cli/project.ts';
 import { isEnded, type Store, type ThreadRow } from '../../src/store/index.ts';
 import { type DemoStage, NOTES, openDemoStage } from './stage.ts';
 
@@ -125,7 +125,7 @@ async function play(stage: DemoStage): Promise<boolean> {
   const { root, env, store: address } = stage;
   stage.km('store', 'migrate');
   out('  a registry in it: km store migrate');
-  const opened = await createRuntime({ project: root, env, store: address });
+  const opened = await openRuntime({ project: root, env, store: address });
   if (!opened.ok) throw new Error(opened.error.detail.message);
   const threads = await opened.output.threads({});
   if (!threads.ok) throw new Error(threads.error.detail.message);

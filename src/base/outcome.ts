@@ -56,6 +56,7 @@ const OWN_CODES: ReadonlySet<string> = new Set<string>([
   'unavailable',
   'store_exists',
   'drivers_missing',
+  'script_unavailable',
   'project_unnamed',
   'other_place',
   'anneal_refused',

@@ -1,4 +1,5 @@
-import { compact, fail, ok } from '../base/index.ts';
+import { compact, fail, type Outcome, ok } from '../base/index.ts';
+import { EXTENSIONS } from '../extensions.ts';
 import {
   createRuntime,
   personIn,
@@ -14,6 +15,10 @@ export const speaker = ({ terminal }: Pick<CommandCall, 'terminal'>): Speaker =>
   channel: 'cli',
 });
 
+/** Opens a runtime with all extensions of the package. */
+export const openRuntime = (options: RuntimeOptions): Promise<Outcome<Runtime>> =>
+  createRuntime({ ...options, extensions: EXTENSIONS });
+
 /** Opens the runtime of the command's project, does the work, closes it whatever happened. */
 export async function withRuntime(
   { options, terminal: { cwd, env } }: CommandCall,
@@ -21,9 +26,9 @@ export async function withRuntime(
   more: Pick<RuntimeOptions, 'login' | 'standIn'> = {},
 ): Promise<Ending> {
   const [project, store] = [asText(options.project), asText(options.store)];
-  const place = store ? (await import('../store/index.ts')).readPlace(store) : ok(null);
+  const place = store ? (await import('../fleet/index.ts')).readPlace(store) : ok(null);
   if (!place.ok) return fail('usage', `\`--store\`: ${place.error.detail.message}`);
-  const opened = await createRuntime({ cwd, env, ...compact({ project, store }), ...more });
+  const opened = await openRuntime({ cwd, env, ...compact({ project, store }), ...more });
   if (!opened.ok) return opened;
   try {
     return await work(opened.output);

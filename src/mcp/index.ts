@@ -1,11 +1,27 @@
-export { createMcpPool } from './client/create-pool.ts';
-export { openLoopbackLogin } from './client/loopback.ts';
-export type { McpPool } from './client/pool.ts';
-export type { Authorizer, SpanAround } from './client/ports.ts';
+import type { openLoopbackLogin as openLogin } from './client/loopback.ts';
+import type { createMcpHttp as createHttp } from './server/http.ts';
+import type { serveMcp as serveStdio } from './server/stdio.ts';
+
+export { createMcpHost } from '../runtime/mcp-host.ts';
+export type { Authorizer } from './client/ports.ts';
 export { mappingProblems } from './connector/mapping.ts';
 export { serverProblem } from './connector/names.ts';
-export { createMcpPrimitive } from './connector/primitive.ts';
-export type { SyncPorts } from './connector/sync.ts';
-export type { HostCall, McpClient, McpHost } from './server/host.ts';
-export { createMcpHttp, type HttpOptions } from './server/http.ts';
-export { serveMcp } from './server/stdio.ts';
+export type { McpClient, McpHost } from './server/host.ts';
+export type { HttpOptions } from './server/http.ts';
+
+/** Opens a page on loopback where a person logs in. Every program loads this door, so its code comes later. */
+export const openLoopbackLogin = async (
+  ...given: Parameters<typeof openLogin>
+): ReturnType<typeof openLogin> =>
+  await (await import('./client/loopback.ts')).openLoopbackLogin(...given);
+
+/** Answers the requests of MCP clients over HTTP. */
+export const createMcpHttp = async (
+  ...given: Parameters<typeof createHttp>
+): Promise<ReturnType<typeof createHttp>> =>
+  (await import('./server/http.ts')).createMcpHttp(...given);
+
+/** Serves one client over the standard streams of this process, until its input ends. */
+export const serveMcp = async (
+  ...given: Parameters<typeof serveStdio>
+): ReturnType<typeof serveStdio> => await (await import('./server/stdio.ts')).serveMcp(...given);

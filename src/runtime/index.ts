@@ -1,35 +1,30 @@
-// Wires the rooms together, with the three files beside it; nobody else knows them all. Opening a
+// Opens a project: connects the folders of core with one another, and adds the extensions. Opening a
 // runtime runs nothing: no code of the project, no probe, no connection.
 import { type Outcome, ok, systemRandom } from '../base/index.ts';
 import type { HarnessPorts } from '../harness/index.ts';
 import { createItemRoots, createLibrary, type Library } from '../items/index.ts';
 import { checkConfig, readProgramTools, withProgramTools } from '../kernel/index.ts';
 import type { Store } from '../store/index.ts';
+import type { ExtendedOptions } from './extension.ts';
 import { identify, servedItems } from './identity.ts';
 import { callerOf, createVerbs, mountPrimitives } from './kernel.ts';
-import { createMcpHost } from './mcp-host.ts';
-import { createServersPrimitive } from './mcp-servers.ts';
-import { createProgram, type ProgramRuntime } from './program.ts';
 import {
   BUNDLE,
   type HostProject,
+  type OpenOther,
   type OtherProject,
   openProject,
   type Rooms,
-  type RuntimeOptions,
 } from './project.ts';
 import { readAudit } from './read-audit.ts';
-import { runScriptIn } from './run-script.ts';
+import { registerExtensions } from './register-extensions.ts';
 import type { Runtime } from './runtime.ts';
-import { createScriptPrimitive } from './script-tools.ts';
-import { openScripts } from './scripts.ts';
-import { createRegistryDoor } from './server-registry.ts';
+import { createRegistryDoor, findServer, openStore, queueDriver } from './server-registry.ts';
 import { reachThreads } from './thread-primitives.ts';
 import {
   checkRun,
   createThreads,
   openPorts,
-  openRegistry,
   openThreadWorld,
   runPlain,
   type ThreadWorld,
@@ -37,44 +32,32 @@ import {
 
 export type { Live } from '../harness/index.ts';
 export { type AskPerson, askHere, type PersonAnswer, reasonsText } from './ask-outside.ts';
+export type { Extension, RestoredStore, StoreDriver, ThreadObserver } from './extension.ts';
 export { goOnAfterAnswers, goOnHere } from './go-on.ts';
 export { identify } from './identity.ts';
 export type { CallOptions } from './kernel.ts';
-export { createMcpHost } from './mcp-host.ts';
-export { BUNDLE, ownKey, type RuntimeOptions, recordsFolder } from './project.ts';
-export type { OnLooker } from './queued-threads.ts';
+export { BUNDLE, ownKey, type Rooms, type RuntimeOptions, recordsFolder } from './project.ts';
 export { pruneThreads } from './retention.ts';
 export type { Runtime } from './runtime.ts';
-export { findScriptProject } from './scripts.ts';
 export { allThreads, type Threads } from './threads.ts';
 
 /** Opens a project. Nothing of it is run; what is wrong with it shows where it is used. */
-export async function createRuntime(options: RuntimeOptions = {}): Promise<Outcome<Runtime>> {
+export async function createRuntime(options: ExtendedOptions = {}): Promise<Outcome<Runtime>> {
   const opened = await wireRuntime(options);
   return opened.ok ? ok(opened.output.runtime) : opened;
 }
 
-/** The same for an embedding program, which sees what it needs and no more. */
-export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
-  const opened = await createRuntime(options);
-  if (!opened.ok) return opened;
-  const runtime = opened.output;
-  const runScript: ProgramRuntime['script'] = (request, signal) =>
-    runScriptIn(runtime, request, signal);
-  const serving: ProgramRuntime['serving'] = (version, onError) => ({
-    ...runtime,
-    host: createMcpHost(runtime, version, onError),
-  });
-  return ok(createProgram({ ...runtime, runScript, serving }, options));
-}
-
 /** The registry and what all threads share, opened when first asked for. */
-function createWorlds(rooms: () => Rooms, host?: HostProject) {
+function createWorlds(
+  rooms: () => Rooms,
+  openFirst: () => Promise<Outcome<Store>>,
+  host?: HostProject,
+) {
   let opening: Promise<Outcome<Store>> | undefined = host && Promise.resolve(ok(host.store));
   let world: Promise<ThreadWorld> | undefined;
   let plain: HarnessPorts | undefined;
   const store = async (): Promise<Outcome<Store>> => {
-    opening ??= openRegistry(rooms().open);
+    opening ??= openFirst();
     const opened = await opening;
     if (!opened.ok) opening = undefined;
     return opened;
@@ -106,10 +89,11 @@ function createWorlds(rooms: () => Rooms, host?: HostProject) {
 
 /** The rooms over one project; `host` is the one whose threads work in it. */
 async function wireRuntime(
-  options: RuntimeOptions,
+  { extensions = [], ...options }: ExtendedOptions,
   host?: HostProject,
 ): Promise<Outcome<OtherProject & { runtime: Runtime }>> {
-  const opened = openProject(options, wireRuntime, host);
+  const openOther: OpenOther = (other, from) => wireRuntime({ ...other, extensions }, from);
+  const opened = openProject(options, openOther, host);
   if (!opened.ok) return opened;
   const open = opened.output;
   const programs = readProgramTools(options.tools ?? []);
@@ -128,21 +112,27 @@ async function wireRuntime(
   const library = withProgramTools(files, items);
   open.policies.checkCapabilities(files);
   mountPrimitives(open, library, functions);
-  const worlds = createWorlds(() => rooms, host);
-  const registry = await createRegistryDoor(open, worlds.store);
-  if (!registry.ok) return registry;
-  const { harness } = worlds;
+  const harness = (): Promise<Outcome<HarnessPorts>> => worlds.harness();
   const reached = reachThreads(open, harness);
   for (const primitive of reached.primitives) open.primitives.set(primitive.name, primitive);
-  const scripts = createScriptPrimitive(() => rooms);
-  open.primitives.set(scripts.name, scripts);
-  const servers = createServersPrimitive(() => rooms);
-  open.primitives.set(servers.name, servers);
-  const kernel = createVerbs(open, library, reached.kinds);
-  const rooms: Rooms = { open, library, kernel };
+  const own = { primitives: open.primitives.keys(), kinds: reached.kinds };
+  const registered = registerExtensions(extensions, () => rooms, own);
+  if (!registered.ok) return registered;
+  const { primitives, kinds, drivers, script, model } = registered.output;
+  const server = await findServer(open, drivers);
+  if (!server.ok) return server;
+  const worlds = createWorlds(
+    () => rooms,
+    () => openStore(open, server.output),
+    host,
+  );
+  for (const primitive of primitives) open.primitives.set(primitive.name, primitive);
+  const kernel = createVerbs(open, library, [...reached.kinds, ...kinds]);
+  const rooms: Rooms = { open, library, kernel, script, model };
   const { project, home, keys, trustStore, catalogs, audit } = open;
   open.store = worlds.store;
   const runtime: Runtime = {
+    rooms,
     project,
     home,
     library,
@@ -152,7 +142,7 @@ async function wireRuntime(
     trustStore,
     catalogs,
     audit: { write: audit.write, read: (filter) => readAudit(open, filter) },
-    registry: registry.output,
+    registry: createRegistryDoor(open, server.output, worlds.store),
     sandbox: () => open.sandbox(),
     caller: (call = {}) => callerOf(open, call),
     async call(verb, request, call = {}) {
@@ -174,12 +164,11 @@ async function wireRuntime(
       if (!made.ok) return made;
       const here = await createThreads(made.output, live);
       if (!here.store.fleet) return ok(here);
-      const known = identify(open);
-      if (!known.ok) return known;
-      const { onWorkers } = await import('./queued-threads.ts');
-      return ok(onWorkers(here, live, known.output));
+      const identity = identify(open);
+      if (!identity.ok) return identity;
+      const driver = queueDriver(server.output, drivers);
+      return driver.ok ? ok(await driver.output.threads(here, live, identity.output)) : driver;
     },
-    scripts: (use = {}) => openScripts(rooms, use),
     served: () => servedItems(open),
     async close() {
       // What threads share belongs to the project they were started from. Nothing runs on here; what
@@ -191,7 +180,7 @@ async function wireRuntime(
         const there = await other;
         if (there.ok) await there.output.runtime.close();
       }
-      await open.shared.requests?.settled();
+      await registered.output.close();
       await open.audit.kept?.();
       await worlds.close();
       for (const primitive of open.primitives.values()) {
@@ -204,16 +193,6 @@ async function wireRuntime(
   return ok({ runtime, harness });
 }
 
-export type {
-  ListedThread,
-  ProgramApprovals,
-  ProgramRuntime,
-  ProgramThreads,
-  ServedProject,
-  ShownThread,
-} from './program.ts';
-export type { WatchedEnd, WatchedScript } from './reports/script-run.ts';
-export type { ScriptRun, ScriptRunResult } from './run-script.ts';
 export { noted, signFiles } from './sign-files.ts';
 export {
   approvalDigest,
@@ -230,16 +209,3 @@ export {
   tellThread,
   waitForEnd,
 } from './steering.ts';
-export type { RunResult, ThreadCost, ThreadEvent, ThreadRun } from './thread-run.ts';
-
-/** Functions of the packages `fleet` and `script`, loaded on demand. */
-export const reports = {
-  async serving() {
-    const { whoServes } = await import('./queued-threads.ts');
-    return { whoServes };
-  },
-  async scriptRun() {
-    const { explainScript, watchScript } = await import('./reports/script-run.ts');
-    return { explainScript, watchScript };
-  },
-};

@@ -5,7 +5,7 @@ import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../
 import type { PolicyState } from '../flow/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Verb } from '../kernel/index.ts';
-import type { McpClient, McpHost } from '../mcp/index.ts';
+import type { McpClient, McpHost } from '../mcp/server/host.ts';
 import type { KeyFolder } from '../trust/index.ts';
 import type { CallOptions } from './kernel.ts';
 import { decideApproval } from './steering.ts';

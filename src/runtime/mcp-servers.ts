@@ -1,37 +1,20 @@
-// The primitive `mcp`: other servers. Its code is loaded, and the pool made, when the first call needs one.
+// The primitive `mcp`: calls tools of other servers, over a pool of connections that closes with it.
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import {
-  anything,
-  fail,
-  fillable,
-  fillableText,
-  flag,
-  isObject,
-  type JsonObject,
-  listOf,
-  mapping,
-  type Outcome,
-  ok,
-  oneOf,
-  packagePath,
-  type Rule,
-  record,
-  tableOf,
-  text,
-  textAt,
-  wrongType,
-} from '../base/index.ts';
+import { fail, type JsonObject, type Outcome, ok, packagePath, textAt } from '../base/index.ts';
 import { type Library, putSigned } from '../items/index.ts';
 import {
   createKeepOut,
-  lazyPrimitive,
   type Primitive,
   policyAuthority,
   type Verifier,
   verifierOf,
 } from '../kernel/index.ts';
-import type { McpPool, SpanAround, SyncPorts } from '../mcp/index.ts';
+import { createMcpPool } from '../mcp/client/create-pool.ts';
+import type { McpPool } from '../mcp/client/pool.ts';
+import type { SpanAround } from '../mcp/client/ports.ts';
+import { createMcpPrimitive } from '../mcp/connector/primitive.ts';
+import type { SyncPorts } from '../mcp/connector/sync.ts';
 import type { Store } from '../store/index.ts';
 import { findAnswer, putQuestion } from './ask-outside.ts';
 import { closedPlaces, labelRecords } from './kernel.ts';
@@ -45,36 +28,6 @@ import {
   type Rooms,
 } from './project.ts';
 import { personRow } from './steering.ts';
-
-const AUTHS = ['bearer', 'api_key', 'basic', 'oauth', 'none'] as const;
-const auth: Rule<unknown> = (value, place) => {
-  if (!isObject(value)) return wrongType(place, 'a mapping', value);
-  return oneOf(AUTHS)(value.type ?? null, place.child('type'));
-};
-const words = fillableText(text);
-
-/** Of connectors, of the tools they wrote, and of the two tools that speak to any server. */
-const serverConfig: Rule<unknown> = record({
-  server: text,
-  mcp_url: words,
-  command: words,
-  args: fillable(listOf(words)),
-  env: fillable(tableOf(words)),
-  headers: fillable(tableOf(words)),
-  auth: fillable(auth),
-  grants: record({ read: listOf(text), write: listOf(text), network: flag }),
-  output_dir: text,
-  tool_prefix: text,
-  mcp_tool: text,
-  pin: text,
-  parts: mapping,
-  set_pin: text,
-  direct: oneOf(['stdio', 'http']),
-  method: words,
-  params: anything,
-  rpc_method: words,
-  rpc_params: anything,
-});
 
 /** Addresses of connectors that the user has signed: as much a grant as one in the policy. */
 function isConnected(library: Library, own: string | undefined, place: string): boolean {
@@ -112,8 +65,7 @@ function bothVerify(one: Verifier, other: Verifier): Verifier {
 }
 
 /** `caller`: nothing that a server of this pool may touch is more than that. */
-async function openPool({ open, library }: Rooms, caller?: Verifier): Promise<McpPool> {
-  const { createMcpPool } = await import('../mcp/index.ts');
+function openPool({ open, library }: Rooms, caller?: Verifier): McpPool {
   const { clock, project, home, policies } = open;
   const keepOut = createKeepOut(closedPlaces(open), clock);
   const isGranted = hostGate(open, library);
@@ -212,26 +164,15 @@ const approvalIn =
     return ok({ answer: 'approved', approval: id, who: used.output.who ?? '' });
   };
 
-export function createServersPrimitive(rooms: () => Rooms): Primitive {
-  let opening: Promise<McpPool> | undefined;
-  const lazy = lazyPrimitive('mcp', async () => {
-    const { createMcpPrimitive } = await import('../mcp/index.ts');
-    const { open, library } = rooms();
-    opening ??= openPool(rooms());
-    return createMcpPrimitive({
-      pool: await opening,
-      openFor: (caller) => openPool(rooms(), caller),
-      library,
-      put: putTool(open, library),
-      approval: approvalIn(open),
-    });
+export function createServersPrimitive(rooms: Rooms): Primitive {
+  const { open, library } = rooms;
+  const pool = openPool(rooms);
+  const primitive = createMcpPrimitive({
+    pool,
+    openFor: async (caller) => openPool(rooms, caller),
+    library,
+    put: putTool(open, library),
+    approval: approvalIn(open),
   });
-  return {
-    ...lazy,
-    async ended() {
-      await (await opening)?.close();
-    },
-    config: serverConfig,
-    verbatim: ['server', 'mcp_tool', 'pin', 'parts', 'set_pin', 'output_dir', 'tool_prefix'],
-  };
+  return { ...primitive, ended: () => pool.close() };
 }

@@ -1,6 +1,7 @@
 // What an embedding program is given: the runtime without its inside, threads and approvals by the
 // names of the commands.
 import { compact, fail, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
+import { EXTENSIONS } from '../extensions.ts';
 import type {
   Live,
   PlainRequest,
@@ -13,7 +14,8 @@ import type {
 } from '../harness/index.ts';
 import type { Library } from '../items/index.ts';
 import type { Audit, Verb } from '../kernel/index.ts';
-import type { McpHost } from '../mcp/index.ts';
+import { createMcpHost, type McpHost } from '../mcp/index.ts';
+import type { ScriptRun, ScriptRunResult } from '../script/index.ts';
 import type {
   Approval,
   ApprovalState,
@@ -23,22 +25,23 @@ import type {
   ThreadRow,
   ThreadSummary,
 } from '../store/index.ts';
-import type { CallOptions } from './kernel.ts';
-import type { RuntimeOptions } from './project.ts';
-import { type ScriptRun, type ScriptRunResult } from './run-script.ts';
 import {
+  type CallOptions,
+  createRuntime,
   decideApproval,
   endThread,
   personIn,
   personRow,
+  type Runtime,
+  type RuntimeOptions,
   type Speaker,
   spokenBy,
+  type Threads,
   type Told,
   tellThread,
   waitForEnd,
-} from './steering.ts';
+} from './index.ts';
 import { createThreadRun, type RunResult, type ThreadCost, type ThreadRun } from './thread-run.ts';
-import type { Threads } from './threads.ts';
 
 /** `Summary` of the registry, with its cost as it is written. */
 type Costed<Row> = Omit<Row, 'cost'> & { readonly cost: Partial<ThreadCost> };
@@ -143,19 +146,9 @@ export interface ProgramRuntime {
   close(): Promise<void>;
 }
 
-/** The runtime itself, as far as a program needs it. */
-interface Inside
-  extends Pick<
-    ProgramRuntime,
-    'project' | 'home' | 'library' | 'call' | 'instructions' | 'plain' | 'close'
-  > {
-  mayRun(request: RunRequest): Promise<Outcome<null>>;
-  threads(live?: Live): Promise<Outcome<Threads>>;
-  registry: { isThere(): boolean };
-  runScript: ProgramRuntime['script'];
-  serving: ProgramRuntime['serving'];
-  /** Whose program it is. */
-  who: string;
+/** The parts of the runtime that runs and lists need, and whose program it is. */
+interface Inside extends Pick<Runtime, 'project' | 'mayRun' | 'threads' | 'registry'> {
+  readonly who: string;
 }
 
 /** Opens the registry for whoever looks or steers: where nothing ever ran, nothing is made. */
@@ -277,27 +270,33 @@ function createProgramApprovals(reach: Reach, speaker: Speaker): ProgramApproval
   };
 }
 
-/** The runtime as a program sees it. */
-export function createProgram(
-  opened: Omit<Inside, 'who'>,
-  options: RuntimeOptions,
-): ProgramRuntime {
-  const inside = { ...opened, who: personIn(options.env ?? process.env) };
+/** Opens a project for an embedding program, which gets the runtime without its inside. */
+export async function openProgram(options: RuntimeOptions = {}): Promise<Outcome<ProgramRuntime>> {
+  const opened = await createRuntime({ ...options, extensions: EXTENSIONS });
+  if (!opened.ok) return opened;
+  const runtime = opened.output;
+  const inside = { ...runtime, who: personIn(options.env ?? process.env) };
   const by: Speaker = { who: inside.who, channel: 'library' };
   const reach = createReach(inside);
-  const { project, home, library } = inside;
-  return {
+  const { project, home, library } = runtime;
+  return ok({
     project,
     home,
     library,
     threads: createProgramThreads(inside, reach, by),
     approvals: createProgramApprovals(reach, by),
-    call: (verb, request, call) => inside.call(verb, request, call),
-    instructions: () => inside.instructions(),
+    call: (verb, request, call) => runtime.call(verb, request, call),
+    instructions: () => runtime.instructions(),
     run: (request, signal) => runIn(inside, request, signal),
-    script: (request, signal) => inside.runScript(request, signal),
-    plain: (request, signal) => inside.plain(request, signal),
-    serving: (version, onError) => inside.serving(version, onError),
-    close: () => inside.close(),
-  };
+    async script(request, signal) {
+      const { runScriptIn } = await import('../script/index.ts');
+      return await runScriptIn(runtime, request, signal);
+    },
+    plain: (request, signal) => runtime.plain(request, signal),
+    serving: (version, onError) => ({
+      ...runtime,
+      host: createMcpHost(runtime, version, onError),
+    }),
+    close: () => runtime.close(),
+  });
 }

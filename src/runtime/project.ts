@@ -22,7 +22,7 @@ import {
   type PolicyFiles,
   type PolicyPlace,
 } from '../flow/index.ts';
-import type { HarnessPorts, LiveThreads, Runner } from '../harness/index.ts';
+import type { HarnessPorts, LiveThreads, ModelPort, Runner, ScriptPort } from '../harness/index.ts';
 import { type Catalogs, createCatalogs, examinePolicy, type Library } from '../items/index.ts';
 import {
   type Audit,
@@ -49,7 +49,6 @@ import {
   type TokenVerifierPorts,
   type TrustStore,
 } from '../trust/index.ts';
-import type { SharedRequests } from './shared/requests.ts';
 import { chooseStore } from './user-settings.ts';
 
 export interface RuntimeOptions {
@@ -139,7 +138,10 @@ export interface OtherProject {
   harness(): Promise<Outcome<HarnessPorts>>;
 }
 
-type OpenOther = (options: RuntimeOptions, host: HostProject) => Promise<Outcome<OtherProject>>;
+export type OpenOther = (
+  options: RuntimeOptions,
+  host: HostProject,
+) => Promise<Outcome<OtherProject>>;
 
 /** Everything a runtime stands on, made once from its options. */
 export interface OpenProject {
@@ -173,7 +175,6 @@ export interface OpenProject {
   shared: {
     /** Of the store, when its registry is no file of the project; it may hold a password. */
     readonly address?: string;
-    requests?: SharedRequests;
     labels?: LabelRecords;
   };
   /** What the registry knows of threads, from the first one on. */
@@ -189,6 +190,10 @@ export interface Rooms {
   open: OpenProject;
   library: Library;
   kernel: EmbeddedKernel;
+  /** Runs scripts of directives and hooks. An extension provides it. */
+  script(): ScriptPort;
+  /** Adds to a model port what extensions add, such as limits that the users of a store share. */
+  model(store: Store, model: ModelPort): ModelPort;
 }
 
 /** Asked at every use of a capability token. */

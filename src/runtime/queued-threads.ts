@@ -10,13 +10,8 @@ import type {
   ThreadStatus,
   ThreadSummary,
 } from '../store/index.ts';
+import type { ProjectIdentity, ThreadObserver } from './extension.ts';
 import type { Threads } from './threads.ts';
-
-/** Whoever looks on. */
-export interface OnLooker extends Live {
-  /** It is queued now, under this id. */
-  onQueued?(thread: string): void;
-}
 
 type Harness = typeof import('../harness/index.ts');
 
@@ -97,7 +92,7 @@ function createTeller({ decode }: Harness, threads: Threads, live: Live, signal:
 /** Until it rests or ends, or the signal aborts: then it goes on without anybody who looks. */
 async function lookOn(
   threads: Threads,
-  live: OnLooker,
+  live: ThreadObserver,
   id: string,
   after: number,
   signal: AbortSignal = new AbortController().signal,
@@ -127,7 +122,7 @@ async function queueAgain(
   threads: Threads,
   id: string,
   options: ResumeOptions,
-  { project, items: here }: { project: string; items: string },
+  { project, items: here }: ProjectIdentity,
 ): Promise<Outcome<number>> {
   const { isEnded } = await import('../store/index.ts');
   const { store } = threads;
@@ -162,8 +157,8 @@ async function queueAgain(
 /** Over a store that machines share: the same, and nothing of it runs here. */
 export function onWorkers(
   threads: Threads,
-  live: OnLooker,
-  { project, items }: { project: string; items: string },
+  live: ThreadObserver,
+  { project, items }: ProjectIdentity,
 ): Threads {
   const lookAt = async (id: string, signal?: AbortSignal): Promise<Outcome<ThreadResult>> => {
     const row = await threads.store.thread(id);

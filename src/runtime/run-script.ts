@@ -3,9 +3,10 @@ import { resolve } from 'node:path';
 import { fail, harmless, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { describe, makeValue, type Value } from '../flow/index.ts';
 import type { Audit } from '../kernel/index.ts';
-import type { ScriptEffect } from '../script/index.ts';
+import type { ScriptEffect } from '../script/run-script.ts';
+import type { Rooms } from './project.ts';
 import { readScript, runMarked, type ScriptSource, shownFile } from './script-directives.ts';
-import type { ScriptSetup, ScriptUse } from './scripts.ts';
+import { openScripts } from './scripts.ts';
 
 export interface ScriptRun {
   /** From the project; `.mld` is strict, everything else markdown with statements in it. */
@@ -32,11 +33,11 @@ export interface ScriptRunResult {
   taint: readonly string[];
 }
 
-/** Where scripts run: a runtime. */
+/** The parts of a runtime that a script needs. */
 interface Place {
   readonly project: string;
   readonly audit: Pick<Audit, 'write'>;
-  scripts(use?: ScriptUse): Promise<ScriptSetup>;
+  readonly rooms: Rooms;
 }
 
 function sourceOf({ project }: Place, { file, text, mode }: ScriptRun): Outcome<ScriptSource> {
@@ -72,7 +73,7 @@ export async function runScriptIn(
   const name = shownFile(place.project, source.output.file);
   const gate = (): Outcome<null> =>
     signal?.aborted ? fail('cancelled', 'the script was stopped') : ok(null);
-  const stage = await place.scripts({ name, gate, ...(signal ? { signal } : {}) });
+  const stage = await openScripts(place.rooms, { name, gate, ...(signal ? { signal } : {}) });
   const { inputs, payload, onEffect, onOutput } = request;
   const about = {
     surface: 'script',

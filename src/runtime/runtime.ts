@@ -5,15 +5,17 @@ import type { PlainRequest, PlainResult, RunRequest } from '../harness/index.ts'
 import type { Catalogs, Library } from '../items/index.ts';
 import type { Audit, AuditFilter, Caller, Kernel, SandboxReport, Verb } from '../kernel/index.ts';
 import type { KeyFolder, TrustStore } from '../trust/index.ts';
+import type { ThreadObserver } from './extension.ts';
 import type { ServedItems } from './identity.ts';
 import type { CallOptions } from './kernel.ts';
-import type { OnLooker } from './queued-threads.ts';
+import type { Rooms } from './project.ts';
 import type { AuditAnswer } from './read-audit.ts';
-import type { ScriptSetup, ScriptUse } from './scripts.ts';
 import type { RegistryDoor } from './server-registry.ts';
 import type { Threads } from './threads.ts';
 
 export interface Runtime {
+  /** The parts of the open project, for extensions. */
+  readonly rooms: Rooms;
   readonly project: string;
   /** The user's folder: keys, trust store, own items and policy. */
   readonly home: string;
@@ -42,9 +44,7 @@ export interface Runtime {
   /** The loop without a directive, with the program's own prompt and tools. */
   plain(request: PlainRequest, signal?: AbortSignal): Promise<Outcome<PlainResult>>;
   /** Threads of this project; the registry is opened when first asked for. */
-  threads(live?: OnLooker): Promise<Outcome<Threads>>;
-  /** World and frame for one run of a script; its code is loaded when first asked for. */
-  scripts(use?: ScriptUse): Promise<ScriptSetup>;
+  threads(live?: ThreadObserver): Promise<Outcome<Threads>>;
   /** What this project is called and has, where machines share a store; `project_unnamed`. */
   served(): Outcome<ServedItems>;
   /** Ends watches; nothing of the runtime stays behind. */

@@ -31,14 +31,14 @@ import type {
 } from '../harness/index.ts';
 import type { ConnectorTool } from '../items/index.ts';
 import { refusesWriting, resolveProjectPath } from '../kernel/index.ts';
+import type { ScriptOptions } from '../script/run-script.ts';
 import type {
   CodeResult,
   LoadedText,
   Looked,
   ProcessResult,
-  ScriptOptions,
   ScriptWorld,
-} from '../script/index.ts';
+} from '../script/world.ts';
 import type { Rooms } from './project.ts';
 import { openScripts, type ScriptUse } from './scripts.ts';
 
@@ -280,7 +280,7 @@ export async function runMarked(
   options: ScriptOptions & { name: string },
   begins: Beginning = { line: 1, column: 1 },
 ): Promise<ScriptAnswer> {
-  const { runScript, diagnosticOf } = await import('../script/index.ts');
+  const { runScript, diagnosticOf } = await import('../script/run-script.ts');
   const printed: Descriptor[] = [];
   const done = await runScript(text, {
     ...options,
@@ -391,6 +391,6 @@ export function createScriptPort(rooms: Rooms): ScriptPort {
   };
   return Object.assign(runOne, {
     readPlan: async (text: string, given: readonly string[]) =>
-      (await import('../script/index.ts')).readPlan(text, given),
+      (await import('../script/plan.ts')).readPlan(text, given),
   });
 }

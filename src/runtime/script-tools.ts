@@ -1,16 +1,6 @@
 // The primitive `script`: a tool that is a script. Its text stands in the config (`script`) or in a file
 // beside the YAML (`module`); it runs with what its caller holds of what the tool requires.
-import {
-  fail,
-  isObject,
-  type Json,
-  type JsonObject,
-  type Outcome,
-  ok,
-  type Rule,
-  record,
-  text,
-} from '../base/index.ts';
+import { fail, isObject, type Json, type JsonObject, type Outcome, ok } from '../base/index.ts';
 import { addMarks, makeValue, type Value } from '../flow/index.ts';
 import {
   type Primitive,
@@ -132,24 +122,10 @@ async function runTool(rooms: Rooms, call: PrimitiveCall): Promise<Outcome<Primi
   return ok({ output: outputOf(done.outputs?.data, done.text), marks: done.marks });
 }
 
-const written = record({ script: text, module: text });
-
-/** Its text, or the file that holds it. */
-const scriptConfig: Rule<unknown> = (value, place) => {
-  const read = written(value, place);
-  if (read && read.script === undefined && read.module === undefined) {
-    const message = 'a script tool needs `config.script`, or a file beside it in `config.module`';
-    place.report({ code: 'missing_field', message });
-  }
-  return read;
-};
-
 export function createScriptPrimitive(rooms: () => Rooms): Primitive {
   let atWork = 0;
   return {
     name: 'script',
-    verbatim: ['script'],
-    config: scriptConfig,
     async run(call) {
       if (atWork >= MAX_AT_WORK) {
         return fail('quota_exceeded', `more than ${MAX_AT_WORK} script tools are at work at once`);

@@ -39,17 +39,11 @@ import {
   previewTool,
   readsOf,
 } from '../kernel/index.ts';
-import type { ScriptWorld } from '../script/index.ts';
+import type { ScriptWorld } from '../script/world.ts';
 import { type AskPerson, askOutside } from './ask-outside.ts';
 import { createAuthorize, labelRecords, mustBeKept } from './kernel.ts';
-import {
-  BUNDLE,
-  findProject,
-  mayShare,
-  type OpenProject,
-  type Rooms,
-  recordsFolder,
-} from './project.ts';
+import { BUNDLE, findProject, type OpenProject, type Rooms, recordsFolder } from './project.ts';
+import { openModel } from './threads.ts';
 
 export interface ScriptUse {
   /** A name for the audit. */
@@ -78,7 +72,7 @@ export interface ScriptUse {
 }
 
 /** What `runScript` needs, together with the script itself. */
-export interface ScriptSetup {
+interface ScriptSetup {
   world: ScriptWorld;
   frame: Frame;
   act: ActPorts;
@@ -133,12 +127,9 @@ function steady(
 
 /** A model without tools, for a script that no thread runs. */
 function modelFor(rooms: Rooms, use: ScriptUse) {
-  const { open, library, kernel } = rooms;
+  const { open, library } = rooms;
   const model: ScriptWorld['model'] = async ({ prompt, tier = 'general', onText }, frame) => {
-    const [{ createModelPort }, llm] = await Promise.all([
-      import('../harness/index.ts'),
-      import('../llm/index.ts'),
-    ]);
+    const llm = await import('../llm/index.ts');
     const models = llm.withStandIn(llm.withEndpoints(library.config('models')), open.own.standIn);
     const isTier = getOwn(getOwn(models, 'tiers'), tier) !== undefined;
     const found = llm.resolveModel(models, isTier ? { tier } : { model_id: tier });
@@ -153,10 +144,7 @@ function modelFor(rooms: Rooms, use: ScriptUse) {
       );
     }
     const { name = '', signal } = use;
-    const own = createModelPort(kernel);
-    const ask = mayShare(open)
-      ? await (await import('./share-model.ts')).shareModel(rooms, own)
-      : own;
+    const ask = await openModel(rooms);
     const line = await ask(found.output, { surface: SURFACE, name, frame });
     if (!line.ok) return line;
     const answer = await line.output.ask(
@@ -203,7 +191,7 @@ const previewsIn =
   };
 
 export async function openScripts(rooms: Rooms, use: ScriptUse): Promise<ScriptSetup> {
-  const { createScriptWorld } = await import('../script/index.ts');
+  const { createScriptWorld } = await import('../script/world/create-world.ts');
   const { open, library, kernel } = rooms;
   const { project, home, clock, env, audit } = open;
   const { name = '', auth, gate, only, signal, surface = SURFACE, guards, person, trail } = use;

@@ -1,8 +1,7 @@
-// How this runtime asks models where machines share limits: whose a thread is, and what a model costs.
+// Request limits that machines share, for one project: whose a thread is, and what a model costs.
 import { ok, systemRandom } from '../base/index.ts';
-import type { ModelPort } from '../harness/index.ts';
 import { createPrices, type Prices } from '../llm/index.ts';
-import { nameOwner, type Store } from '../store/index.ts';
+import { type Fleet, nameOwner, type Store } from '../store/index.ts';
 import type { Rooms } from './project.ts';
 import { createSharedRequests, type SharedPorts, type SharedRequests } from './shared/requests.ts';
 
@@ -38,24 +37,13 @@ function pricesIn({ open, library }: Rooms): SharedPorts['priceOf'] {
   };
 }
 
-/** One for a project; undefined where nothing is shared. */
-export function requestsOver(rooms: Rooms, store: Store): SharedRequests | undefined {
-  const { open } = rooms;
-  if (!store.fleet) return undefined;
-  open.shared.requests ??= createSharedRequests({
-    limits: store.fleet,
+/** The request limits that the machines of a store share. A project has one. */
+export const openRequests = (rooms: Rooms, store: Store, limits: Fleet): SharedRequests =>
+  createSharedRequests({
+    limits,
     owner: nameOwner(),
-    clock: open.clock,
+    clock: rooms.open.clock,
     random: systemRandom,
-    tenantOf: tenantsIn(store, open.own.tenant ?? ''),
+    tenantOf: tenantsIn(store, rooms.open.own.tenant ?? ''),
     priceOf: pricesIn(rooms),
   });
-  return open.shared.requests;
-}
-
-/** For whoever asks a model outside of threads. */
-export async function shareModel(rooms: Rooms, model: ModelPort): Promise<ModelPort> {
-  const store = await rooms.open.store?.();
-  if (store?.ok === false) return () => Promise.resolve(store);
-  return (store && requestsOver(rooms, store.output)?.share(model)) ?? model;
-}

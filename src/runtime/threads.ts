@@ -8,6 +8,7 @@ import type {
   HarnessPorts,
   Live,
   LiveThreads,
+  ModelPort,
   PlainRequest,
   PlainResult,
   PreparePorts,
@@ -31,7 +32,6 @@ import { identify } from './identity.ts';
 import { callerOf, createVerify, sharedVerify } from './kernel.ts';
 import { mayShare, type OpenProject, ownKey, type Registry, type Rooms } from './project.ts';
 import { type Retained, retain } from './retention.ts';
-import { createScriptPort } from './script-directives.ts';
 
 export interface Threads {
   /** As the file has it: known secrets are references. */
@@ -65,15 +65,11 @@ export interface Threads {
 /** A registry that was not made with this user's key came with a stranger's project: refused. */
 export async function openRegistry(open: OpenProject): Promise<Outcome<Store>> {
   const { clock } = open;
-  const { openServerStore, openSqliteStore } = await import('../store/index.ts');
-  const identity = registryKey(open);
-  if (!identity.ok) return identity;
-  const [own, key] = [open.own.openStore, identity.output];
-  const { address } = open.shared;
-  if (address !== undefined && !own) {
-    return await openServerStore(address, { clock, identity: key });
-  }
-  return await (own ?? openSqliteStore)({ file: registryFile(open), clock, identity: key });
+  const { openSqliteStore } = await import('../store/index.ts');
+  const key = registryKey(open);
+  if (!key.ok) return key;
+  const openFile = open.own.openStore ?? openSqliteStore;
+  return await openFile({ file: registryFile(open), clock, identity: key.output });
 }
 
 /** What shows that a registry is this user's, and opens what is sealed in it. */
@@ -122,20 +118,26 @@ export async function checkRun(rooms: Rooms, request: RunRequest): Promise<Outco
   return prepared.ok ? ok(null) : prepared;
 }
 
+/** The model port for a caller that is no thread. It opens the registry only if machines may share it. */
+export async function openModel(rooms: Rooms): Promise<ModelPort> {
+  const { createModelPort } = await import('../harness/index.ts');
+  const model = createModelPort(rooms.kernel);
+  const store = mayShare(rooms.open) ? await rooms.open.store?.() : undefined;
+  if (store?.ok === false) return () => Promise.resolve(store);
+  return store ? rooms.model(store.output, model) : model;
+}
+
 /** The loop without a directive: no registry, no thread, only the model and the program's tools. */
 export async function runPlain(
   rooms: Rooms,
   request: PlainRequest,
   signal?: AbortSignal,
 ): Promise<Outcome<PlainResult>> {
-  const { createModelPort, modelFor, runPlainLoop, ports } = await loadHarness(rooms);
+  const { modelFor, runPlainLoop, ports } = await loadHarness(rooms);
   const resolved = modelFor(ports, request.model);
   if (!resolved.ok) return resolved;
   const caller = callerOf(rooms.open, { surface: 'harness', name: 'plain loop' });
-  const own = createModelPort(rooms.kernel);
-  const model = mayShare(rooms.open)
-    ? await (await import('./share-model.ts')).shareModel(rooms, own)
-    : own;
+  const model = await openModel(rooms);
   return ok(await runPlainLoop({ model, resolved: resolved.output, caller }, request, signal));
 }
 
@@ -333,7 +335,6 @@ export async function openThreadWorld(rooms: Rooms, store: Store): Promise<Threa
   open.live ??= harness.createLiveThreads();
   open.mask = watch.mask;
   open.registry = createRegistry(open, store);
-  if (store.fleet) (await import('./share-model.ts')).requestsOver(rooms, store);
   return { rooms, store, harness, watch, live: open.live, owner: nameOwner() };
 }
 
@@ -359,7 +360,6 @@ function createPorts(
     const found = library.find('knowledge', id);
     return found.ok ? found.output.text : '';
   };
-  const model = harness.createModelPort(kernel);
   const ports: HarnessPorts = {
     ...harness.ports,
     kernel: harness.auditCalls(kernel, open.audit),
@@ -368,8 +368,8 @@ function createPorts(
     clock: open.clock,
     random: systemRandom,
     tokens: { key: () => open.keys.tokenKey(), verify: sharedVerify(open, library) },
-    model: open.shared.requests?.share(model) ?? model,
-    script: createScriptPort(rooms),
+    model: rooms.model(store, harness.createModelPort(kernel)),
+    script: rooms.script(),
     changeDirective: (id, text) => changeDirective(open, library, id, text),
     frame: (more) => createFrame({ policy: open.policies.current().policy, ...more }),
     instructions: () => ({

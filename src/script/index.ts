@@ -1,11 +1,15 @@
-export { readPlan } from './plan.ts';
+export {
+  explainScript,
+  type WatchedEnd,
+  type WatchedScript,
+  watchScript,
+} from '../runtime/reports/script-run.ts';
+export { runScriptIn, type ScriptRun, type ScriptRunResult } from '../runtime/run-script.ts';
+export { findScriptProject } from '../runtime/scripts.ts';
 export {
   type AroundScript,
   diagnose,
-  diagnosticOf,
-  runScript,
   type ScriptEffect,
-  type ScriptOptions,
   unboundIn,
 } from './run-script.ts';
 export type { Expression } from './syntax/ast.ts';
@@ -21,11 +25,3 @@ export {
 } from './syntax/outline.ts';
 export { type Parsed, parseScript } from './syntax/parse.ts';
 export type { KnownTools } from './syntax/unbound.ts';
-export { createScriptWorld } from './world/create-world.ts';
-export type {
-  CodeResult,
-  LoadedText,
-  Looked,
-  ProcessResult,
-  ScriptWorld,
-} from './world.ts';

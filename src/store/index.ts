@@ -1,5 +1,4 @@
 export { type Amounts, type BudgetKind, type BudgetLimits } from './amounts.ts';
-export { type CopyOptions, type CopyPlace, copyRegistry } from './copy/registry.ts';
 export {
   type Entering,
   type Fleet,
@@ -14,14 +13,6 @@ export {
 } from './fleet-port.ts';
 export { nameOwner } from './leases/lease-owner.ts';
 export { allThreads, threadPages } from './list-threads.ts';
-export {
-  migrateServerStore,
-  openServerStore,
-  type RestoredRegistry,
-  readPlace,
-  restoredServerStore,
-  shownPlace,
-} from './place.ts';
 export type {
   Answer,
   Approval,

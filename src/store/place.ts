@@ -1,11 +1,9 @@
 // Where a registry is: a file, or a server whose address may hold a password. INVARIANT: an address is
 // shown by `shownPlace` alone, which leaves the password out.
 import { fail, type Outcome, ok, systemRandom } from '../base/index.ts';
+import type { RestoredStore } from '../runtime/index.ts';
 import type { Answer, Store } from './port.ts';
-import type { RestoredRegistry } from './postgres/restore.ts';
 import type { DatabasePlace, PostgresOptions } from './postgres/store.ts';
-
-export type { RestoredRegistry } from './postgres/restore.ts';
 
 const SCHEMES: ReadonlySet<string> = new Set(['postgres:', 'postgresql:']);
 const DEFAULT_SCHEMA = 'kernmantle';
@@ -48,6 +46,12 @@ export function readPlace(text: string): Outcome<DatabasePlace> {
   return ok({ url: url.href, schema });
 }
 
+/** The address as messages show it, or `invalid_input`. */
+export function describePlace(text: string): Outcome<string> {
+  const place = readPlace(text);
+  return place.ok ? ok(shownPlace(text)) : place;
+}
+
 /** Its code, and the libraries that speak to a server, are loaded when somebody has one. */
 export async function openServerStore(
   address: string,
@@ -75,7 +79,7 @@ export async function migrateServerStore(
 export async function restoredServerStore(
   address: string,
   { clock, identity, random = systemRandom }: Omit<PostgresOptions, 'place' | 'shown'>,
-): Answer<RestoredRegistry> {
+): Answer<RestoredStore> {
   const place = readPlace(address);
   if (!place.ok) return place;
   const { setRestored } = await import('./postgres/restore.ts');

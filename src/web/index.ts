@@ -16,22 +16,13 @@ export {
   workerName,
 } from './model/fleet.ts';
 
-import type { serveHttp as serve, startServer as start } from './server/start-server.ts';
 import type { startWeb as startPage } from './server/start-web.ts';
 
 export { linkTo, openSessions } from './server/access/sessions.ts';
 export { openTokens } from './server/access/tokens.ts';
 export { openRunningServers } from './server/running-servers.ts';
-export type { RunningServer, ServerSettings } from './server/start-server.ts';
 
-// Tokens and sessions are small; the server's code is loaded when one is started.
-export const serveHttp = async (...given: Parameters<typeof serve>): ReturnType<typeof serve> =>
-  await (await import('./server/start-server.ts')).serveHttp(...given);
-
-export const startServer = async (...given: Parameters<typeof start>): ReturnType<typeof start> =>
-  await (await import('./server/start-server.ts')).startServer(...given);
-
-/** The page of a project, with its API. */
+/** Starts the page of a project, with its API. The code of the server is loaded now. */
 export const startWeb = async (
   ...given: Parameters<typeof startPage>
 ): ReturnType<typeof startPage> => await (await import('./server/start-web.ts')).startWeb(...given);

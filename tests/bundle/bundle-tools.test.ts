@@ -15,6 +15,7 @@ import {
   type JsonObject,
   type Outcome,
 } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { createLabelRecords, makeValue } from '../../src/flow/index.ts';
 import { BUNDLE, createRuntime, type Runtime } from '../../src/runtime/index.ts';
 
@@ -87,6 +88,7 @@ beforeAll(async () => {
   }
   const opened = await createRuntime({
     project,
+    extensions: EXTENSIONS,
     env: {
       PATH: process.env.PATH,
       KERNMANTLE_HOME: home,

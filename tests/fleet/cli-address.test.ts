@@ -7,7 +7,7 @@ import { promisify } from 'node:util';
 import fc from 'fast-check';
 import pg from 'pg';
 import { describe, expect, inject, test } from 'vitest';
-import { readPlace, shownPlace } from '../../src/store/index.ts';
+import { readPlace, shownPlace } from '../../src/store/place.ts';
 import { runCommand } from '../support/command-line.ts';
 import { timeoutMs } from '../support/soak.ts';
 import { directive, READ, read } from '../support/thread-project.ts';

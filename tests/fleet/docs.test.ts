@@ -12,7 +12,7 @@ import { systemClock } from '../../src/base/index.ts';
 import { createParser } from '../../src/cli/table.ts';
 import { createOutput } from '../../src/cli/terminal/output.ts';
 import { startScriptedProvider } from '../../src/llm/index.ts';
-import { restoredServerStore } from '../../src/store/index.ts';
+import { restoredServerStore } from '../../src/store/place.ts';
 import { splitWords } from '../support/command-line.ts';
 import { blocksOf, readPage, runSteps, stepsOf } from '../support/docs-page.ts';
 import { makeFixture } from '../support/project.ts';

@@ -3,7 +3,7 @@
 import pg from 'pg';
 import { expect, inject, onTestFinished, test } from 'vitest';
 import { systemClock } from '../../src/base/index.ts';
-import { migrateServerStore, openServerStore } from '../../src/store/index.ts';
+import { migrateServerStore, openServerStore } from '../../src/store/place.ts';
 import { FUNCTIONS } from '../../src/store/postgres/sql/schema.ts';
 import { must } from '../support/registry.ts';
 import { ofToday, timeoutMs } from '../support/soak.ts';

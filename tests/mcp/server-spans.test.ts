@@ -13,8 +13,8 @@ import {
   trace,
 } from '@opentelemetry/api';
 import { afterEach, expect, onTestFinished, test } from 'vitest';
+import { createMcpHost } from '../../src/mcp/index.ts';
 import { createMcpServer } from '../../src/mcp/server/server.ts';
-import { createMcpHost } from '../../src/runtime/index.ts';
 import { signAsUser } from '../support/attacks.ts';
 import { directive, openStage, READ } from '../support/thread-project.ts';
 import { startDirective } from './support/threads.ts';

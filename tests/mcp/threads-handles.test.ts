@@ -2,9 +2,10 @@
 // a viewer, a person's thread, another project and a restart, all against the real runtime.
 import { expect, test, vi } from 'vitest';
 import { type JsonObject, type Outcome, plainText } from '../../src/base/index.ts';
+import { createMcpHost } from '../../src/mcp/index.ts';
 import { handlesOf, withHandles } from '../../src/mcp/server/handles.ts';
 import type { HostCall, McpClient, McpHost } from '../../src/mcp/server/host.ts';
-import { createMcpHost, type Runtime } from '../../src/runtime/index.ts';
+import type { Runtime } from '../../src/runtime/index.ts';
 import { signAsUser } from '../support/attacks.ts';
 import { pollMs } from '../support/soak.ts';
 import {

@@ -53,7 +53,7 @@ const start = (...words: string[]): ChildProcess =>
     stdio: ['pipe', 'pipe', 'pipe'],
   });
 
-/** The rooms whose code a process loads. */
+/** The rooms whose code a process loads, besides what their extensions add to every runtime. */
 function roomsLoaded(...words: string[]): string[] {
   const list = join(fixture.root, 'loaded.txt');
   const look = `import { registerHooks } from 'node:module';
@@ -68,9 +68,8 @@ registerHooks({ load(url, context, next) {
   const given = { ...rest, env: { ...env, ...FROM_SOURCE } };
   const done = spawnSync(process.execPath, ['--import', hook, LAUNCHER, ...words], given);
   expect(done.status).toBe(0);
-  const rooms = [...readFileSync(list, 'utf8').matchAll(/\/src\/([a-z]+)\//g)].map(
-    ([, room = '']) => room,
-  );
+  const loaded = readFileSync(list, 'utf8').matchAll(/\/src\/([a-z]+)\/(?!extension\.ts$)/gm);
+  const rooms = [...loaded].map(([, room = '']) => room);
   return [...new Set(rooms)].sort();
 }
 
@@ -78,6 +77,12 @@ test('a script that asks for nothing loads no threads, models, stores or servers
   const rooms = ['base', 'cli', 'expr', 'flow', 'items', 'kernel', 'runtime', 'script', 'trust'];
   expect(roomsLoaded('script', 'a.mld')).toEqual(rooms);
   expect(roomsLoaded('threads', 'ls')).toContain('store');
+});
+
+test('a call of a tool loads no code of scripts, servers or other machines', () => {
+  expect(roomsLoaded('--version')).toEqual(['base', 'cli']);
+  const rooms = ['base', 'cli', 'expr', 'flow', 'items', 'kernel', 'runtime', 'trust'];
+  expect(roomsLoaded('exec', 'tool', 'fs/read_file', 'path=a.mld')).toEqual(rooms);
 });
 
 describe('what is run', () => {

@@ -648,7 +648,7 @@ return { text: \`@r.title @r.stars\` }`;
       } as const;
       return spawnSync(process.execPath, [...words, 'script', '-e', text], options).stderr;
     };
-    const parts = /src\/mcp\/|connector-tools|shared\/connectors/;
+    const parts = /src\/mcp\/(?!extension\.ts)|connector-tools|shared\/connectors/;
     const trivial = loaded('exe @f() = 1\nshow @f()');
     expect(trivial).toContain('src/script/run-script.ts');
     expect(trivial).not.toMatch(parts);

@@ -14,10 +14,12 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Json, Outcome } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { makeValue, describe as marks } from '../../src/flow/index.ts';
 import { probeSandboxNow } from '../../src/kernel/index.ts';
-import { createRuntime, findScriptProject } from '../../src/runtime/index.ts';
+import { createRuntime } from '../../src/runtime/index.ts';
 import { runScriptIn } from '../../src/runtime/run-script.ts';
+import { findScriptProject, openScripts } from '../../src/runtime/scripts.ts';
 import type { CodeRequest, JsArgument, ProcessRequest } from '../../src/script/world.ts';
 
 const sandbox = await probeSandboxNow();
@@ -42,9 +44,12 @@ function folders(files: Readonly<Record<string, string>>) {
 async function open(files: Readonly<Record<string, string>> = {}, signal?: AbortSignal) {
   const { base, project, home } = folders(files);
   const env = { PATH: process.env.PATH, HOME: base, KERNMANTLE_HOME: home, LANG: 'C.UTF-8' };
-  const runtime = await createRuntime({ project, env });
+  const runtime = await createRuntime({ project, env, extensions: EXTENSIONS });
   if (!runtime.ok) throw new Error(runtime.error.detail.message);
-  const stage = await runtime.output.scripts({ name: 'test', ...(signal ? { signal } : {}) });
+  const stage = await openScripts(runtime.output.rooms, {
+    name: 'test',
+    ...(signal ? { signal } : {}),
+  });
   const { world, frame } = stage;
   const at = (path: string): string => join(project, path);
   const request = (more: Partial<ProcessRequest>): ProcessRequest => ({
@@ -200,7 +205,7 @@ describe('written files', () => {
     mkdirSync(join(project, '.ai'));
     const runtime = await createRuntime({ project, env: { KERNMANTLE_HOME: home } });
     if (!runtime.ok) throw new Error('not opened');
-    const { world, frame } = await runtime.output.scripts();
+    const { world, frame } = await openScripts(runtime.output.rooms, {});
     expect(await world.readFile(join(project, 'x.txt'), frame)).toMatchObject({
       output: { descriptor: { labels: ['untrusted'] } },
     });
@@ -419,7 +424,7 @@ describe('what is printed is told as it comes', () => {
   test('to a program, which may throw', async () => {
     const { project, home, base } = folders({});
     const env = { PATH: process.env.PATH, HOME: base, KERNMANTLE_HOME: home };
-    const runtime = await createRuntime({ project, env });
+    const runtime = await createRuntime({ project, env, extensions: EXTENSIONS });
     if (!runtime.ok) throw new Error(runtime.error.detail.message);
     const heard: unknown[] = [];
     const done = await runScriptIn(runtime.output, {

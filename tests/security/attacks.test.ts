@@ -13,6 +13,7 @@ import {
 import { join } from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { JsonObject } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { probeSandbox } from '../../src/kernel/sandbox/probe.ts';
 import { createRuntime } from '../../src/runtime/index.ts';
 import {
@@ -350,7 +351,11 @@ describe('records', () => {
     mkdirSync(away);
     symlinkSync(join(fixture.root, '..', 'elsewhere'), join(away, '.ai'));
     const before = readdirSync(join(fixture.root, '..', 'elsewhere'));
-    const opened = await createRuntime({ project: away, env: fixture.env });
+    const opened = await createRuntime({
+      project: away,
+      env: fixture.env,
+      extensions: EXTENSIONS,
+    });
     if (opened.ok) {
       await opened.output.call('execute', tool('fs/write_file', write), { surface: 'cli' });
       await opened.output.call('search', { query: 'x' });
@@ -516,7 +521,7 @@ describe('places', () => {
     writeFileSync(join(home, '.ai/keys/private.key'), 'canary-private-key');
     writeFileSync(join(home, '.ai/trust.jsonl'), '');
     symlinkSync(join(home, '.ai'), join(home, 'innocent'));
-    const runtime = await createRuntime({ project: home, env });
+    const runtime = await createRuntime({ project: home, env, extensions: EXTENSIONS });
     if (!runtime.ok) return;
     for (const request of [
       tool('fs/read_file', { path: '.ai/keys/private.key' }),

@@ -4,6 +4,7 @@ import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { createRuntime } from '../../src/runtime/index.ts';
 import { nameOwner } from '../../src/store/index.ts';
 import { probeTools } from './crash-project.ts';
@@ -21,7 +22,7 @@ const tools = probeTools(async (name, at, key) => {
   return { done: at };
 });
 
-const opened = await createRuntime({ project: root, tools });
+const opened = await createRuntime({ project: root, tools, extensions: EXTENSIONS });
 if (!opened.ok) throw new Error(opened.error.detail.message);
 const runtime = opened.output;
 /** `take`: with the first that it takes; `part signal 1`: with the first `signal` of a thread of that name. */

@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import type { Json, JsonObject, Outcome } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import type { Verb } from '../../src/kernel/index.ts';
 import { createRuntime, type Runtime, type RuntimeOptions } from '../../src/runtime/index.ts';
 import { BUILT } from './built.ts';
@@ -40,7 +41,13 @@ export function makeFixture(files: Readonly<Record<string, string>> = {}): Fixtu
       return path;
     },
     async open(options = {}) {
-      const runtime = await createRuntime({ project: root, env, ...lateStore(), ...options });
+      const runtime = await createRuntime({
+        project: root,
+        env,
+        extensions: EXTENSIONS,
+        ...lateStore(),
+        ...options,
+      });
       if (!runtime.ok) throw new Error(runtime.error.detail.message);
       return runtime.output;
     },

@@ -4,6 +4,7 @@ import { appendFileSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ok } from '../../src/base/index.ts';
+import { EXTENSIONS } from '../../src/extensions.ts';
 import { createRuntime, type RuntimeOptions } from '../../src/runtime/index.ts';
 import { isEnded, openSqliteStore } from '../../src/store/index.ts';
 import { probeTools } from './crash-project.ts';
@@ -42,7 +43,12 @@ const openDying: RuntimeOptions['openStore'] = async (options) => {
   });
 };
 const openStore = when === 'committed' ? { openStore: openDying } : {};
-const runtime = await createRuntime({ project: root, tools, ...openStore });
+const runtime = await createRuntime({
+  project: root,
+  tools,
+  extensions: EXTENSIONS,
+  ...openStore,
+});
 if (!runtime.ok) throw new Error(runtime.error.detail.message);
 const threads = await runtime.output.threads({
   onEvent(thread, { type }) {

@@ -1,6 +1,7 @@
 // All runs of an evaluation: each suite in each mode on a stage of its own, side by side, since a run waits
 // for the others' commits no less than for its own.
 import { fail, type Outcome, ok } from '../../base/index.ts';
+import type { Extension } from '../../runtime/index.ts';
 import type { Cases, Suite } from './cases.ts';
 import type { TraceLine } from './lines.ts';
 import { factsByOf, type Metadata } from './metadata.ts';
@@ -15,6 +16,8 @@ interface Evaluation {
   readonly modes: readonly ReadingMode[];
   readonly variants: readonly Variant[];
   readonly signal: AbortSignal;
+  /** Extensions of every runtime that it opens. */
+  readonly extensions: readonly Extension[];
   /** Told how many runs are over. */
   onProgress(done: number, all: number, what: string): void;
 }
@@ -23,13 +26,13 @@ interface Evaluation {
 const LANES = 2;
 
 async function evaluateSuite(
-  { cases, metadata, variants, signal }: Evaluation,
+  { cases, metadata, variants, signal, extensions }: Evaluation,
   suite: Suite,
   mode: ReadingMode,
   onRun: (what: string) => void,
 ): Promise<Outcome<TraceLine[]>> {
   const factsBy = factsByOf(suite, metadata);
-  const opened = await openStage(suite, mode, factsBy);
+  const opened = await openStage(suite, mode, factsBy, extensions);
   if (!opened.ok) return opened;
   const stage = opened.output;
   const lines: TraceLine[] = [];

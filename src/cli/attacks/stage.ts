@@ -8,6 +8,7 @@ import { type Outcome, ok } from '../../base/index.ts';
 import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
 import {
   createRuntime,
+  type Extension,
   type Runtime,
   type Speaker,
   signFiles,
@@ -78,6 +79,7 @@ async function prepare(
   provider: ScriptedProvider,
   suite: Suite,
   mode: ReadingMode,
+  extensions: readonly Extension[],
 ): Promise<Outcome<{ project: string; env: Record<string, string | undefined> }>> {
   const [project, home] = [join(base, 'project'), join(base, 'home')];
   const folder = join(project, '.ai', 'directives');
@@ -94,7 +96,7 @@ async function prepare(
     ANTHROPIC_BASE_URL: provider.url,
     ANTHROPIC_API_KEY: 'no-key-is-needed',
   };
-  const opened = await createRuntime({ project, cwd: project, env, store: '' });
+  const opened = await createRuntime({ project, cwd: project, env, store: '', extensions });
   if (!opened.ok) return opened;
   const signed = signFiles(opened.output, files, SPEAKER);
   await opened.output.close();
@@ -106,6 +108,7 @@ export async function openStage(
   suite: Suite,
   mode: ReadingMode,
   factsBy: FactsBy,
+  extensions: readonly Extension[],
 ): Promise<Outcome<EvaluationStage>> {
   const held: { play: Play | undefined } = { play: undefined };
   const ports = {
@@ -132,14 +135,15 @@ export async function openStage(
     process.off('exit', remove);
     remove();
   };
-  const prepared = await prepare(base, provider.output, suite, mode);
+  const prepared = await prepare(base, provider.output, suite, mode, extensions);
   if (!prepared.ok) {
     await closeAll();
     return prepared;
   }
   const { project, env } = prepared.output;
   const tools = programTools(suite, factsBy, current);
-  const opened = await createRuntime({ project, cwd: project, env, store: '', tools });
+  const settings = { project, cwd: project, env, store: '', tools, extensions };
+  const opened = await createRuntime(settings);
   if (!opened.ok) {
     await closeAll();
     return opened;

@@ -2,6 +2,7 @@
 import { writeFileSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { EXIT, fail, messageOf, type Outcome, ok, readRegularFile } from '../../base/index.ts';
+import { EXTENSIONS } from '../../extensions.ts';
 import { type Cases, readCases } from '../attacks/cases.ts';
 import { countRuns, type RunFigures, totalsOf } from '../attacks/counts.ts';
 import { evaluate } from '../attacks/evaluate.ts';
@@ -112,7 +113,14 @@ async function runParts(
   const size = cases.suites.reduce((sum, { pairs }) => sum + pairs.length, 0);
   const [own, other] = inHalves(part, size, env);
   const onProgress = progress(terminal);
-  const here = evaluate({ cases, metadata, ...own, signal, onProgress });
+  const here = evaluate({
+    cases,
+    metadata,
+    ...own,
+    signal,
+    extensions: EXTENSIONS,
+    onProgress,
+  });
   if (!other) return await here;
   const more = ['metadata', 'seed'].flatMap((name) => {
     const given = asText(options[name]);

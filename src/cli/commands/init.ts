@@ -5,9 +5,9 @@ import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { errnoOf, fail, messageOf, type Outcome, ok, systemRandom } from '../../base/index.ts';
 import { giveProjectId } from '../../items/index.ts';
-import { BUNDLE, createRuntime, signFiles } from '../../runtime/index.ts';
+import { BUNDLE, signFiles } from '../../runtime/index.ts';
 import { asText, type CommandRun } from '../command.ts';
-import { speaker } from '../project.ts';
+import { openRuntime, speaker } from '../project.ts';
 
 const TEMPLATE = join(BUNDLE, 'init');
 /** npm renames a packed `.gitignore`, so the template spells it without the dot. */
@@ -59,7 +59,7 @@ export const run: CommandRun = async ({ args, options, terminal }) => {
   const made = makeProject(dir, options);
   if (!made.ok) return made;
   const { cwd, env } = terminal;
-  const runtime = await createRuntime({ project: dir, cwd, env, store: '' });
+  const runtime = await openRuntime({ project: dir, cwd, env, store: '' });
   if (!runtime.ok) return runtime;
   const items = made.output.written.filter((name) => /\.(md|yaml)$/.test(name) && name !== ID_FILE);
   const signed = signFiles(

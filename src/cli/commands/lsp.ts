@@ -3,10 +3,10 @@ import { homedir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { EXIT } from '../../base/index.ts';
 import { projectOf } from '../../items/index.ts';
-import { createRuntime } from '../../runtime/index.ts';
 import { type CommandRun, version } from '../command.ts';
 import { createFraming, frame } from '../lsp/protocol.ts';
 import { createServer, type ServerPorts } from '../lsp/server.ts';
+import { openRuntime } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 
 const MAX_PROJECTS = 16;
@@ -42,13 +42,13 @@ async function serve(terminal: Terminal, library: ServerPorts['library']): Promi
 
 export const run: CommandRun = async ({ terminal }) => {
   // Runtimes of the projects whose items are open; each is opened once. Nothing in them is run.
-  const opened = new Map<string, ReturnType<typeof createRuntime>>();
+  const opened = new Map<string, ReturnType<typeof openRuntime>>();
   try {
     return await serve(terminal, async (file) => {
       const project = projectOf(dirname(file));
       if (project === undefined) return undefined;
       if (!opened.has(project) && opened.size < MAX_PROJECTS) {
-        opened.set(project, createRuntime({ project, cwd: project, env: terminal.env }));
+        opened.set(project, openRuntime({ project, cwd: project, env: terminal.env }));
       }
       const runtime = await opened.get(project);
       return runtime?.ok ? runtime.output.library : undefined;

@@ -11,7 +11,6 @@ import {
   ok,
   plainText,
 } from '../../base/index.ts';
-import { reports as loaded } from '../../runtime/index.ts';
 import { type Explained, reports } from '../../runtime/reports/index.ts';
 import { asList, asText, type CommandCall, type CommandRun, type Ending } from '../command.ts';
 import { type Terminal, visible } from '../terminal/terminal.ts';
@@ -115,7 +114,10 @@ export const run: CommandRun = async (call) => {
   const line = numberOption(options, 'line');
   if (!line.ok) return line;
   const { cwd, env } = terminal;
-  const [{ explainScript }, { isRefused }] = [await loaded.scriptRun(), await reports.provenance()];
+  const [{ explainScript }, { isRefused }] = [
+    await import('../../script/index.ts'),
+    await reports.provenance(),
+  ];
   let explained: Outcome<Explained> | undefined;
   const job = { file, cwd, env, payload: payload.output };
   const { fault } = await runScriptJob(job, async (runtime, script) => {

@@ -14,16 +14,10 @@ import {
   ok,
   parseJson,
 } from '../../base/index.ts';
-import {
-  createRuntime,
-  findScriptProject,
-  type Runtime,
-  reports,
-  type WatchedEnd,
-  type WatchedScript,
-} from '../../runtime/index.ts';
-import type { ScriptEffect } from '../../script/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
+import type { ScriptEffect, WatchedEnd, WatchedScript } from '../../script/index.ts';
 import { asList, asText, type CommandCall, type CommandRun } from '../command.ts';
+import { openRuntime } from '../project.ts';
 import { interruptible, type Terminal, visible } from '../terminal/terminal.ts';
 import { personAt } from '../threads/ask-person.ts';
 import { parseParameters } from './exec.ts';
@@ -84,8 +78,9 @@ export async function runScriptJob(
   const source = read(job);
   if (!source.ok) return refused(source.error);
   const { path, text } = source.output;
+  const { findScriptProject, watchScript } = await import('../../script/index.ts');
   const project = job.project ?? findScriptProject(dirname(path), job.env['KERNMANTLE_HOME'] ?? '');
-  const opened = await createRuntime({
+  const opened = await openRuntime({
     project,
     cwd: job.cwd,
     env: job.env,
@@ -93,7 +88,7 @@ export async function runScriptJob(
   });
   if (!opened.ok) return refused(opened.error);
   try {
-    const run = watch ?? (await reports.scriptRun()).watchScript;
+    const run = watch ?? watchScript;
     const end = await run(opened.output, { ...job, path, text, name: shownName(path, job) });
     return { ...end, problems: end.diagnostics.map(formatDiagnostic) };
   } finally {

@@ -16,11 +16,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { compact, EXIT, type Outcome, ok } from '../../base/index.ts';
 import { type ScriptedProvider, startScriptedProvider } from '../../llm/index.ts';
-import { BUNDLE, createRuntime, type Runtime, signFiles } from '../../runtime/index.ts';
+import { BUNDLE, type Runtime, signFiles } from '../../runtime/index.ts';
 import type { CommandCall, CommandRun, Ending } from '../command.ts';
 import { portOf } from '../commands/serving.ts';
 import { servePage } from '../commands/web/serve.ts';
-import { speaker } from '../project.ts';
+import { openRuntime, speaker } from '../project.ts';
 import type { Terminal } from '../terminal/terminal.ts';
 import { showKernel } from './kernel-part.ts';
 import { patientModel } from './patient-model.ts';
@@ -87,7 +87,7 @@ async function prepare(
     ANTHROPIC_API_KEY: 'no-key-is-needed',
     OPENAI_API_KEY: undefined,
   };
-  const opened = await createRuntime({ project, cwd: project, env, store: '' });
+  const opened = await openRuntime({ project, cwd: project, env, store: '' });
   if (!opened.ok) return opened;
   const runtime = opened.output;
   if ((await runtime.sandbox()).kind === 'none') withoutOwnSink(project);
@@ -98,7 +98,7 @@ async function prepare(
   );
   if (!signed.ok) return signed;
   await runtime.close();
-  const ready = await createRuntime({ project, cwd: project, env, store: '' });
+  const ready = await openRuntime({ project, cwd: project, env, store: '' });
   return ready.ok ? ok({ runtime: ready.output, env }) : ready;
 }
 

@@ -4,7 +4,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { dirname, extname, isAbsolute, join, resolve } from 'node:path';
 import { isObject, type Json, parseJson, readRegularFile } from '../../base/index.ts';
 import { type Directive, type Library, resolveExtends, type ToolItem } from '../../items/index.ts';
-import { findScriptProject } from '../../runtime/index.ts';
+import { findScriptProject } from '../../runtime/scripts.ts';
 import { type AroundScript, type Bound, type KnownTools, staticText } from '../../script/index.ts';
 import { readScript, type ScriptView } from './view.ts';
 

@@ -1,7 +1,7 @@
 // Looking on at a thread that a worker runs: leaving it, whether anybody serves it, and a server that is
 // away. Nothing of this ends the thread.
 import { EXIT, type Failure, fail, type Outcome, ok } from '../../base/index.ts';
-import { type Runtime, reports } from '../../runtime/index.ts';
+import type { Runtime } from '../../runtime/index.ts';
 import type { Store, ThreadRow, ThreadStatus } from '../../store/index.ts';
 import type { CommandCall } from '../command.ts';
 import type { RunView } from './live-view.ts';
@@ -39,7 +39,7 @@ export const howToGoOn = (thread: string): string =>
   `\`km threads tail -f ${thread}\` follows it, \`km threads stop ${thread}\` ends it`;
 
 async function isUnserved({ fleet }: Store, row: ThreadRow): Promise<boolean> {
-  const { whoServes } = await reports.serving();
+  const { whoServes } = await import('../../fleet/index.ts');
   const serving = fleet ? await whoServes(fleet, row) : undefined;
   return serving?.ok === true && serving.output.length === 0;
 }

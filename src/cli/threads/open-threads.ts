@@ -1,5 +1,5 @@
 import { EXIT, fail, type Outcome, ok, systemRandom } from '../../base/index.ts';
-import type { OnLooker, Runtime, Threads } from '../../runtime/index.ts';
+import type { Runtime, ThreadObserver, Threads } from '../../runtime/index.ts';
 import type { Store, ThreadRow } from '../../store/index.ts';
 import { asText, type CommandCall, type Ending } from '../command.ts';
 import { withRuntime } from '../project.ts';
@@ -20,7 +20,7 @@ export interface ThreadWork {
 export function withThreads(
   call: CommandCall,
   work: (access: ThreadWork) => Promise<Ending>,
-  live: OnLooker = {},
+  live: ThreadObserver = {},
   before: (runtime: Runtime) => Promise<Ending | undefined> = async () => undefined,
   more?: Parameters<typeof withRuntime>[2],
 ): Promise<Ending> {

@@ -53,6 +53,10 @@ export function lazyPrimitive(name: string, make: () => Promise<Primitive>): Pri
         (one) => one.close?.(),
         () => {},
       ),
+    async ended() {
+      const one = await made()?.catch(() => undefined);
+      await one?.ended?.();
+    },
   };
 }
 

@@ -12,9 +12,10 @@ import {
   ok,
 } from '../../base/index.ts';
 import { createTrail, type Trail } from '../../flow/index.ts';
-import type { ScriptEffect } from '../../script/index.ts';
+import type { ScriptEffect } from '../../script/run-script.ts';
 import type { AskPerson } from '../ask-outside.ts';
 import type { Runtime } from '../runtime.ts';
+import { openScripts } from '../scripts.ts';
 import type { Explained } from './call-story.ts';
 
 export interface WatchedScript {
@@ -44,9 +45,9 @@ export interface WatchedEnd {
 
 /** Under the policy for scripts, as `km script` runs it. */
 export async function watchScript(runtime: Runtime, job: WatchedScript): Promise<WatchedEnd> {
-  const { runScript, diagnosticOf } = await import('../../script/index.ts');
+  const { runScript, diagnosticOf } = await import('../../script/run-script.ts');
   const { path, name, signal } = job;
-  const stage = await runtime.scripts({
+  const stage = await openScripts(runtime.rooms, {
     name,
     ...(job.ask ? { person: job.ask } : {}),
     ...(job.trail ? { trail: job.trail.note } : {}),

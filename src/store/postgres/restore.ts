@@ -2,6 +2,7 @@
 // forgotten process still holds is older from here on, what was at work was lost in the middle (so calls
 // without a result are unknown, and not made again), and nobody is there any more who was there then.
 import { fail, ok } from '../../base/index.ts';
+import type { RestoredStore } from '../../runtime/index.ts';
 import { GONE_MS } from '../fleet-port.ts';
 import type { Answer } from '../port.ts';
 import { type Database, openDatabase, type Sql, sqlOf } from './connection.ts';
@@ -12,17 +13,6 @@ import { RefusedWrite, troubleOf } from './trouble.ts';
 /** More than any thread was claimed since the backup. */
 const RAISED_BY = 1_000_000;
 const BATCH = 1000;
-
-export interface RestoredRegistry {
-  /** All of them: their epochs are raised. */
-  threads: number;
-  /** Were at work. */
-  interrupted: number;
-  /** Wait for a worker now, or for their time. */
-  queued: number;
-  /** The last moment that it knows of, in milliseconds since 1970: what was done later, it does not know. */
-  until: number;
-}
 
 const HEARD = `SELECT count(*) AS count FROM workers WHERE heard > km_now() - ${GONE_MS}`;
 const LOST = `SELECT id, epoch FROM threads WHERE NOT km_ended(status)
@@ -39,7 +29,7 @@ interface Counted {
   count: number;
 }
 
-async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredRegistry, 'queued'>> {
+async function setBack(sql: Sql, jobs: JobQueues): Promise<Omit<RestoredStore, 'queued'>> {
   await sql.executeSql('LOCK TABLE threads IN EXCLUSIVE MODE');
   const heard = await sql.get<Counted>(HEARD);
   if (heard && heard.count > 0) {
@@ -74,7 +64,7 @@ async function makeJobs(database: Database, jobs: JobQueues): Answer<number> {
 }
 
 /** Once, before any worker starts over the restored server. `conflict`: there are some. */
-export async function setRestored(options: OwnedDatabase): Answer<RestoredRegistry> {
+export async function setRestored(options: OwnedDatabase): Answer<RestoredStore> {
   const opened = await openDatabase({ ...options, connections: 2 });
   if (!opened.ok) return opened;
   const database = opened.output;

@@ -62,7 +62,7 @@ export async function listenForMcp(
       return fail('permission_denied', message, { missing: 'token' });
     }
   }
-  const mcp = createMcpHttp(host, { ...options, clock });
+  const mcp = await createMcpHttp(host, { ...options, clock });
   let port = options.port ?? 0;
   const own = isLoopback(hostname) ? withProcessToken(tokens) : { tokens };
   const guard = createGuard({ hostname, port: () => port, clock, onRefused, tokens: own.tokens });

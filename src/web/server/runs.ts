@@ -21,11 +21,11 @@ import {
 } from '../../harness/index.ts';
 import {
   goOnAfterAnswers,
-  type OnLooker,
   personRow,
   type Runtime,
   type Speaker,
   spokenBy,
+  type ThreadObserver,
   type Threads,
 } from '../../runtime/index.ts';
 import type { Acted, ResumeWish, RunWish } from '../model/api.ts';
@@ -136,7 +136,7 @@ function createLauncher({ runtime, hub, onError }: RunsPorts) {
     async launch(work: Work, kind: string, known?: string): Promise<Outcome<Acted>> {
       if (isClosed) return fail('unavailable', 'the server is closing');
       const begun = Promise.withResolvers<Outcome<string>>();
-      const live: OnLooker = {
+      const live: ThreadObserver = {
         onQueued: (thread) => begun.resolve(ok(thread)),
         onText: hub.text,
         onEvent(thread) {

@@ -12,12 +12,8 @@ import {
   plainText,
 } from '../../base/index.ts';
 import { serveMcp } from '../../mcp/index.ts';
-import {
-  openProgram,
-  type ProgramRuntime,
-  type RuntimeOptions,
-  type ServedProject,
-} from '../../runtime/index.ts';
+import type { RuntimeOptions } from '../../runtime/index.ts';
+import { openProgram, type ProgramRuntime, type ServedProject } from '../../runtime/program.ts';
 import { openTokens } from './access/tokens.ts';
 import { listenForMcp } from './listen-mcp.ts';
 

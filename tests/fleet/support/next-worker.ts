@@ -5,6 +5,7 @@ import { appendFileSync, existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ok, systemClock } from '../../../src/base/index.ts';
+import { EXTENSIONS } from '../../../src/extensions.ts';
 import { startWorker } from '../../../src/fleet/index.ts';
 import { createRuntime } from '../../../src/runtime/index.ts';
 import { openServerStore } from '../../../src/store/place.ts';
@@ -19,6 +20,7 @@ const runtime = must(
     env: process.env,
     clock,
     store: address,
+    extensions: EXTENSIONS,
     // Each of its effects is a line in the project, which no store knows of.
     tools: probeTools(async (name, at) => {
       appendFileSync(join(project, 'effects.log'), `${at}\n`);

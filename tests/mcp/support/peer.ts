@@ -3,9 +3,10 @@
 import { Client } from '@modelcontextprotocol/client';
 import { type ClientCapabilities, InMemoryTransport } from '@modelcontextprotocol/server';
 import type { McpClient } from '../../../src/mcp/index.ts';
+import { createMcpHost } from '../../../src/mcp/index.ts';
 import { serveConnection } from '../../../src/mcp/server/connection.ts';
 import type { ServerOptions } from '../../../src/mcp/server/server.ts';
-import { createMcpHost, type Runtime } from '../../../src/runtime/index.ts';
+import type { Runtime } from '../../../src/runtime/index.ts';
 
 export const ERAS = ['2025-11-25', '2026-07-28'] as const;
 

@@ -3,14 +3,14 @@
 import { existsSync, realpathSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { fail, type Outcome, ok, systemClock } from '../../../base/index.ts';
-import { identify, noted, personRow, type Runtime } from '../../../runtime/index.ts';
 import {
   type CopyOptions,
   type CopyPlace,
   copyRegistry,
   readPlace,
   shownPlace,
-} from '../../../store/index.ts';
+} from '../../../fleet/index.ts';
+import { identify, noted, personRow, type Runtime } from '../../../runtime/index.ts';
 import { deriveVaultKey } from '../../../trust/index.ts';
 import { asList, asText } from '../../command.ts';
 import { inProject, speaker } from '../../project.ts';

@@ -3,8 +3,9 @@
 import { appendFileSync, existsSync, readFileSync } from 'node:fs';
 import { join, sep } from 'node:path';
 import { fail, messageOf, type Outcome, ok, systemClock } from '../../../base/index.ts';
+import { openServerStore } from '../../../fleet/index.ts';
 import { type Runtime, recordsFolder } from '../../../runtime/index.ts';
-import { openServerStore, type Store } from '../../../store/index.ts';
+import type { Store } from '../../../store/index.ts';
 
 /** Every line begins with its place, also a damaged one that still counts. */
 const PLACE = /^\{"path":("(?:[^"\\]|\\.)*")/;

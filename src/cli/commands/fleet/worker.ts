@@ -20,7 +20,7 @@ import {
   type WorkerNews,
   type WorkerProject,
 } from '../../../fleet/index.ts';
-import { createRuntime, type Runtime, type RuntimeOptions } from '../../../runtime/index.ts';
+import type { Runtime, RuntimeOptions } from '../../../runtime/index.ts';
 import { nameOwner, type Store } from '../../../store/index.ts';
 import {
   asList,
@@ -30,6 +30,7 @@ import {
   type Ending,
   version,
 } from '../../command.ts';
+import { openRuntime } from '../../project.ts';
 import { type Colour, type Terminal, visible } from '../../terminal/terminal.ts';
 import { statusColour } from '../../threads/words.ts';
 
@@ -92,7 +93,7 @@ async function openFirst(
   project: string | undefined,
 ): Promise<Outcome<{ runtime: Runtime; store: Store }>> {
   const store = address ?? asText(options.store);
-  const opened = await createRuntime({ cwd, env, ...compact({ project, store }) });
+  const opened = await openRuntime({ cwd, env, ...compact({ project, store }) });
   if (!opened.ok) return opened;
   const runtime = opened.output;
   if (runtime.registry.place === undefined) {
@@ -126,7 +127,7 @@ async function openProjects(
   const own: RuntimeOptions = { cwd: terminal.cwd, env: terminal.env };
   for (const project of others) {
     const openStore = async () => ok(borrowed(store));
-    const opened = await createRuntime({ ...own, project, openStore });
+    const opened = await openRuntime({ ...own, project, openStore });
     if (!opened.ok) return await closed(opened);
     runtimes.push(opened.output);
   }

@@ -30,7 +30,7 @@ async function serveHttp(
 ): Promise<Ending> {
   const port = portOf(options);
   if (!port.ok) return port;
-  const { serveHttp: serve } = await import('../../../web/index.ts');
+  const { serveHttp: serve } = await import('../../../web/server/start-server.ts');
   const { project } = runtime;
   const native = options.native === true;
   const settings = { native, ...compact({ host: asText(options.host), port: port.output }) };
@@ -82,7 +82,7 @@ async function serveStdio(
 }
 
 export const run = inProject(async (runtime, call) => {
-  const { createMcpHost } = await import('../../../runtime/index.ts');
+  const { createMcpHost } = await import('../../../mcp/index.ts');
   const { terminal, options } = call;
   const host = createMcpHost(runtime, version(), quietly(terminal.note, 'mcp'));
   return await interruptible(async (interrupted) => {

@@ -17,8 +17,8 @@ import {
   readRegularFile,
 } from '../../../base/index.ts';
 import { itemKindOf } from '../../../items/index.ts';
-import { personRow, type Runtime, reports, type WatchedEnd } from '../../../runtime/index.ts';
-import type { ScriptEffect } from '../../../script/index.ts';
+import { personRow, type Runtime } from '../../../runtime/index.ts';
+import type { ScriptEffect, WatchedEnd } from '../../../script/index.ts';
 import { createCeilingVerifier } from '../../../trust/index.ts';
 import type { ListedScript, ProvenanceView, ScriptDocument, ScriptList } from '../../model/api.ts';
 import { answer, readBody } from '../answer.ts';
@@ -170,7 +170,7 @@ async function runScript(
   payload: JsonObject,
   signal: AbortSignal,
 ): Promise<ScriptDocument> {
-  const { explainScript } = await reports.scriptRun();
+  const { explainScript } = await import('../../../script/index.ts');
   const effects: ScriptEffect[] = [];
   let left = 0;
   const end = await explainScript(runtime, {
