@@ -3,7 +3,6 @@ import type { createMcpHttp as createHttp } from './server/http.ts';
 import type { serveMcp as serveStdio } from './server/stdio.ts';
 
 export { createMcpHost } from '../runtime/mcp-host.ts';
-export type { Authorizer } from './client/ports.ts';
 export { mappingProblems } from './connector/mapping.ts';
 export { serverProblem } from './connector/names.ts';
 export type { McpClient, McpHost } from './server/host.ts';

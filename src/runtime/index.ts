@@ -36,7 +36,14 @@ export type { Extension, RestoredStore, StoreDriver, ThreadObserver } from './ex
 export { goOnAfterAnswers, goOnHere } from './go-on.ts';
 export { identify } from './identity.ts';
 export type { CallOptions } from './kernel.ts';
-export { BUNDLE, ownKey, type Rooms, type RuntimeOptions, recordsFolder } from './project.ts';
+export {
+  type Authorizer,
+  BUNDLE,
+  ownKey,
+  type Rooms,
+  type RuntimeOptions,
+  recordsFolder,
+} from './project.ts';
 export { pruneThreads } from './retention.ts';
 export type { Runtime } from './runtime.ts';
 export { allThreads, type Threads } from './threads.ts';

@@ -38,7 +38,6 @@ import {
   withUserAudit,
 } from '../kernel/index.ts';
 import type { ProviderEndpoint } from '../llm/index.ts';
-import type { Authorizer } from '../mcp/index.ts';
 import type { SqliteOptions, Store } from '../store/index.ts';
 import {
   createKeyFolder,
@@ -50,6 +49,17 @@ import {
   type TrustStore,
 } from '../trust/index.ts';
 import { chooseStore } from './user-settings.ts';
+
+/** A person who can log in to a server in a browser. */
+export interface Authorizer {
+  /** The server sends the browser back to this address. */
+  readonly redirectUrl: string;
+  /**
+   * Shows the page to the person. Returns the address that the browser was sent back to, with its query. Fails
+   * with `cancelled` if the signal aborts.
+   */
+  authorize(page: string, signal: AbortSignal): Promise<Outcome<string>>;
+}
 
 export interface RuntimeOptions {
   /** Folder of the project; default: the nearest folder upwards from `cwd` that has `.ai`. */

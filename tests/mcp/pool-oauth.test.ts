@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Outcome } from '../../src/base/index.ts';
 import { openLoopbackLogin } from '../../src/mcp/client/loopback.ts';
 import type { HttpEndpoint, ServerAnswer } from '../../src/mcp/client/pool.ts';
-import type { Authorizer } from '../../src/mcp/client/ports.ts';
+import type { Authorizer } from '../../src/runtime/index.ts';
 import { startGuardedServer } from './support/guarded-server.ts';
 import { callWith, makeProject, poolOf, type TestProject } from './support/pool.ts';
 

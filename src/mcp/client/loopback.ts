@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { fail, type Outcome, ok } from '../../base/index.ts';
-import type { Authorizer } from './ports.ts';
+import type { Authorizer } from '../../runtime/index.ts';
 
 const PATH = '/callback';
 const PATIENCE_MS = 600_000;

@@ -23,8 +23,8 @@ import {
   readRegularFile,
   systemRandom,
 } from '../../base/index.ts';
+import type { Authorizer } from '../../runtime/index.ts';
 import type { HttpEndpoint } from './pool.ts';
-import type { Authorizer } from './ports.ts';
 
 const NAME = /^[A-Za-z0-9][\w.-]{0,79}$/;
 const MAX_FILE = 256 * 1024;

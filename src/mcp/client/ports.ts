@@ -2,17 +2,7 @@
 import type { Clock, JsonObject, Outcome } from '../../base/index.ts';
 import type { LabelRecords } from '../../flow/index.ts';
 import type { ProcessPorts, Verifier } from '../../kernel/index.ts';
-
-/** A person who is there to log in. */
-export interface Authorizer {
-  /** Where the server sends the browser back to. */
-  readonly redirectUrl: string;
-  /**
-   * Shows the page to the person; answers with the address the browser was sent back to, query included.
-   * Fails with `cancelled` when the signal aborts.
-   */
-  authorize(page: string, signal: AbortSignal): Promise<Outcome<string>>;
-}
+import type { Authorizer } from '../../runtime/index.ts';
 
 /** As W3C Trace Context writes it. */
 export interface TraceContext {
