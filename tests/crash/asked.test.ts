@@ -118,7 +118,7 @@ test.each(CASES)('%s is asked about after its process was lost', async (_, who, 
   const resumed = live(stage);
   await resumed.said('up');
   await expect
-    .poll(async () => (await pending(store)).length, { timeout: timeoutMs(60_000) })
+    .poll(async () => (await pending(store)).length, { timeout: timeoutMs(30_000) })
     .toBe(1);
   expect(textIn(stage)).toBe('old');
   const [id = ''] = await pending(store);

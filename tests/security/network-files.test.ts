@@ -137,7 +137,7 @@ describe.skipIf(sandbox.kind === 'none')('a file that was written is untrusted',
     });
     const ended = new Promise((resolve) => child.once('exit', resolve));
     await expect
-      .poll(() => existsSync(join(fixture.root, 'got/page.txt')), { timeout: timeoutMs(60_000) })
+      .poll(() => existsSync(join(fixture.root, 'got/page.txt')), { timeout: timeoutMs(30_000) })
       .toBe(true);
     child.kill('SIGKILL');
     await ended;
@@ -232,7 +232,7 @@ describe.skipIf(sandbox.kind === 'none')('an MCP server with the network', () =>
       stdio: 'ignore',
     });
     const over = new Promise((resolve) => child.once('exit', resolve));
-    await expect.poll(isThere(fixture, 'got/page.txt'), { timeout: timeoutMs(60_000) }).toBe(true);
+    await expect.poll(isThere(fixture, 'got/page.txt'), { timeout: timeoutMs(30_000) }).toBe(true);
     child.kill('SIGKILL');
     await over;
     for (const path of ['got/start.txt', 'got/page.txt']) {

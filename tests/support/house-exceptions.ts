@@ -20,10 +20,7 @@ export const KNOWN_CIRCLES: readonly string[] = [];
 export const KNOWN_WAITS: readonly string[] = [
   'tests/cli/cli-threads.test.ts',
   'tests/mcp/support/rogue-server.mjs',
-  'tests/web/api-approvals.test.ts',
-  'tests/web/hub.test.ts',
-  'tests/web/stream.test.ts',
 ];
 
 /** Tests that assert how long something takes. */
-export const KNOWN_DURATIONS: readonly string[] = ['tests/web/hub.test.ts'];
+export const KNOWN_DURATIONS: readonly string[] = [];
