@@ -27,9 +27,7 @@ async function opened(wanted: Wanted, play: Play, files: Record<string, string> 
   const { thread_id: id } = begun.answer.output as { thread_id: string };
   const watched = await openPage({ viewport: { width: 1440, height: 900 } });
   const { page } = watched;
-  await page.goto(served.link());
-  await page.getByRole('link', { name: /^Threads/ }).waitFor();
-  await page.goto(`${served.url}/t/${id}`);
+  await page.goto(served.link(`/t/${id}`));
   await page.locator('h1').waitFor();
   return { served, id, ...watched, pill: page.locator('.title .pill') };
 }

@@ -96,12 +96,7 @@ browserTest('the oldest question is open, keys choose, and the next one follows'
     await expect.poll(async () => (await pendingIn(served)).length).toBe(count);
   }
   const { page, errors } = await openPage();
-  await page.goto(served.link());
-  await page
-    .getByRole('link', { name: /^Threads/ })
-    .first()
-    .waitFor();
-  await page.goto(`${served.url}/approvals`);
+  await page.goto(served.link('/approvals'));
   const review = page.getByRole('region', { name: 'Review' });
   const [oldest] = (await pendingIn(served)).toSorted((one, other) => one.asked - other.asked);
   await expect.poll(() => page.url()).toContain(`/approvals/${oldest?.id}`);

@@ -25,9 +25,7 @@ async function opened(
   const begun = await served.post('threads', { directive: 'lead', inputs: {} });
   const { thread_id: id } = begun.answer.output as { thread_id: string };
   const watched = await openPage({ viewport: { width: 1440, height: 1200 } });
-  await watched.page.goto(served.link());
-  await watched.page.getByRole('link', { name: /^Threads/ }).waitFor();
-  await watched.page.goto(`${served.url}/t/${id}`);
+  await watched.page.goto(served.link(`/t/${id}`));
   await watched.page.locator('h1').waitFor();
   return { served, id, ...watched, pill: watched.page.locator('.title .pill') };
 }

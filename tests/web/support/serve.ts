@@ -60,8 +60,8 @@ export interface ServedStage extends Stage {
   readonly url: string;
   readonly port: number;
   readonly routes: RunningWeb['routes'];
-  /** A fresh address that logs in. */
-  link(): string;
+  /** A new address that logs in and opens `path`. */
+  link(path?: string): string;
   /** Of somebody who came by a link and may do everything. */
   readonly headers: Headers;
   get(path: string, headers?: Headers): ReturnType<typeof ask>;
@@ -83,10 +83,10 @@ export async function serveStage(stage: Stage, settings: Settings = {}): Promise
   });
   if (!started.ok) throw new Error(started.error.detail.message);
   const { url, port, routes, close } = started.output;
-  const link = (): string => {
+  const link = (path = '/'): string => {
     const made = started.output.link();
     if (!made.ok) throw new Error(made.error.detail.message);
-    return made.output;
+    return made.output.replace('/#', `${path}#`);
   };
   onTestFinished(async () => {
     await close();
